@@ -1,0 +1,100 @@
+"""Slices of Node and Lease."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, MicroTime, Time
+
+
+class Taint(ApiStruct, frozen=True):
+    """`core/v1.Taint`. Two taints are the same taint when key and effect agree (`MatchTaint`)."""
+
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+    time_added: Time | None = None
+
+    def matches(self, other: Taint) -> bool:
+        """Same key and effect; value and timeAdded do not count. Follows `Taint.MatchTaint`."""
+        return self.key == other.key and self.effect == other.effect
+
+    def __str__(self) -> str:
+        return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
+
+
+class NodeCondition(ApiStruct, frozen=True):
+    """`core/v1.NodeCondition`."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: Time | None = None
+    last_transition_time: Time | None = None
+
+
+class NodeSpec(ApiStruct, frozen=True):
+    """`core/v1.NodeSpec`."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeSystemInfo(ApiStruct, frozen=True):
+    """`core/v1.NodeSystemInfo`: the kubelet's version tells a dump's profile."""
+
+    kubelet_version: str = ""
+    boot_id: str = ""
+
+
+class AttachedVolume(ApiStruct, frozen=True):
+    """`core/v1.AttachedVolume`."""
+
+    name: str = ""
+
+
+class NodeStatus(ApiStruct, frozen=True):
+    """`core/v1.NodeStatus`. Quantities stay text; `kube.quantity` reads them."""
+
+    conditions: tuple[NodeCondition, ...] = ()
+    capacity: dict[str, str | int | float] | None = None
+    allocatable: dict[str, str | int | float] | None = None
+    node_info: NodeSystemInfo = NodeSystemInfo()
+    volumes_attached: tuple[AttachedVolume, ...] = ()
+
+    def condition(self, type_: str) -> NodeCondition | None:
+        """The first condition of that type, or None. Follows upstream's `GetNodeCondition`."""
+        for condition in self.conditions:
+            if condition.type == type_:
+                return condition
+        return None
+
+
+class Node(KubeObject, frozen=True):
+    """`core/v1.Node`."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    def ready(self) -> NodeCondition | None:
+        """The Ready condition, or None where the node has none."""
+        return self.status.condition("Ready")
+
+    def has_taint(self, key: str, effect: str) -> bool:
+        """Whether spec.taints holds a taint of that key and effect."""
+        return any(t.key == key and t.effect == effect for t in self.spec.taints)
+
+
+class LeaseSpec(ApiStruct, frozen=True):
+    """`coordination.k8s.io/v1.LeaseSpec`."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: MicroTime | None = None
+    renew_time: MicroTime | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(KubeObject, frozen=True):
+    """`coordination.k8s.io/v1.Lease`; those in `kube-node-lease` are the nodes' heartbeats."""
+
+    spec: LeaseSpec = LeaseSpec()

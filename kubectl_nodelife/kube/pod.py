@@ -1,0 +1,257 @@
+"""Slices of Pod: scheduling terms, containers, volumes, status."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.kube.meta import (
+    ApiStruct,
+    KubeObject,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Time,
+)
+
+Quantities = dict[str, str | int | float]
+
+
+class Toleration(ApiStruct, frozen=True):
+    """`core/v1.Toleration`. `toleration_seconds` None: for ever."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorTerm(ApiStruct, frozen=True):
+    """`core/v1.NodeSelectorTerm`: all expressions and all fields must hold; an empty term matches nothing."""
+
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    match_fields: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelector(ApiStruct, frozen=True):
+    """`core/v1.NodeSelector`: terms are ORed; no terms match nothing."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(ApiStruct, frozen=True):
+    """`core/v1.PreferredSchedulingTerm`."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(ApiStruct, frozen=True):
+    """`core/v1.NodeAffinity`."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(ApiStruct, frozen=True):
+    """`core/v1.PodAffinityTerm`."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PodAffinity(ApiStruct, frozen=True):
+    """`core/v1.PodAffinity` and `PodAntiAffinity`: only the required terms decide anything here."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+
+
+class Affinity(ApiStruct, frozen=True):
+    """`core/v1.Affinity`."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(ApiStruct, frozen=True):
+    """`core/v1.TopologySpreadConstraint`."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ResourceRequirements(ApiStruct, frozen=True):
+    """`core/v1.ResourceRequirements`; only requests (limits stand in where requests are missing)."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class ContainerPort(ApiStruct, frozen=True):
+    """`core/v1.ContainerPort`."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+class Container(ApiStruct, frozen=True):
+    """`core/v1.Container`; an init container with `restart_policy: Always` is a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class PersistentVolumeClaimVolume(ApiStruct, frozen=True):
+    """`core/v1.PersistentVolumeClaimVolumeSource`."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Source(ApiStruct, frozen=True):
+    """Some volume source of which only the presence counts."""
+
+    path: str = ""
+    medium: str = ""
+
+
+class Volume(ApiStruct, frozen=True):
+    """`core/v1.Volume`: the sources that keep a pod at its node or that a drain asks about."""
+
+    name: str = ""
+    empty_dir: Source | None = None
+    host_path: Source | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolume | None = None
+    ephemeral: Source | None = None
+
+
+class PodReadinessGate(ApiStruct, frozen=True):
+    """`core/v1.PodReadinessGate`."""
+
+    condition_type: str = ""
+
+
+class PodSpec(ApiStruct, frozen=True):
+    """`core/v1.PodSpec`."""
+
+    node_name: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+    termination_grace_period_seconds: int | None = None
+    restart_policy: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Quantities | None = None
+    volumes: tuple[Volume, ...] = ()
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    scheduling_gates: tuple[Source, ...] = ()
+    host_network: bool = False
+    priority: int | None = None
+    scheduler_name: str = ""
+
+
+class PodCondition(ApiStruct, frozen=True):
+    """`core/v1.PodCondition`."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time | None = None
+    last_probe_time: Time | None = None
+    observed_generation: int = 0
+
+
+class ContainerStateWaiting(ApiStruct, frozen=True):
+    """`core/v1.ContainerStateWaiting`."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(ApiStruct, frozen=True):
+    """`core/v1.ContainerStateRunning`."""
+
+    started_at: Time | None = None
+
+
+class ContainerStateTerminated(ApiStruct, frozen=True):
+    """`core/v1.ContainerStateTerminated`."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: Time | None = None
+    finished_at: Time | None = None
+    container_id: str = ""
+
+
+class ContainerState(ApiStruct, frozen=True):
+    """`core/v1.ContainerState`: at most one is set."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(ApiStruct, frozen=True):
+    """`core/v1.ContainerStatus`. `started` None differs from False."""
+
+    name: str = ""
+    ready: bool = False
+    started: bool | None = None
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    restart_count: int = 0
+    image: str = ""
+    container_id: str = ""
+
+
+class PodStatus(ApiStruct, frozen=True):
+    """`core/v1.PodStatus`. `container_statuses is None` means that the key is absent."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    start_time: Time | None = None
+    nominated_node_name: str = ""
+    host_ip: str = ""
+    pod_ip: str = ""
+    qos_class: str = ""
+
+    def condition(self, type_: str) -> PodCondition | None:
+        """The first condition of that type, or None. Follows upstream's `GetPodCondition`."""
+        for condition in self.conditions:
+            if condition.type == type_:
+                return condition
+        return None
+
+
+class Pod(KubeObject, frozen=True):
+    """`core/v1.Pod`."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def ready(self) -> bool:
+        """Whether condition Ready is True. Follows upstream's `IsPodReady`."""
+        condition = self.status.condition("Ready")
+        return condition is not None and condition.status == "True"

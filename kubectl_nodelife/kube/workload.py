@@ -1,0 +1,176 @@
+"""Slices of what owns pods or guards them: DaemonSet, ControllerRevision, ReplicaSet, budgets and the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, LabelSelector, Time
+
+IntOrString = int | str
+
+
+class RollingUpdateDaemonSet(ApiStruct, frozen=True):
+    """`apps/v1.RollingUpdateDaemonSet`."""
+
+    max_unavailable: IntOrString | None = None
+    max_surge: IntOrString | None = None
+
+
+class DaemonSetUpdateStrategy(ApiStruct, frozen=True):
+    """`apps/v1.DaemonSetUpdateStrategy`."""
+
+    type: str = ""
+    rolling_update: RollingUpdateDaemonSet | None = None
+
+
+class DaemonSetSpec(ApiStruct, frozen=True):
+    """`apps/v1.DaemonSetSpec`. The template stays plain JSON: revisions compare and hash all of it."""
+
+    selector: LabelSelector | None = None
+    template: dict[str, Any] = {}
+    update_strategy: DaemonSetUpdateStrategy = DaemonSetUpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
+    template_generation: int | None = None
+
+
+class DaemonSetCondition(ApiStruct, frozen=True):
+    """`apps/v1.DaemonSetCondition` (nothing sets one upstream; kept so that a write does not lose it)."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time | None = None
+
+
+class DaemonSetStatus(ApiStruct, frozen=True):
+    """`apps/v1.DaemonSetStatus`."""
+
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    collision_count: int | None = None
+    conditions: tuple[DaemonSetCondition, ...] = ()
+
+
+class DaemonSet(KubeObject, frozen=True):
+    """`apps/v1.DaemonSet`."""
+
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class ControllerRevision(KubeObject, frozen=True):
+    """`apps/v1.ControllerRevision`: `data` is the patch document as plain JSON."""
+
+    data: dict[str, Any] | None = None
+    revision: int = 0
+
+
+class ScaleSpec(ApiStruct, frozen=True):
+    """What Deployment, ReplicaSet, StatefulSet and ReplicationController specs share."""
+
+    replicas: int | None = None
+    selector: LabelSelector | dict[str, str] | None = None
+    min_ready_seconds: int = 0
+    template: dict[str, Any] = {}
+
+
+class ScaleStatus(ApiStruct, frozen=True):
+    """The replica counts that they report."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+
+
+class ReplicaSet(KubeObject, frozen=True):
+    """`apps/v1.ReplicaSet`."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class Deployment(KubeObject, frozen=True):
+    """`apps/v1.Deployment`."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class StatefulSet(KubeObject, frozen=True):
+    """`apps/v1.StatefulSet`."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class JobSpec(ApiStruct, frozen=True):
+    """`batch/v1.JobSpec`."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    backoff_limit: int | None = None
+
+
+class Job(KubeObject, frozen=True):
+    """`batch/v1.Job`."""
+
+    spec: JobSpec = JobSpec()
+
+
+class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
+    """`policy/v1.PodDisruptionBudgetSpec`."""
+
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class Condition(ApiStruct, frozen=True):
+    """`metav1.Condition`."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: Time | None = None
+
+
+class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
+    """`policy/v1.PodDisruptionBudgetStatus`."""
+
+    observed_generation: int = 0
+    disrupted_pods: dict[str, Time] | None = None
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodDisruptionBudget(KubeObject, frozen=True):
+    """`policy/v1.PodDisruptionBudget`."""
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class NamespaceStatus(ApiStruct, frozen=True):
+    """`core/v1.NamespaceStatus`."""
+
+    phase: str = ""
+
+
+class Namespace(KubeObject, frozen=True):
+    """`core/v1.Namespace`."""
+
+    status: NamespaceStatus = NamespaceStatus()
