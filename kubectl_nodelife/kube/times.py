@@ -1,0 +1,88 @@
+"""Instants as the API writes them: RFC 3339 text in, nanoseconds since the Unix epoch inside.
+
+Follows `metav1.Time` and `metav1.MicroTime` (apimachinery/pkg/apis/meta/v1/time.go, micro_time.go).
+Parsing takes any number of fractional digits and any offset, as Go's time.RFC3339 does; what is finer
+than a nanosecond is cut off. Writing is always UTC: whole seconds for Time, six digits for MicroTime.
+Left out on purpose: Go's zero time. The API prints an unset time as null, and so None it is here.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+from kubectl_nodelife.kube.meta import MicroTime, Time
+
+MICROSECOND_NS = 1_000
+MILLISECOND_NS = 1_000_000
+SECOND_NS = 1_000_000_000
+MINUTE_NS = 60 * SECOND_NS
+HOUR_NS = 60 * MINUTE_NS
+
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ONE_SECOND = timedelta(seconds=1)
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+
+
+@lru_cache(maxsize=1 << 18)
+def parse_time(text: str) -> Time:
+    """The instant that RFC 3339 `text` names.
+
+    Raises ValueError for any other text, with the text in it.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
+    stamp, fraction, sign, offset_hours, offset_minutes = match.groups()
+    try:
+        since_epoch = datetime.fromisoformat(stamp) - _EPOCH
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: {error}") from None
+    seconds = since_epoch // _ONE_SECOND
+    if sign is not None:
+        offset = int(offset_hours) * 3600 + int(offset_minutes) * 60
+        seconds += -offset if sign == "+" else offset
+    return Time(seconds * SECOND_NS + (int(fraction[:9].ljust(9, "0")) if fraction else 0))
+
+
+def format_time(instant_ns: int) -> str:
+    """`2026-01-31T12:00:00Z`: UTC, whole seconds (a fraction is cut off), as `metav1.Time`."""
+    return _seconds_text(instant_ns // SECOND_NS) + "Z"
+
+
+def format_micro_time(instant_ns: int) -> str:
+    """`2026-01-31T12:00:00.000000Z`: UTC, six digits always, as `metav1.MicroTime`."""
+    seconds, rest = divmod(instant_ns, SECOND_NS)
+    return f"{_seconds_text(seconds)}.{rest // MICROSECOND_NS:06d}Z"
+
+
+@lru_cache(maxsize=1 << 14)
+def _seconds_text(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
+
+
+def to_datetime(instant_ns: int) -> datetime:
+    """The instant as an aware datetime in UTC, cut to microseconds."""
+    return _EPOCH_UTC + timedelta(microseconds=instant_ns // MICROSECOND_NS)
+
+
+@lru_cache(maxsize=1 << 18)
+def decode_time(type_: type[Any], text: Any) -> Any:
+    """The `dec_hook` of every decoder of slices: RFC 3339 text to Time or MicroTime.
+
+    Cached, because a cluster's objects name the same instants over and over, and because equal
+    instants then are one object. Raises NotImplementedError for a type that is not an instant, and
+    ValueError for a value that is not RFC 3339 text.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"expected an RFC 3339 time, got {text!r}")
+    if type_ is Time:
+        return parse_time(text)
+    if type_ is MicroTime:
+        return MicroTime(parse_time(text))
+    raise NotImplementedError(f"no decoding for {type_!r}")
