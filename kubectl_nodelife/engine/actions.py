@@ -1,0 +1,431 @@
+"""What controllers decide: values that explain themselves, and know their effect.
+
+A class per API call or per decision worth telling. Each knows the words of its records (contract:
+one record a condition, a taint, a label), why it was taken (`because`), the action that led to it
+(`cause`), and, where it writes, its `effect` on the object: the simulated world, the dry-run projection
+and the check "does the cluster show it already" all use that one function.
+
+`writes` tells a call to the API server from a decision that only concerns ourselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+
+SECOND_NS = 1_000_000_000
+
+Detail = dict[str, Any]
+
+
+class Requeue(msgspec.Struct, frozen=True, gc=False):
+    """Wake this controller for `key` at `at_ns`, strictly in the future; a later one for the same key
+    replaces it. Not a record: waiting leaves no trace."""
+
+    controller: str
+    key: Hashable
+    at_ns: int
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on."""
+
+    writes: ClassVar[bool] = True
+
+    controller: str
+    because: str
+    cause: Action | None = None
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """(kind, (namespace, name)) of the object that the action is about."""
+        raise NotImplementedError
+
+    @property
+    def uid(self) -> str:
+        """uid of the object as decided upon, "" where it is not known or does not matter."""
+        return ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """(action word, detail) of each record, in order, as the Timeline contract names them."""
+        raise NotImplementedError
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The object after the action, None for "gone"; the same object where nothing would change."""
+        return obj
+
+
+class NodeAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on a node."""
+
+    node: str
+    node_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Node", ("", name))"""
+        return ("Node", ("", self.node))
+
+    @property
+    def uid(self) -> str:
+        """The node's uid."""
+        return self.node_uid
+
+
+class PodAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on a pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Pod", (namespace, name))"""
+        return ("Pod", (self.namespace, self.pod))
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod_uid
+
+
+class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
+    """UpdateStatus of a node: these conditions replace those of the same type, new ones are appended."""
+
+    conditions: tuple[NodeCondition, ...]
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """One SetNodeCondition a condition."""
+        for c in self.conditions:
+            yield "SetNodeCondition", {"type": c.type, "status": c.status, "reason": c.reason}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The node with the conditions replaced or appended."""
+        if not isinstance(obj, Node):
+            return obj
+        new = {c.type: c for c in self.conditions}
+        kept = tuple(new.pop(c.type, c) for c in obj.status.conditions)
+        merged = kept + tuple(new.values())
+        if merged == obj.status.conditions:
+            return obj
+        return replace(obj, status=replace(obj.status, conditions=merged))
+
+
+class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
+    """One patch that adds taints, or replaces those of the same key and effect (`AddOrUpdateTaintOnNode`)."""
+
+    taints: tuple[Taint, ...]
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """One AddTaint a taint."""
+        for t in self.taints:
+            yield "AddTaint", _taint_detail(t)
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The node with the taints."""
+        if not isinstance(obj, Node):
+            return obj
+        taints = list(obj.spec.taints)
+        for taint in self.taints:
+            for i, present in enumerate(taints):
+                if present.matches(taint):
+                    taints[i] = taint
+                    break
+            else:
+                taints.append(taint)
+        if tuple(taints) == obj.spec.taints:
+            return obj
+        return replace(obj, spec=replace(obj.spec, taints=tuple(taints)))
+
+
+class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
+    """One patch that removes taints by key and effect (`RemoveTaintOffNode`)."""
+
+    taints: tuple[Taint, ...]
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """One RemoveTaint a taint."""
+        for t in self.taints:
+            yield "RemoveTaint", _taint_detail(t)
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The node without the taints."""
+        if not isinstance(obj, Node):
+            return obj
+        kept = tuple(t for t in obj.spec.taints if not any(t.matches(r) for r in self.taints))
+        if len(kept) == len(obj.spec.taints):
+            return obj
+        return replace(obj, spec=replace(obj.spec, taints=kept))
+
+
+class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
+    """One patch of a node's labels."""
+
+    labels: dict[str, str]
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """One SetNodeLabel a label."""
+        for key, value in self.labels.items():
+            yield "SetNodeLabel", {"key": key, "value": value}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The node with the labels."""
+        if not isinstance(obj, Node):
+            return obj
+        labels = {**(obj.metadata.labels or {}), **self.labels}
+        if labels == obj.metadata.labels:
+            return obj
+        return replace(obj, metadata=replace(obj.metadata, labels=labels))
+
+
+class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
+    """Patch of one condition in a pod's status; `phase` and `status_reason`/`status_message` go along if set."""
+
+    condition: PodCondition
+    phase: str = ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """SetPodCondition."""
+        c = self.condition
+        detail: Detail = {"type": c.type, "status": c.status, "reason": c.reason}
+        if self.phase:
+            detail["phase"] = self.phase
+        yield "SetPodCondition", detail
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod with the condition replaced or appended, and the phase."""
+        if not isinstance(obj, Pod):
+            return obj
+        conditions = put_condition(obj.status.conditions, self.condition)
+        phase = self.phase or obj.status.phase
+        if conditions is obj.status.conditions and phase == obj.status.phase:
+            return obj
+        return replace(obj, status=replace(obj.status, conditions=conditions, phase=phase))
+
+
+class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
+    """UpdateStatus of a pod: condition Ready becomes False, its reason and message stay as they are."""
+
+    condition: PodCondition
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """MarkPodNotReady."""
+        c = self.condition
+        yield "MarkPodNotReady", {"type": "Ready", "status": "False", "reason": c.reason}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod with Ready False."""
+        if not isinstance(obj, Pod):
+            return obj
+        conditions = put_condition(obj.status.conditions, self.condition)
+        if conditions is obj.status.conditions:
+            return obj
+        return replace(obj, status=replace(obj.status, conditions=conditions))
+
+
+class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
+    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost)."""
+
+    reason: str
+    message: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """A SetPodCondition without a condition: upstream writes status.reason only."""
+        yield "SetPodCondition", {"type": "", "status": "", "reason": self.reason}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod with the reason."""
+        if not isinstance(obj, Pod) or obj.status.reason == self.reason:
+            return obj
+        status = replace(obj.status, reason=self.reason, message=self.message)
+        return replace(obj, status=status)
+
+
+class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
+    """Patch of a pod's phase (pod-gc before it deletes). No record of its own: the delete tells it."""
+
+    phase: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """None."""
+        return iter(())
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod in that phase."""
+        if not isinstance(obj, Pod) or obj.status.phase == self.phase:
+            return obj
+        return replace(obj, status=replace(obj.status, phase=self.phase))
+
+
+class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
+    """DELETE of a pod. `grace_period_seconds` None: the pod's own; 0 with `force`: at once."""
+
+    grace_period_seconds: int | None = None
+    force: bool = False
+    taints: tuple[Taint, ...] = ()
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """DeletePod."""
+        detail: Detail = {}
+        if self.grace_period_seconds is not None:
+            detail["gracePeriodSeconds"] = self.grace_period_seconds
+        if self.force:
+            detail["force"] = True
+        if self.taints:
+            detail["taints"] = [_taint_detail(t) for t in self.taints]
+        yield "DeletePod", detail
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod terminating since now, or gone when the grace period is 0 or nothing runs it.
+
+        Follows the API server's graceful deletion: a second delete may only shorten the time left.
+        """
+        if not isinstance(obj, Pod):
+            return obj
+        grace = self.grace_period_seconds
+        if grace is None:
+            grace = obj.spec.termination_grace_period_seconds
+            grace = 30 if grace is None else grace
+        if obj.status.phase in ("Succeeded", "Failed") or not obj.spec.node_name:
+            grace = 0
+        meta = obj.metadata
+        if grace == 0:
+            if not meta.finalizers:
+                return None
+        elif meta.deletion_timestamp is not None:
+            old = meta.deletion_grace_period_seconds
+            if old is not None and old <= grace:
+                return obj
+        ends = Time(now_ns // SECOND_NS * SECOND_NS + grace * SECOND_NS)
+        meta = replace(meta, deletion_timestamp=ends, deletion_grace_period_seconds=grace)
+        return replace(obj, metadata=meta)
+
+
+class RecordEvent(Action, frozen=True, kw_only=True, gc=False):
+    """An Event on an object. It never changes what a controller reads."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    object_uid: str = ""
+    type: str = "Normal"
+    reason: str
+    message: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """The involved object."""
+        return (self.kind, (self.namespace, self.name))
+
+    @property
+    def uid(self) -> str:
+        """The involved object's uid."""
+        return self.object_uid
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """RecordEvent."""
+        yield "RecordEvent", {"type": self.type, "reason": self.reason}
+
+
+class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
+    """A zone's state and with it the rate at which its nodes are tainted, in nodes a second."""
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+    from_: str
+    to: str
+    rate: float
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Zone", ("", zone key))"""
+        return ("Zone", ("", self.zone))
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """SetZoneState."""
+        detail = {"zone": self.zone, "from": self.from_, "to": self.to, "rate": self.rate}
+        yield "SetZoneState", detail
+
+
+class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node waits in its zone's queue for a NoExecute taint (classic mode: for the eviction of its pods)."""
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """QueueNode."""
+        yield "QueueNode", {"zone": self.zone}
+
+
+class UnqueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node that waited no longer does, without having been tainted."""
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """UnqueueNode."""
+        yield "UnqueueNode", {"zone": self.zone}
+
+
+class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A pod will be deleted at `due_ns`, `toleration_seconds` after its node was tainted (0: at once)."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+    toleration_seconds: int
+    taints: tuple[Taint, ...] = ()
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """ScheduleEviction; `due` is made relative by whoever writes the record."""
+        yield (
+            "ScheduleEviction",
+            {"due_ns": self.due_ns, "tolerationSeconds": self.toleration_seconds},
+        )
+
+
+class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A scheduled eviction will not happen; `due_ns` is when it would have."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """CancelEviction."""
+        yield "CancelEviction", {"due_ns": self.due_ns}
+
+
+def put_condition(
+    conditions: tuple[PodCondition, ...], condition: PodCondition
+) -> tuple[PodCondition, ...]:
+    """The conditions with this one in place of the one of its type, or appended.
+
+    The same tuple comes back where that changes nothing.
+    """
+    for i, present in enumerate(conditions):
+        if present.type == condition.type:
+            if present == condition:
+                return conditions
+            return (*conditions[:i], condition, *conditions[i + 1 :])
+    return (*conditions, condition)
+
+
+def _taint_detail(taint: Taint) -> Detail:
+    detail = {"key": taint.key, "effect": taint.effect}
+    if taint.value:
+        detail["value"] = taint.value
+    return detail

@@ -1,0 +1,229 @@
+"""The engine's picture of the cluster: typed objects, two indexes, and the nodes' heartbeats.
+
+Fed by `apply`, a few lines per kind of event and no thinking. Controllers read; only the engine and
+the projection (`projection.py`) write. A Lease of a node becomes a `Heartbeat`: what counts about it is
+when a renewal was seen, and that may be known in closed form (`events.Heartbeats`), so that the
+renewals of healthy nodes need no events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import cast
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import Pod
+
+NODE_LEASE_NAMESPACE = "kube-node-lease"
+
+Key = tuple[str, str]
+
+
+class Heartbeat:
+    """The renewals of one node's Lease: the last one seen as an object, and a schedule if one is known."""
+
+    __slots__ = ("_renew_ns", "_seen_ns", "cause", "schedule")
+
+    def __init__(self) -> None:
+        self._renew_ns: int | None = None
+        self._seen_ns: int | None = None
+        self.schedule: Heartbeats | None = None
+        self.cause: Action | None = None
+
+    def observe(self, renew_ns: int | None, now_ns: int) -> bool:
+        """A Lease object was seen. True unless it is the plain case, a later renewal than the last."""
+        if self._renew_ns is not None and renew_ns is not None and self._seen_ns is not None:
+            if renew_ns > self._renew_ns:
+                self._renew_ns, self._seen_ns = renew_ns, now_ns
+                return False
+            return renew_ns != self._renew_ns
+        self._renew_ns, self._seen_ns = renew_ns, now_ns
+        return True
+
+    def follow(self, schedule: Heartbeats, now_ns: int) -> None:
+        """Take over a schedule; what the one before has renewed by now stays known."""
+        before = self.renewal(now_ns)
+        if before is not None:
+            self._renew_ns, self._seen_ns = before
+        self.schedule = schedule
+        self.cause = schedule.cause
+
+    def renewal(self, now_ns: int) -> tuple[int | None, int] | None:
+        """(renewTime or None, when it was seen) of the newest renewal at `now_ns`; None: no Lease."""
+        last = self._last_scheduled(now_ns)
+        if last is not None:
+            return last, last
+        if self._seen_ns is None:
+            return None
+        return self._renew_ns, self._seen_ns
+
+    def status_post(self, now_ns: int) -> int | None:
+        """When the newest scheduled status post came, or None."""
+        s = self.schedule
+        if s is None or s.status_first_ns is None or s.status_every_ns <= 0:
+            return None
+        return _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
+
+    def renews_for_ever(self) -> bool:
+        """Whether a schedule without an end is known."""
+        return self.schedule is not None and self.schedule.stop_ns is None
+
+    def _last_scheduled(self, now_ns: int) -> int | None:
+        s = self.schedule
+        if s is None:
+            return None
+        return _last_of(s.first_ns, s.every_ns, s.stop_ns, now_ns)
+
+
+def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> int | None:
+    """The last of first + k x every that is at or before now and before stop."""
+    end = now_ns if stop_ns is None or stop_ns > now_ns else stop_ns - 1
+    if end < first_ns:
+        return None
+    return first_ns + (end - first_ns) // every_ns * every_ns
+
+
+class Cache:
+    """Objects by kind and key, pods by node and by controlling owner, heartbeats by node name."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[Key, KubeObject]] = {}
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[Key, Pod] = {}
+        self.heartbeats: dict[str, Heartbeat] = {}
+        self._pods_by_node: dict[str, dict[Key, None]] = {}
+        self._pods_by_owner: dict[str, dict[Key, None]] = {}
+
+    def node(self, name: str) -> Node | None:
+        """The node, or None."""
+        return self.nodes.get(name)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod, or None."""
+        return self.pods.get((namespace, name))
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods bound to a node ("" is not a node), in the order in which they were first seen."""
+        return [self.pods[key] for key in self._pods_by_node.get(node, ())]
+
+    def nodes_with_pods(self) -> Collection[str]:
+        """Names of the nodes to which some pod is bound, whether or not the node exists."""
+        return self._pods_by_node.keys()
+
+    def pods_of(self, owner_uid: str) -> list[Pod]:
+        """The pods whose controller has that uid."""
+        return [self.pods[key] for key in self._pods_by_owner.get(owner_uid, ())]
+
+    def get(self, kind: str, key: Key) -> KubeObject | None:
+        """The object of that kind and (namespace, name), or None."""
+        if kind == "Node":
+            return self.nodes.get(key[1])
+        if kind == "Pod":
+            return self.pods.get(key)
+        return self.objects.get(kind, {}).get(key)
+
+    def all(self, kind: str) -> Iterable[KubeObject]:
+        """All objects of a kind, in the order in which they were first seen."""
+        if kind == "Node":
+            return self.nodes.values()
+        if kind == "Pod":
+            return self.pods.values()
+        return self.objects.get(kind, {}).values()
+
+    def heartbeat(self, node: str) -> Heartbeat | None:
+        """The node's heartbeat, or None where no Lease was ever seen."""
+        return self.heartbeats.get(node)
+
+    def apply(self, event: Put | Gone | Heartbeats, now_ns: int) -> Change | None:
+        """Take in one event; None where no controller needs to know (a lease renewed as usual)."""
+        kind_of_event = type(event)
+        if kind_of_event is Put:
+            put = cast(Put, event)
+            if put.kind == "Lease":
+                return self._put_lease(cast(Lease, put.obj), now_ns, put.cause)
+            old = self.set(put.kind, put.obj.key, put.obj)
+            return Change(put.kind, old, put.obj, put.cause)
+        if kind_of_event is Gone:
+            gone = cast(Gone, event)
+            old = self.set(gone.kind, gone.key, None)
+            if gone.kind == "Lease" and gone.key[0] == NODE_LEASE_NAMESPACE:
+                self.heartbeats.pop(gone.key[1], None)
+            return Change(gone.kind, old, None, gone.cause) if old is not None else None
+        schedule = cast(Heartbeats, event)
+        self._heartbeat(schedule.node).follow(schedule, now_ns)
+        return self._heartbeat_change(schedule.node, schedule.cause)
+
+    def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:
+        """Store the object (None: drop it), keep the indexes, and return what was there."""
+        if kind == "Pod":
+            return self._set_pod(key, cast("Pod | None", obj))
+        old: KubeObject | None
+        if kind == "Node":
+            old = self.nodes.get(key[1])
+            if obj is None:
+                self.nodes.pop(key[1], None)
+            else:
+                self.nodes[key[1]] = cast(Node, obj)
+            return old
+        store = self.objects.setdefault(kind, {})
+        old = store.get(key)
+        if obj is None:
+            store.pop(key, None)
+        else:
+            store[key] = obj
+        return old
+
+    def _set_pod(self, key: Key, pod: Pod | None) -> Pod | None:
+        old = self.pods.get(key)
+        if pod is None:
+            self.pods.pop(key, None)
+        else:
+            self.pods[key] = pod
+        old_node = old.spec.node_name if old else ""
+        new_node = pod.spec.node_name if pod else ""
+        if old_node != new_node:
+            _move(self._pods_by_node, key, old_node, new_node)
+        old_owner = _owner_uid(old)
+        new_owner = _owner_uid(pod)
+        if old_owner != new_owner:
+            _move(self._pods_by_owner, key, old_owner, new_owner)
+        return old
+
+    def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
+        self.set("Lease", lease.key, lease)
+        if lease.namespace != NODE_LEASE_NAMESPACE:
+            return None
+        unusual = self._heartbeat(lease.name).observe(lease.spec.renew_time, now_ns)
+        return self._heartbeat_change(lease.name, cause) if unusual else None
+
+    def _heartbeat(self, node: str) -> Heartbeat:
+        heartbeat = self.heartbeats.get(node)
+        if heartbeat is None:
+            heartbeat = self.heartbeats[node] = Heartbeat()
+        return heartbeat
+
+    def _heartbeat_change(self, node: str, cause: Action | None) -> Change:
+        """A change of kind Heartbeat; `new` is the node, if there is one."""
+        present = self.nodes.get(node)
+        return Change("Heartbeat", present, present, cause)
+
+
+def _owner_uid(pod: Pod | None) -> str:
+    if pod is None or not pod.metadata.owner_references:
+        return ""
+    owner = controller_of(pod.metadata)
+    return owner.uid if owner else ""
+
+
+def _move(index: dict[str, dict[Key, None]], key: Key, old: str, new: str) -> None:
+    if old:
+        members = index.get(old)
+        if members is not None:
+            members.pop(key, None)
+            if not members:
+                del index[old]
+    if new:
+        index.setdefault(new, {})[key] = None

@@ -1,0 +1,43 @@
+"""What a controller is to the engine: a pure thing that is told of changes and returns actions.
+
+All methods may be generators; the engine exhausts them in order, and takes time off between two
+actions where it runs live. A controller keeps its own memory, reads the cache, and never writes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Protocol
+
+from kubectl_nodelife.engine.actions import Action, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Change, Outcome
+
+Actions = Iterable[Action | Requeue]
+
+
+class Controller(Protocol):
+    """One of the ordered list of controllers."""
+
+    name: str
+    watches: frozenset[str]
+
+    def start(self, cache: Cache, now_ns: int) -> Actions:
+        """Begin as a controller that was restarted: caches are filled, nothing is remembered."""
+        ...
+
+    def join(self, cache: Cache, now_ns: int) -> Actions:
+        """Begin beside a running controller: take over what its writes tell of its memory."""
+        ...
+
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
+        """An object of a watched kind came, changed or went; the cache shows it already."""
+        ...
+
+    def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
+        """The time of a `Requeue` has come."""
+        ...
+
+    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+        """An action of this controller did not happen; what was taken for done is taken back."""
+        ...

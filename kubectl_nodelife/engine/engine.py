@@ -1,0 +1,90 @@
+"""The engine: events in, actions out. It does no I/O and knows no clock but the `now` that it is given.
+
+`step` is a generator, so that a live driver can take the actions of a burst in slices of some
+milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kubectl_nodelife.engine.actions import Action, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Actions, Controller
+from kubectl_nodelife.engine.events import Event, Outcome, Synced
+from kubectl_nodelife.engine.timers import Timers
+
+
+class RequeueInThePast(Exception):
+    """A controller asked to be woken at an instant that is not after now: virtual time would stop."""
+
+
+class Engine:
+    """Controllers in their order, over one cache."""
+
+    def __init__(
+        self,
+        controllers: Sequence[Controller],
+        cache: Cache,
+        *,
+        join: bool = False,
+        kinds: Iterable[str] = (),
+    ) -> None:
+        """`kinds`: those that must say Synced before the first decision. `join`: begin beside a running one."""
+        self.controllers = list(controllers)
+        self.cache = cache
+        self.started = False
+        self._join = join
+        self._unsynced = set(kinds)
+        self._timers = Timers()
+        self._by_name = {c.name: c for c in self.controllers}
+        watched = {kind for c in self.controllers for kind in c.watches}
+        self._watchers: dict[str, list[Callable[..., Actions]]] = {
+            kind: [c.changed for c in self.controllers if kind in c.watches] for kind in watched
+        }
+
+    def next_due(self) -> int | None:
+        """The earliest instant at which some controller wants to be woken, or None."""
+        return self._timers.next_due()
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
+        """Take in the events, wake who is due at or before now, and yield what they decide.
+
+        Raises RequeueInThePast.
+        """
+        for event in events:
+            yield from self._take(event, now_ns)
+        if not self.started and not self._unsynced:
+            self.started = True
+            for controller in self.controllers:
+                begin = controller.join if self._join else controller.start
+                yield from self._settle(begin(self.cache, now_ns), now_ns)
+        if self.started:
+            for key in self._timers.pop_due(now_ns):
+                name, inner = key  # type: ignore[misc]
+                woken = self._by_name[name].reconcile(inner, self.cache, now_ns)
+                yield from self._settle(woken, now_ns)
+
+    def _take(self, event: Event, now_ns: int) -> Iterator[Action]:
+        if isinstance(event, Synced):
+            self._unsynced.discard(event.kind)
+            return
+        if isinstance(event, Outcome):
+            controller = self._by_name.get(event.action.controller)
+            if controller is not None:
+                yield from self._settle(controller.failed(event, self.cache, now_ns), now_ns)
+            return
+        change = self.cache.apply(event, now_ns)
+        if change is None or not self.started:
+            return
+        for changed in self._watchers.get(change.kind, ()):
+            yield from self._settle(changed(change, self.cache, now_ns), now_ns)
+
+    def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
+        for action in actions:
+            if isinstance(action, Requeue):
+                if action.at_ns <= now_ns:
+                    raise RequeueInThePast(f"{action} at {now_ns}")
+                self._timers.set((action.controller, action.key), action.at_ns)
+            else:
+                yield action

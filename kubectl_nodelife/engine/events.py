@@ -1,0 +1,75 @@
+"""What can happen to the engine: objects come, change and go, heartbeats move, actions turn out.
+
+A source makes these values, `Cache.apply` turns the first four into a `Change`, controllers see changes.
+`cause` is the action that led to the event where somebody knows it (the simulated world does); it is
+how every record of a timeline can name the record that led to it.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.meta import KubeObject
+
+import msgspec
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """An object was seen as it now is: added or changed."""
+
+    kind: str
+    obj: KubeObject
+    cause: Action | None = None
+
+
+class Gone(msgspec.Struct, frozen=True, gc=False):
+    """An object is no longer there."""
+
+    kind: str
+    key: tuple[str, str]
+    cause: Action | None = None
+
+
+class Heartbeats(msgspec.Struct, frozen=True, gc=False):
+    """A kubelet that is known to renew its Lease on schedule, or to have stopped.
+
+    `first_ns` + k x `every_ns` are the renewals, up to but not including `stop_ns` (None: for ever).
+    `status_first_ns` + k x `status_every_ns` are the status posts that change nothing but the heartbeat
+    time of the conditions. A live source never sends this; it sends each Lease as a `Put`.
+    """
+
+    node: str
+    first_ns: int
+    every_ns: int
+    stop_ns: int | None = None
+    status_first_ns: int | None = None
+    status_every_ns: int = 0
+    cause: Action | None = None
+
+
+class Synced(msgspec.Struct, frozen=True, gc=False):
+    """The first list of a kind is complete. The engine decides nothing before all kinds said so."""
+
+    kind: str
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What came of an action that failed: an HTTP status code and the server's words.
+
+    Success is not reported back: the change itself arrives as `Put` or `Gone`.
+    """
+
+    action: Action
+    code: int
+    message: str = ""
+
+
+Event = Put | Gone | Heartbeats | Synced | Outcome
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One object before and after; None: was or is not there. What controllers are told."""
+
+    kind: str
+    old: KubeObject | None
+    new: KubeObject | None
+    cause: Action | None = None

@@ -1,0 +1,74 @@
+"""Which release's behaviour is followed: a profile name and the switches that hang on it.
+
+The switches are one table, `since`/`until` per release, after section "Version differences" of the
+behaviour that they name; code asks `profile.decide_on_current`, never for a version number. A profile
+newer than what is described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller
+alone also knows v1.11).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+NEWEST: Final = "v1.36"
+OLDEST: Final = "v1.11"
+_FIRST_DESCRIBED = 16
+
+# switch -> (first minor release with it, first minor release without it again); None: no end
+SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
+    "decide_on_current": (34, None),  # taint decision on the condition after this pass (#120816)
+    "requeue_untainted": (19, None),  # a node waiting without its taint is queued anew (#89059)
+    "pod_retry": (17, None),  # nodesToRetry and the pod queue (#84445)
+    "pod_not_ready_event": (19, None),  # Warning NodeNotReady on each marked pod (#87743)
+    "not_found_while_marking_ignored": (17, None),
+    "classic_eviction": (0, 27),  # eviction without taints can be configured
+    "evicted_node_map": (17, 27),
+    "lease_gate": (0, 17),  # NodeLease can be switched off
+    "noschedule_gate": (0, 17),  # TaintNodesByCondition can be switched off
+    "beta_zone_labels_only": (0, 17),
+    "beta_labels_are_truth": (0, 18),
+    "exclusion_gates": (0, 21),  # NodeDisruptionExclusion, LegacyNodeRoleBehavior
+    "infinite_cancels": (20, None),  # an infinite toleration cancels a pending timer (#93722)
+    "sticky_timer_keys": (0, 33),  # a timed worker's key stays after success (#129577)
+    "disruption_target": (26, None),
+    "separate_taint_eviction": (29, None),
+    "gc_quarantine": (17, None),
+    "gc_sets_phase": (26, None),
+    "gc_out_of_service": (26, None),
+    "gc_evicted_first": (17, None),
+}
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A release, as `v1.N`."""
+
+    minor: int
+
+    @property
+    def name(self) -> str:
+        """`v1.N`"""
+        return f"v1.{self.minor}"
+
+    def has(self, switch: str) -> bool:
+        """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
+        since, until = SWITCHES[switch]
+        minor = max(self.minor, _FIRST_DESCRIBED)
+        return since <= minor and (until is None or minor < until)
+
+
+def parse_profile(text: str) -> Profile:
+    """`v1.36`, `1.36`, `v1.36.3+k3s1` or `current` as a Profile.
+
+    Raises ValueError for anything else, and for a release older than v1.11.
+    """
+    if text in ("current", "newest"):
+        return parse_profile(NEWEST)
+    match = re.fullmatch(r"v?1\.(\d+)(?:[.+-].*)?", text.strip())
+    if match is None or int(match[1]) < int(OLDEST.removeprefix("v1.")):
+        raise ValueError(
+            f"unknown profile {text!r}: name a Kubernetes release from {OLDEST} to {NEWEST}"
+        )
+    return Profile(int(match[1]))

@@ -1,0 +1,288 @@
+"""Upstream's token bucket and the rate-limited timed queue of a zone.
+
+Follows client-go `util/flowcontrol/throttle.go` over golang.org/x/time/rate, and nodelifecycle
+`scheduler/rate_limited_queue.go`. Float arithmetic is done in upstream's order, since a token that is
+worth less than a nanosecond too little counts as there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+
+def as_float32(value: float) -> float:
+    """The value rounded to 32 bits, as Go's float32."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+class Limiter(Protocol):
+    """What decides whether another node may be acted on now."""
+
+    @property
+    def qps(self) -> float:
+        """The rate that upstream's limiter of this kind reports."""
+        ...
+
+    def try_accept(self, now_ns: int) -> bool:
+        """Take a token if there is one. Never waits."""
+        ...
+
+    def next_accept(self, now_ns: int) -> int | None:
+        """The earliest instant, now or later, at which a token is there; None: never."""
+        ...
+
+
+class TokenBucket:
+    """A bucket that starts full and refills continuously. `qps` goes through 32 bits, as upstream's."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._limit = as_float32(qps)
+        self._burst = burst
+        self._tokens = float(burst)
+        self._last_ns: int | None = None
+
+    @property
+    def qps(self) -> float:
+        """The rate."""
+        return self._limit
+
+    def try_accept(self, now_ns: int) -> bool:
+        """Take a token if there is one, as `rate.Limiter.AllowN(now, 1)`."""
+        tokens = self._at(now_ns) - 1
+        if not self._enough(tokens) or self._burst < 1:
+            return False
+        self._tokens, self._last_ns = tokens, now_ns
+        return True
+
+    def next_accept(self, now_ns: int) -> int | None:
+        """The earliest instant from now on at which `try_accept` would succeed; None: never."""
+        if self._enough(self._at(now_ns) - 1):
+            return now_ns
+        if self._limit <= 0:
+            return None
+        assert self._last_ns is not None
+        at = max(now_ns, self._last_ns + int((1 - self._tokens) / self._limit * 1e9) - 2)
+        while not self._enough(self._at(at) - 1):
+            at += 1
+        return at
+
+    def _at(self, now_ns: int) -> float:
+        if self._last_ns is None:
+            return float(self._burst)
+        elapsed_s = max(0, now_ns - self._last_ns) / 1e9
+        return min(float(self._burst), self._tokens + elapsed_s * self._limit)
+
+    def _enough(self, tokens: float) -> bool:
+        if tokens >= 0:
+            return True
+        if self._limit <= 0:
+            return False
+        return int(-tokens / self._limit * 1e9) <= 0
+
+
+class Always:
+    """Accepts everything; upstream's reports a rate of 1."""
+
+    qps = 1.0
+
+    def try_accept(self, now_ns: int) -> bool:
+        """True."""
+        return True
+
+    def next_accept(self, now_ns: int) -> int | None:
+        """Now."""
+        return now_ns
+
+
+class Never:
+    """Accepts nothing; upstream's reports a rate of 1 all the same."""
+
+    qps = 1.0
+
+    def try_accept(self, now_ns: int) -> bool:
+        """False."""
+        return False
+
+    def next_accept(self, now_ns: int) -> int | None:
+        """None."""
+        return None
+
+
+class Entry(msgspec.Struct):
+    """A value in the queue: when it was added and when it may be processed (ns), and its uid."""
+
+    value: str
+    uid: str
+    added_at_ns: int
+    process_at_ns: int
+    sequence: int = 0
+    standing: bool = False
+
+
+Act = Callable[[Entry, int], tuple[bool, int]]
+
+
+class RateLimitedTimedQueue:
+    """A zone's queue: a heap by due time, a set of all values ever added and not removed, a limiter.
+
+    A *standing* entry is one that its owner would remove and add anew at each of its passes, as the
+    monitor does with a node that still lacks its taint. All of them share the instant of the last
+    pass (`renew`) and stand in the order of their names, so a pass over thousands costs nothing.
+    """
+
+    def __init__(self, limiter: Limiter) -> None:
+        self.limiter = limiter
+        self._heap: list[tuple[int, int, str]] = []
+        self._entries: dict[str, Entry] = {}
+        self._set: dict[str, None] = {}
+        self._standing: list[str] = []
+        self._standing_at_ns = 0
+        self._sequence = 0
+
+    def __contains__(self, value: str) -> bool:
+        return value in self._set
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def is_waiting(self, value: str) -> bool:
+        """Whether the value is in the heap, not only remembered."""
+        return value in self._entries
+
+    def waiting(self) -> list[str]:
+        """The values in the heap in the order in which they will be taken."""
+        entries = sorted(self._entries.values(), key=self._order)
+        return [e.value for e in entries]
+
+    def remembered(self) -> list[str]:
+        """All values ever added and not removed."""
+        return list(self._set)
+
+    def add(self, value: str, uid: str, now_ns: int, *, standing: bool = False) -> bool:
+        """Add unless remembered; due now. Follows `Add`. Returns whether it was added."""
+        if value in self._set:
+            return False
+        self._set[value] = None
+        self._push(Entry(value, uid, now_ns, now_ns, standing=standing))
+        return True
+
+    def remove(self, value: str) -> bool:
+        """Forget the value and drop it from the heap. Follows `Remove`. True if it was remembered."""
+        if value not in self._set:
+            return False
+        del self._set[value]
+        self._entries.pop(value, None)
+        return True
+
+    def remove_from_queue(self, value: str) -> bool:
+        """Drop the value from the heap, but remember it. Follows `RemoveFromQueue`."""
+        if value not in self._set:
+            return False
+        return self._entries.pop(value, None) is not None
+
+    def put_back(self, entry: Entry, process_at_ns: int) -> None:
+        """Return an entry whose action turned out to have failed; nothing if it was removed meanwhile."""
+        if entry.value in self._set and entry.value not in self._entries:
+            entry.standing = False
+            entry.process_at_ns = process_at_ns
+            self._push(entry)
+
+    def clear(self) -> None:
+        """Empty heap and set. Follows `Clear`."""
+        self._heap.clear()
+        self._entries.clear()
+        self._set.clear()
+        self._standing.clear()
+
+    def renew(self, now_ns: int) -> None:
+        """A pass has removed and added all standing entries."""
+        self._standing_at_ns = now_ns
+
+    def head(self) -> Entry | None:
+        """The entry that is due first, not removed. Follows `Head`."""
+        plain = self._plain_head()
+        standing = self._standing_head()
+        if plain is None or standing is None:
+            return plain or standing
+        return min(plain, standing, key=self._order)
+
+    def try_(self, act: Act, now: Callable[[], int]) -> None:
+        """Work through what is due as far as the limiter allows. Follows `Try`.
+
+        `act(entry, now_ns)` says (done, retry delay in ns). A refused or early try has still taken
+        its token where one was there.
+        """
+        entry = self.head()
+        while entry is not None:
+            now_ns = now()
+            if not self.limiter.try_accept(now_ns):
+                return
+            if now_ns < self.process_at(entry):
+                return
+            done, retry_ns = act(entry, now_ns)
+            if done:
+                self.remove_from_queue(entry.value)
+            else:
+                self._replace(entry, now_ns + retry_ns + 1)
+            entry = self.head()
+
+    def swap_limiter(self, qps: float, now_ns: int) -> None:
+        """Change the rate. Follows `SwapLimiter`, with its quirk: *never* reports a rate of 1."""
+        old = self.limiter
+        if old.qps == as_float32(qps):
+            return
+        if qps <= 0:
+            self.limiter = Never()
+            return
+        new = TokenBucket(qps, 1)
+        if not old.try_accept(now_ns):
+            new.try_accept(now_ns)
+        self.limiter = new
+
+    def process_at(self, entry: Entry) -> int:
+        """When the entry is due, in ns."""
+        return self._standing_at_ns if entry.standing else entry.process_at_ns
+
+    def _push(self, entry: Entry) -> None:
+        self._sequence += 1
+        entry.sequence = self._sequence
+        self._entries[entry.value] = entry
+        if entry.standing:
+            self._standing_at_ns = max(self._standing_at_ns, entry.process_at_ns)
+            heapq.heappush(self._standing, entry.value)
+        else:
+            heapq.heappush(self._heap, (entry.process_at_ns, entry.sequence, entry.value))
+
+    def _replace(self, entry: Entry, process_at_ns: int) -> None:
+        if self._entries.get(entry.value) is not entry:
+            return
+        entry.standing = False
+        entry.process_at_ns = process_at_ns
+        self._push(entry)
+
+    def _plain_head(self) -> Entry | None:
+        while self._heap:
+            _, sequence, value = self._heap[0]
+            entry = self._entries.get(value)
+            if entry is not None and entry.sequence == sequence and not entry.standing:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def _standing_head(self) -> Entry | None:
+        while self._standing:
+            entry = self._entries.get(self._standing[0])
+            if entry is not None and entry.standing:
+                return entry
+            heapq.heappop(self._standing)
+        return None
+
+    def _order(self, entry: Entry) -> tuple[int, int, int, str]:
+        if entry.standing:
+            return (self._standing_at_ns, 1, 0, entry.value)
+        return (entry.process_at_ns, 0, entry.sequence, "")

@@ -1,0 +1,290 @@
+"""kube-controller-manager's settings: flags with their defaults per release, feature gates, origins.
+
+One table holds every flag that touches these controllers; `Settings` is what controllers read, in ns
+and numbers. Names and value syntax are the flags' own, so that a line of a real command works here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.engine.profiles import Profile, parse_profile
+from kubectl_nodelife.kube.duration import format_duration, parse_duration
+
+_ALWAYS = 0
+_NEVER = 10_000
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """One flag. `defaults`: (first minor release, default) in rising order; `until`: first release without it."""
+
+    name: str
+    type: str
+    defaults: tuple[tuple[int, str], ...]
+    until: int = _NEVER
+    origin: str = "kube-controller-manager"
+
+    def default(self, minor: int) -> str:
+        """The default in that release."""
+        return [value for since, value in self.defaults if since <= minor][-1]
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A feature gate: `stages` = (first minor release, on by default); `locked`: release from which it cannot
+    be switched; `until`: first release that does not know it."""
+
+    name: str
+    stages: tuple[tuple[int, bool], ...]
+    locked: int = _NEVER
+    until: int = _NEVER
+
+    def default(self, minor: int) -> bool | None:
+        """On or off in that release; None where the release does not know it."""
+        if minor >= self.until or minor < self.stages[0][0]:
+            return None
+        return [on for since, on in self.stages if since <= minor][-1]
+
+
+FLAGS: Final = {
+    flag.name: flag
+    for flag in (
+        Flag("node-monitor-period", "duration", ((_ALWAYS, "5s"),)),
+        Flag("node-monitor-grace-period", "duration", ((_ALWAYS, "40s"), (32, "50s"))),
+        Flag("node-startup-grace-period", "duration", ((_ALWAYS, "1m0s"),)),
+        Flag("node-eviction-rate", "rate", ((_ALWAYS, "0.1"),)),
+        Flag("secondary-node-eviction-rate", "rate", ((_ALWAYS, "0.01"),)),
+        Flag("large-cluster-size-threshold", "count", ((_ALWAYS, "50"),)),
+        Flag("unhealthy-zone-threshold", "fraction", ((_ALWAYS, "0.55"),)),
+        Flag("pod-eviction-timeout", "duration", ((_ALWAYS, "5m0s"),), until=27),
+        Flag("enable-taint-manager", "bool", ((_ALWAYS, "true"),), until=27),
+        Flag("terminated-pod-gc-threshold", "count", ((_ALWAYS, "12500"),)),
+        Flag(
+            "default-not-ready-toleration-seconds",
+            "count",
+            ((_ALWAYS, "300"),),
+            origin="kube-apiserver",
+        ),
+        Flag(
+            "default-unreachable-toleration-seconds",
+            "count",
+            ((_ALWAYS, "300"),),
+            origin="kube-apiserver",
+        ),
+        Flag("feature-gates", "gates", ((_ALWAYS, ""),)),
+    )
+}
+
+GATES: Final = {
+    gate.name: gate
+    for gate in (
+        Gate("TaintBasedEvictions", ((6, False), (13, True)), locked=18, until=27),
+        Gate("TaintNodesByCondition", ((8, False), (12, True)), locked=17, until=27),
+        Gate("NodeLease", ((12, False), (14, True)), locked=17, until=27),
+        Gate("NodeDisruptionExclusion", ((16, False), (19, True)), locked=21, until=27),
+        Gate("LegacyNodeRoleBehavior", ((16, True), (21, False)), locked=21, until=22),
+        Gate("PodDisruptionConditions", ((25, False), (26, True)), locked=31),
+        Gate("NodeOutOfServiceVolumeDetach", ((24, False), (26, True)), locked=28),
+        Gate("SeparateTaintEvictionController", ((29, True),), locked=34),
+        Gate("TaintTolerationComparisonOperators", ((35, False),)),
+        Gate("ScheduleDaemonSetPods", ((11, False), (12, True)), locked=17, until=19),
+        Gate("DaemonSetUpdateSurge", ((21, False), (22, True)), locked=25, until=27),
+    )
+}
+
+
+class SettingsError(ValueError):
+    """A flag or gate that is unknown, not in the profile, or malformed; the text says which and what to do."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Effective settings. Durations in ns, rates in nodes a second."""
+
+    profile: Profile
+    flags: dict[str, str]
+    origins: dict[str, str]
+    gates: dict[str, bool]
+    node_monitor_period_ns: int
+    node_monitor_grace_period_ns: int
+    node_startup_grace_period_ns: int
+    node_eviction_rate: float
+    secondary_node_eviction_rate: float
+    large_cluster_size_threshold: int
+    unhealthy_zone_threshold: float
+    pod_eviction_timeout_ns: int
+    taint_mode: bool
+    terminated_pod_gc_threshold: int
+
+    def gate(self, name: str) -> bool:
+        """Whether the gate is on; a gate that the release does not know is off."""
+        return self.gates.get(name, False)
+
+
+def make_settings(
+    profile: Profile | str,
+    flags: Mapping[str, object] | None = None,
+    origin: str = "--set",
+    origins: Mapping[str, str] | None = None,
+) -> Settings:
+    """Defaults of the profile with these flags on top; `origins` names a flag's source where it is not `origin`.
+
+    Raises SettingsError.
+    """
+    if isinstance(profile, str):
+        try:
+            profile = parse_profile(profile)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+    minor = profile.minor
+    given = {name: _text(name, value) for name, value in (flags or {}).items()}
+    for name in given:
+        _check_flag(name, profile)
+    effective = {
+        f.name: given.get(f.name, f.default(minor)) for f in FLAGS.values() if minor < f.until
+    }
+    where = {name: f"default of {profile.name}" for name in effective}
+    where |= {name: (origins or {}).get(name, origin) for name in given}
+    gates = _gates(effective["feature-gates"], profile)
+    value = {name: _parse(FLAGS[name], text) for name, text in effective.items()}
+    normal = {name: _normal(FLAGS[name], text) for name, text in effective.items()}
+    taint_mode = bool(value.get("enable-taint-manager", True)) and (
+        gates.get("TaintBasedEvictions", True) or not profile.has("classic_eviction")
+    )
+    return Settings(
+        profile=profile,
+        flags=normal,
+        origins=where,
+        gates=gates,
+        node_monitor_period_ns=_at_least_1ms(int(value["node-monitor-period"])),
+        node_monitor_grace_period_ns=int(value["node-monitor-grace-period"]),
+        node_startup_grace_period_ns=int(value["node-startup-grace-period"]),
+        node_eviction_rate=float(value["node-eviction-rate"]),
+        secondary_node_eviction_rate=float(value["secondary-node-eviction-rate"]),
+        large_cluster_size_threshold=int(value["large-cluster-size-threshold"]),
+        unhealthy_zone_threshold=float(value["unhealthy-zone-threshold"]),
+        pod_eviction_timeout_ns=int(value.get("pod-eviction-timeout", 0)),
+        taint_mode=taint_mode,
+        terminated_pod_gc_threshold=int(value["terminated-pod-gc-threshold"]),
+    )
+
+
+def _at_least_1ms(period_ns: int) -> int:
+    if period_ns < 1_000_000:
+        raise SettingsError(
+            f"flag node-monitor-period: {format_duration(period_ns)} is too short: use 1ms or more"
+        )
+    return period_ns
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise SettingsError(f"flag {name}: the value must be text or a number, got {value!r}")
+
+
+def _check_flag(name: str, profile: Profile) -> None:
+    flag = FLAGS.get(name)
+    present = [f.name for f in FLAGS.values() if profile.minor < f.until]
+    if flag is None:
+        near = difflib.get_close_matches(name, present, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known flags: {', '.join(present)}"
+        raise SettingsError(f"unknown flag {name} in profile {profile.name}: {hint}")
+    if profile.minor >= flag.until:
+        near = difflib.get_close_matches(name, present, 1, cutoff=0.3)
+        hint = f"; the nearest that it has is {near[0]}" if near else ""
+        raise SettingsError(
+            f"flag {name} does not exist in profile {profile.name}: "
+            f"it was removed in v1.{flag.until}{hint}"
+        )
+
+
+def _parse(flag: Flag, text: str) -> int | float | bool | str:
+    try:
+        return _PARSERS[flag.type](text)
+    except ValueError as error:
+        raise SettingsError(f"flag {flag.name}: malformed value {text!r}: {error}") from None
+
+
+def _normal(flag: Flag, text: str) -> str:
+    """The value as the flag itself would print it, so that equal settings look equal."""
+    if flag.type == "duration":
+        return format_duration(parse_duration(text))
+    return text
+
+
+def _duration(text: str) -> int:
+    value = parse_duration(text)
+    if value < 0:
+        raise ValueError("a duration must not be negative")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value) or value < 0:
+        raise ValueError("a rate is a number of nodes a second, 0 or more")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("give a fraction from 0 to 1")
+    return value
+
+
+def _count(text: str) -> int:
+    return int(text)
+
+
+def _bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("true", "t", "1"):
+        return True
+    if lowered in ("false", "f", "0"):
+        return False
+    raise ValueError("give true or false")
+
+
+_PARSERS: Final = {
+    "duration": _duration,
+    "rate": _rate,
+    "fraction": _fraction,
+    "count": _count,
+    "bool": _bool,
+    "gates": str,
+}
+
+
+def _gates(text: str, profile: Profile) -> dict[str, bool]:
+    """The gates of the release with their states. Raises SettingsError."""
+    minor = profile.minor
+    states = {name: on for name, g in GATES.items() if (on := g.default(minor)) is not None}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = part.partition("=")
+        gate = GATES.get(name)
+        if gate is None or name not in states:
+            near = difflib.get_close_matches(name, states, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(states))}"
+            raise SettingsError(
+                f"flag feature-gates: unknown gate {name!r} in profile {profile.name}: {hint}"
+            )
+        if not equals:
+            raise SettingsError(f"flag feature-gates: {part!r} lacks a value: write {name}=true")
+        try:
+            wanted = _bool(value)
+        except ValueError as error:
+            raise SettingsError(f"flag feature-gates: {part!r}: {error}") from None
+        if minor >= gate.locked and wanted != states[name]:
+            raise SettingsError(
+                f"flag feature-gates: cannot set {name} to {value} in profile {profile.name}: "
+                f"it is locked to {str(states[name]).lower()} since v1.{gate.locked}"
+            )
+        states[name] = wanted
+    return states
