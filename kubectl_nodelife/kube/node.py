@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, MicroTime, Time
 
 
@@ -43,7 +45,7 @@ class NodeSystemInfo(ApiStruct, frozen=True):
     """`core/v1.NodeSystemInfo`: the kubelet's version tells a dump's profile."""
 
     kubelet_version: str = ""
-    boot_id: str = ""
+    boot_id: str = field(default="", name="bootID")
 
 
 class AttachedVolume(ApiStruct, frozen=True):

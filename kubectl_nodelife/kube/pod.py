@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from kubectl_nodelife.kube.meta import (
     ApiStruct,
     KubeObject,
@@ -100,8 +102,22 @@ class ContainerPort(ApiStruct, frozen=True):
 
     container_port: int = 0
     host_port: int = 0
-    host_ip: str = ""
+    host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
+
+
+class ContainerRestartRuleOnExitCodes(ApiStruct, frozen=True):
+    """`core/v1.ContainerRestartRuleOnExitCodes`; operator In or NotIn."""
+
+    operator: str = ""
+    values: tuple[int, ...] = ()
+
+
+class ContainerRestartRule(ApiStruct, frozen=True):
+    """`core/v1.ContainerRestartRule`; action Restart or RestartAllContainers."""
+
+    action: str = ""
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
 class Container(ApiStruct, frozen=True):
@@ -112,6 +128,7 @@ class Container(ApiStruct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class PersistentVolumeClaimVolume(ApiStruct, frozen=True):
@@ -198,7 +215,7 @@ class ContainerStateTerminated(ApiStruct, frozen=True):
     message: str = ""
     started_at: Time | None = None
     finished_at: Time | None = None
-    container_id: str = ""
+    container_id: str = field(default="", name="containerID")
 
 
 class ContainerState(ApiStruct, frozen=True):
@@ -219,7 +236,14 @@ class ContainerStatus(ApiStruct, frozen=True):
     last_state: ContainerState = ContainerState()
     restart_count: int = 0
     image: str = ""
-    container_id: str = ""
+    container_id: str = field(default="", name="containerID")
+
+
+class PodResourceClaimStatus(ApiStruct, frozen=True):
+    """`core/v1.PodResourceClaimStatus`; written by the resource claim controller."""
+
+    name: str = ""
+    resource_claim_name: str = ""
 
 
 class PodStatus(ApiStruct, frozen=True):
@@ -231,10 +255,12 @@ class PodStatus(ApiStruct, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     start_time: Time | None = None
     nominated_node_name: str = ""
-    host_ip: str = ""
-    pod_ip: str = ""
+    host_ip: str = field(default="", name="hostIP")
+    pod_ip: str = field(default="", name="podIP")
     qos_class: str = ""
 
     def condition(self, type_: str) -> PodCondition | None:
