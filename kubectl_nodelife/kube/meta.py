@@ -1,9 +1,10 @@
 """What every Kubernetes object has: metadata, owner references, instants.
 
-The slices in this folder hold the fields that some decision here reads, in the API's own nesting and
-names (snake_case; msgspec renames). Unknown fields are skipped while decoding, which is what makes a
-pod cost microseconds instead of a generated model's 724. All slices are frozen: a change is a new
-object (`msgspec.structs.replace`), so a reference held by a controller never changes under its feet.
+The slices in this folder hold the fields that some decision here reads, in the API's own nesting
+and names (snake_case; msgspec renames). Unknown fields are skipped while decoding, which is what
+makes a pod cost microseconds instead of a generated model's 724. All slices are frozen: a change is
+a new object (`msgspec.structs.replace`), so a reference held by a controller never changes under
+its feet.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 
 class Time(int):
-    """An instant, nanoseconds since the Unix epoch; `metav1.Time` (RFC 3339, seconds) on the wire."""
+    """An instant in ns since the Unix epoch; `metav1.Time` (RFC 3339, seconds) on the wire."""
 
     __slots__ = ()
 
@@ -39,7 +40,9 @@ class OwnerReference(ApiStruct, frozen=True):
 
 
 class ObjectMeta(ApiStruct, frozen=True):
-    """`metav1.ObjectMeta`, without managedFields. `labels is None` means that there is no map at all."""
+    """`metav1.ObjectMeta`, without managedFields. `labels is None` means that there is no map at
+    all.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -57,7 +60,9 @@ class ObjectMeta(ApiStruct, frozen=True):
 
 
 class LabelSelectorRequirement(ApiStruct, frozen=True):
-    """`metav1.LabelSelectorRequirement`; also `core/v1.NodeSelectorRequirement` (which adds Gt and Lt)."""
+    """`metav1.LabelSelectorRequirement`; also `core/v1.NodeSelectorRequirement` (which adds Gt and
+    Lt).
+    """
 
     key: str = ""
     operator: str = ""
@@ -65,14 +70,14 @@ class LabelSelectorRequirement(ApiStruct, frozen=True):
 
 
 class LabelSelector(ApiStruct, frozen=True):
-    """`metav1.LabelSelector`. An empty selector matches everything, an absent one (`None`) nothing."""
+    """`metav1.LabelSelector`. An empty one matches everything, an absent one (`None`) nothing."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class KubeObject(ApiStruct, frozen=True):
-    """An object with metadata. `kind` and `apiVersion` follow from the Python type (`kube.kinds`)."""
+    """An object with metadata; `kube.kinds` tells kind and apiVersion from the Python type."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -103,4 +108,3 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
-

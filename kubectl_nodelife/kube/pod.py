@@ -26,7 +26,9 @@ class Toleration(ApiStruct, frozen=True):
 
 
 class NodeSelectorTerm(ApiStruct, frozen=True):
-    """`core/v1.NodeSelectorTerm`: all expressions and all fields must hold; an empty term matches nothing."""
+    """`core/v1.NodeSelectorTerm`: all expressions and all fields must hold; an empty term matches
+    nothing.
+    """
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
     match_fields: tuple[LabelSelectorRequirement, ...] = ()
@@ -91,7 +93,7 @@ class TopologySpreadConstraint(ApiStruct, frozen=True):
 
 
 class ResourceRequirements(ApiStruct, frozen=True):
-    """`core/v1.ResourceRequirements`; only requests (limits stand in where requests are missing)."""
+    """`core/v1.ResourceRequirements`; limits stand in where requests are missing."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None

@@ -1,9 +1,10 @@
 """Instants as the API writes them: RFC 3339 text in, nanoseconds since the Unix epoch inside.
 
 Follows `metav1.Time` and `metav1.MicroTime` (apimachinery/pkg/apis/meta/v1/time.go, micro_time.go).
-Parsing takes any number of fractional digits and any offset, as Go's time.RFC3339 does; what is finer
-than a nanosecond is cut off. Writing is always UTC: whole seconds for Time, six digits for MicroTime.
-Left out on purpose: Go's zero time. The API prints an unset time as null, and so None it is here.
+Parsing takes any number of fractional digits and any offset, as Go's time.RFC3339 does; what is
+finer than a nanosecond is cut off. Writing is always UTC: whole seconds for Time, six digits for
+MicroTime. Left out on purpose: Go's zero time. The API prints an unset time as null, and so None it
+is here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Slices of what owns pods or guards them: DaemonSet, ControllerRevision, ReplicaSet, budgets and the rest."""
+"""Slices of what owns pods or guards them: DaemonSet, ControllerRevision, ReplicaSet, budgets and
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class DaemonSetUpdateStrategy(ApiStruct, frozen=True):
 
 
 class DaemonSetSpec(ApiStruct, frozen=True):
-    """`apps/v1.DaemonSetSpec`. The template stays plain JSON: revisions compare and hash all of it."""
+    """`apps/v1.DaemonSetSpec`. The template stays plain JSON: revisions hash all of it."""
 
     selector: LabelSelector | None = None
     template: dict[str, Any] = {}
@@ -35,7 +37,9 @@ class DaemonSetSpec(ApiStruct, frozen=True):
 
 
 class DaemonSetCondition(ApiStruct, frozen=True):
-    """`apps/v1.DaemonSetCondition` (nothing sets one upstream; kept so that a write does not lose it)."""
+    """`apps/v1.DaemonSetCondition` (nothing sets one upstream; kept so that a write does not lose
+    it).
+    """
 
     type: str = ""
     status: str = ""
