@@ -19,6 +19,7 @@ import msgspec
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration
+from kubectl_nodelife.kube.strconv import parse_int64
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
@@ -31,7 +32,6 @@ from kubectl_nodelife.kube.wellknown import (
     TOLERATION_LT,
 )
 
-_INT64 = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 _TAINT_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _TAINT_KEY = re.compile(rf"(?:{_TAINT_NAME}/)?{_TAINT_NAME}")
 _TAINT_VALUE = re.compile(rf"(?:{_TAINT_NAME})?")
@@ -59,17 +59,10 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: boo
 
 
 def _compares(operator: str, taint_value: str, toleration_value: str) -> bool:
-    taint_number, limit = _parse_int64(taint_value), _parse_int64(toleration_value)
+    taint_number, limit = parse_int64(taint_value), parse_int64(toleration_value)
     if taint_number is None or limit is None:
         return False
     return taint_number < limit if operator == TOLERATION_LT else taint_number > limit
-
-
-def _parse_int64(text: str) -> int | None:
-    if _INT64.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 def first_tolerating(

@@ -1,0 +1,270 @@
+"""Label selectors and field selectors: reading them as text, and what they match.
+
+Follows apimachinery/pkg/labels/selector.go, apimachinery/pkg/apis/meta/v1/helpers.go
+(`LabelSelectorAsSelector`) and apimachinery/pkg/fields. One form serves all: selectors written in
+kubectl's syntax become a `LabelSelector` whose expressions may also use Gt and Lt.
+
+Upstream refuses to build a selector that holds a malformed requirement, and most callers then go on
+as if nothing matched. Here a malformed requirement matches nothing, and `selector_fault` tells what
+is wrong with it. Left out: the check of a selector object's keys and values for forbidden
+characters (no label can have them, so the answers are the same but for NotIn and DoesNotExist).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, LabelSelectorRequirement
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.strconv import parse_int64
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GREATER_THAN: Final = "Gt"
+LESS_THAN: Final = "Lt"
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+def matches(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether the selector matches; None matches nothing, an empty selector everything.
+
+    A selector with a malformed requirement (`selector_fault`) matches nothing.
+    """
+    if selector is None:
+        return False
+    labels = labels or _NO_LABELS
+    if selector.match_labels:
+        for key, value in selector.match_labels.items():
+            if labels.get(key) != value:
+                return False
+    return all(requirement_matches(r, labels) for r in selector.match_expressions)
+
+
+def matches_set(wanted: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether `labels` hold every pair of `wanted`, as `SelectorFromSet`; no pairs match all."""
+    labels = labels or _NO_LABELS
+    return all(labels.get(key) == value for key, value in (wanted or _NO_LABELS).items())
+
+
+def requirement_matches(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether one requirement holds. Follows `Requirement.Matches`; a malformed one never does.
+
+    NotIn holds where the key is absent. Gt and Lt compare signed 64-bit decimals.
+    """
+    operator, values = requirement.operator, requirement.values
+    if requirement_fault(requirement) is not None:
+        return False
+    present = requirement.key in labels
+    if operator == IN:
+        return present and labels[requirement.key] in values
+    if operator == NOT_IN:
+        return not present or labels[requirement.key] not in values
+    if operator == EXISTS:
+        return present
+    if operator == DOES_NOT_EXIST:
+        return not present
+    if not present:
+        return False
+    number, limit = parse_int64(labels[requirement.key]), parse_int64(values[0])
+    if number is None or limit is None:
+        return False
+    return number > limit if operator == GREATER_THAN else number < limit
+
+
+def requirement_fault(requirement: LabelSelectorRequirement) -> str | None:
+    """What makes the requirement malformed, or None. Follows `NewRequirement`."""
+    operator, values = requirement.operator, requirement.values
+    if operator in (IN, NOT_IN):
+        return None if values else f"{requirement.key}: {operator} needs at least one value"
+    if operator in (EXISTS, DOES_NOT_EXIST):
+        return f"{requirement.key}: {operator} takes no values" if values else None
+    if operator in (GREATER_THAN, LESS_THAN):
+        if len(values) == 1 and parse_int64(values[0]) is not None:
+            return None
+        return f"{requirement.key}: {operator} needs exactly one value, an integer"
+    return f"{requirement.key}: unknown operator {operator!r}"
+
+
+def selector_fault(selector: LabelSelector | None) -> str | None:
+    """What makes the label selector invalid in an object, or None.
+
+    Follows `LabelSelectorAsSelector`: there, unlike in node selectors, Gt and Lt are unknown.
+    """
+    for requirement in selector.match_expressions if selector is not None else ():
+        fault = requirement_fault(requirement)
+        if fault is None and requirement.operator in (GREATER_THAN, LESS_THAN):
+            fault = f"{requirement.key}: unknown operator {requirement.operator!r}"
+        if fault is not None:
+            return fault
+    return None
+
+
+# --- kubectl's syntax ----------------------------------------------------------------------------
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_PREFIX = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
+_KEY = re.compile(rf"(?:{_PREFIX}/)?{_NAME}")
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+_SET_BASED = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
+_COMPARED = re.compile(r"(?P<key>[^=!<>\s]*)\s*(?P<operator>==|=|!=|>|<)\s*(?P<value>[^=!<>]*)")
+_EXISTENCE = re.compile(r"(?P<absent>!?)\s*(?P<key>[^=!<>\s]*)")
+_OPERATORS = {
+    "in": IN,
+    "notin": NOT_IN,
+    "=": IN,
+    "==": IN,
+    "!=": NOT_IN,
+    ">": GREATER_THAN,
+    "<": LESS_THAN,
+}
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """The label selector that kubectl's `-l` syntax names: `a=b,c!=d,e in (x,y),!f,g,n>5`.
+
+    Blank text matches everything. Raises ValueError with one line that quotes the faulty part.
+    Follows `labels.Parse`.
+    """
+    if not text.strip():
+        return LabelSelector()
+    parts = _COMMA_OUTSIDE_PARENTHESES.split(text)
+    return LabelSelector(match_expressions=tuple(_parse_requirement(p, text) for p in parts))
+
+
+def _parse_requirement(part: str, text: str) -> LabelSelectorRequirement:
+    part = part.strip()
+    where = f"selector {text!r}"
+    if not part:
+        raise ValueError(f"{where}: a requirement is missing beside a comma")
+    requirement = _read_requirement(part)
+    if requirement is None:
+        raise ValueError(
+            f"{where}: cannot read {part!r}; write key=value, key!=value, key in (a,b), key or !key"
+        )
+    if _KEY.fullmatch(requirement.key) is None:
+        raise ValueError(f"{where}: {requirement.key!r} is not a valid label key")
+    for value in requirement.values:
+        if requirement.operator in (IN, NOT_IN) and _VALUE.fullmatch(value) is None:
+            raise ValueError(f"{where}: {value!r} is not a valid label value")
+    fault = requirement_fault(requirement)
+    if fault is not None:
+        raise ValueError(f"{where}: {fault}")
+    return requirement
+
+
+def _read_requirement(part: str) -> LabelSelectorRequirement | None:
+    if match := _SET_BASED.fullmatch(part):
+        values = tuple(value.strip() for value in match["values"].split(","))
+        return LabelSelectorRequirement(match["key"], _OPERATORS[match["operator"]], values)
+    if match := _COMPARED.fullmatch(part):
+        operator = _OPERATORS[match["operator"]]
+        return LabelSelectorRequirement(match["key"], operator, (match["value"].strip(),))
+    if match := _EXISTENCE.fullmatch(part):
+        return LabelSelectorRequirement(match["key"], DOES_NOT_EXIST if match["absent"] else EXISTS)
+    return None
+
+
+def format_selector(selector: LabelSelector | None) -> str:
+    """The selector in kubectl's syntax; `<none>` for None, "" for one that matches everything."""
+    if selector is None:
+        return "<none>"
+    terms = [f"{key}={value}" for key, value in sorted((selector.match_labels or {}).items())]
+    return ",".join(terms + [_format_requirement(r) for r in selector.match_expressions])
+
+
+def _format_requirement(requirement: LabelSelectorRequirement) -> str:
+    key, operator, values = requirement.key, requirement.operator, requirement.values
+    if operator == EXISTS:
+        return key
+    if operator == DOES_NOT_EXIST:
+        return f"!{key}"
+    if operator in (GREATER_THAN, LESS_THAN):
+        return f"{key}{'>' if operator == GREATER_THAN else '<'}{','.join(values)}"
+    if len(values) == 1:
+        return f"{key}{'=' if operator == IN else '!='}{values[0]}"
+    return f"{key} {operator.lower()} ({','.join(values)})"
+
+
+# --- fields --------------------------------------------------------------------------------------
+
+
+class FieldRequirement(NamedTuple):
+    """One term of a field selector: `field=value`, or `field!=value` where `equal` is False."""
+
+    field: str
+    equal: bool
+    value: str
+
+
+_COMMON_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "metadata.name": attrgetter("metadata.name"),
+    "metadata.namespace": attrgetter("metadata.namespace"),
+}
+_FIELDS: dict[type[KubeObject], dict[str, Callable[[Any], Any]]] = {
+    Pod: {
+        "spec.nodeName": attrgetter("spec.node_name"),
+        "spec.restartPolicy": attrgetter("spec.restart_policy"),
+        "spec.schedulerName": attrgetter("spec.scheduler_name"),
+        "spec.hostNetwork": attrgetter("spec.host_network"),
+        "status.phase": attrgetter("status.phase"),
+        "status.podIP": attrgetter("status.pod_ip"),
+        "status.nominatedNodeName": attrgetter("status.nominated_node_name"),
+    },
+    Node: {"spec.unschedulable": attrgetter("spec.unschedulable")},
+}
+_FIELD_TERM = re.compile(r"(?P<field>[^=!]*)(?P<operator>!=|==|=)(?P<value>.*)", re.DOTALL)
+_UNESCAPED_COMMA = re.compile(r"(?<!\\),")
+
+
+def parse_field_selector(text: str, type_: type[KubeObject]) -> tuple[FieldRequirement, ...]:
+    """The terms of a field selector such as `metadata.name=x,spec.nodeName!=y` for objects of
+    `type_`.
+
+    Blank text gives no terms, which match everything. Raises ValueError, in one line, for text that
+    cannot be read and for a field that such objects cannot be selected by. Follows
+    `fields.ParseSelector`.
+    """
+    return tuple(
+        _parse_field_term(term, text, type_)
+        for term in _UNESCAPED_COMMA.split(text)
+        if term.strip()
+    )
+
+
+def _parse_field_term(term: str, text: str, type_: type[KubeObject]) -> FieldRequirement:
+    match = _FIELD_TERM.fullmatch(term.strip())
+    if match is None:
+        raise ValueError(f"field selector {text!r}: cannot read {term!r}; write field=value")
+    field = match["field"].strip()
+    known = _COMMON_FIELDS | _FIELDS.get(type_, {})
+    if field not in known:
+        raise ValueError(
+            f"field selector {text!r}: {field!r} is not supported for {type_.__name__};"
+            f" use one of {', '.join(sorted(known))}"
+        )
+    value = re.sub(r"\\([\\,=])", r"\1", match["value"].strip())
+    return FieldRequirement(field, match["operator"] != "!=", value)
+
+
+def matches_fields(requirements: tuple[FieldRequirement, ...], obj: KubeObject) -> bool:
+    """Whether all terms hold for `obj`, which is of the type they were parsed for."""
+    return all((field_value(obj, r.field) == r.value) == r.equal for r in requirements)
+
+
+def field_value(obj: KubeObject, field: str) -> str:
+    """The value of a selectable field as the API compares it: as text, `true` or `false` for a
+    bool.
+    """
+    read = _COMMON_FIELDS.get(field) or _FIELDS[type(obj)][field]
+    value = read(obj)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
