@@ -1,0 +1,53 @@
+"""What will Kubernetes do about my nodes, when, why, and why not yet?
+
+One loop, three plugs: a source says what happened and what time it is, the engine decides, an
+executor acts. A real cluster and a simulated one differ in the two plugs only.
+
+    API server - list + watch -> live/source -+                  +-> live/executor -> API server
+                                              +-> loop -> engine +     (dry-run | enforce)
+    scenario, dump ------------> sim/source --+    ^   cache ->  +-> sim/world: applies, answers,
+                                              |    |   controllers     makes the next events
+                                              |    |   -> actions --+
+                                              |    +--- outcome ----+
+                                              +-> journal -> report -> commands -> cli
+
+`engine.step(now, events) -> actions` does no I/O. Controllers are pure: they get the cache and
+`now` and return actions, each with the sentence that says why; waiting is an action too. Nobody
+in the core calls an API, sleeps, reads a clock, draws a random number, logs or prints. Instants
+and durations inside are ints of nanoseconds (`_ns`); other forms of time exist only where text is
+read and written. In dry-run nothing is written, so the cache holds two layers, what the cluster
+shows (observed) and what our own planned actions would have changed (projected), and the
+controllers read the latter.
+
+Ranked goals, the higher wins:
+
+1. the cluster's safety
+2. fidelity to upstream behaviour
+3. clarity of the code
+4. speed and memory
+
+Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
+it in
+
+    kube < workloads, engine < controllers, drain < live, sim < sandbox < daemon, report
+         < commands < cli
+
+where `engine` does without `workloads`, controllers never import one another, `live` and `sim`
+never each other, and `report` takes data types only. `errors` may be imported by all and imports
+nothing. `kube`, `workloads`, `engine`, `controllers` and `drain` are the core: no clock, random,
+threads, sockets, asyncio, os, logging or click in there. Only `report` and `cli` print.
+
+- `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
+- `workloads`    pure rules with several users: disruption budgets, scheduling predicates, owners
+- `engine`       settings and profiles, cache, events, actions, timers, rate limits, the loop
+- `controllers`  the decisions, a file or a small folder for each controller
+- `drain`        the drain planner
+- `live`         a real cluster: kubeconfig and auth, list + watch, executor, leader lease
+- `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
+- `sandbox`      the virtual cluster served as a Kubernetes API on loopback
+- `daemon`       the per-user process: socket, single instance, config reload, journal
+- `report`       results to text, pictures and JSON
+- `commands`     one file for each verb: parse, plug together, call, report
+"""
+
+__version__ = "0.1.0"

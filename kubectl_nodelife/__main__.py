@@ -1,0 +1,5 @@
+"""`python -m kubectl_nodelife`: the same as the console script."""
+
+from kubectl_nodelife.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,179 @@
+"""The command line's frame: finds the verb, and turns every way to fail into one line and a code.
+
+At the top only click and light modules of our own are imported: a verb's module is loaded when
+the verb is called, and --help reads its line from the table below. What kubectl plugins owe their
+users is kept here: usage says `kubectl nodelife`, kubectl's spellings of flags are taken, an
+error is `error: ...` on stderr, a reader that goes away (SIGPIPE) is no error.
+
+click's own `main` is not used: it would treat any broken pipe, even of a connection to a cluster,
+as the reader of our output gone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from kubectl_nodelife import __version__, errors
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.pflag import in_click_spelling
+from kubectl_nodelife.report import terminal
+
+PROGRAM = "kubectl nodelife"
+
+# Verb -> where its click command is, and its line in --help. The order is the one of --help.
+VERBS: dict[str, tuple[str, str]] = {
+    "options": (
+        "kubectl_nodelife.commands.options:options",
+        "List the connection flags that all verbs take.",
+    ),
+    "version": (
+        "kubectl_nodelife.commands.version:version",
+        "Show the version of this program.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called. Give it `verbs` as in VERBS."""
+
+    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.verbs:
+            return None
+        module, _, name = self.verbs[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in self.verbs.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # What stands behind the verb is for the verb to read; rewriting it twice does no harm.
+        return super().parse_args(ctx, in_click_spelling(self, args))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        command = self.get_command(ctx, args[0])
+        if command is None:
+            raise click.NoSuchCommand(args[0], possibilities=self.verbs, ctx=ctx)
+        return args[0], command, in_click_spelling(command, args[1:])
+
+
+@click.command(
+    cls=LazyGroup,
+    verbs=VERBS,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    options_metavar="[flags]",
+    subcommand_metavar="VERB ...",
+    epilog=f"More: '{PROGRAM} VERB --help', and '{PROGRAM} options' for all connection flags.",
+)
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s v%(version)s")
+@connection_flags
+def nodelife(connection: Connection) -> None:
+    """What will Kubernetes do about my nodes, when, why, and why not yet?"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code (`errors` lists them)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BaseException as error:
+        return _tell(error, arguments)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        with nodelife.make_context(PROGRAM, arguments) as ctx:
+            code = nodelife.invoke(ctx)
+    except click.exceptions.Exit as finished:
+        return finished.exit_code
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        terminal.write(wanted.ctx.get_help())
+        return errors.EXIT_DONE
+    return code if isinstance(code, int) else errors.EXIT_DONE
+
+
+def _tell(error: BaseException, arguments: Sequence[str]) -> int:
+    """Say on stderr what `error` means to the user, and return the exit code for it."""
+    output_error = _stdout_error()
+    match error:
+        case KeyboardInterrupt() | click.Abort():
+            return errors.EXIT_INTERRUPTED
+        case BrokenPipeError() if isinstance(output_error, BrokenPipeError):
+            return errors.EXIT_READER_GONE
+        case SystemExit(code=None):
+            return errors.EXIT_DONE
+        case SystemExit(code=int(code)):
+            return code
+        case errors.NodelifeError():
+            line, code = str(error), error.exit_code
+        case click.ClickException():
+            line, code = _usage_line(error), errors.EXIT_USAGE
+        case MemoryError():
+            line, code = "out of memory", errors.EXIT_FAILED
+        case OSError() if output_error is not None:
+            line, code = f"cannot write the output: {output_error.strerror}", errors.EXIT_FAILED
+        case OSError(filename=str(filename)):
+            line, code = f"{filename}: {error.strerror}", errors.EXIT_FAILED
+        case _:
+            from kubectl_nodelife.report.bug import report_bug
+
+            report_bug(error, arguments)
+            return errors.EXIT_FAILED
+    terminal.note(f"error: {line}")
+    return code
+
+
+def _usage_line(error: click.ClickException) -> str:
+    """click's complaint in kubectl's words, with the nearest name and where to read on."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    where = ctx.command_path if ctx else PROGRAM
+    nearest: Sequence[str] | None = None
+    match error:
+        case click.NoSuchCommand():
+            what, nearest = f'unknown command "{error.command_name}"', error.possibilities
+        case click.NoSuchOption():
+            what, nearest = f"unknown flag: {error.option_name}", error.possibilities
+        case _:
+            what = error.format_message().rstrip(".")
+            what = what[:1].lower() + what[1:]
+    meant = f", did you mean {nearest[0]}?" if nearest else ""
+    return f"{what}{meant}; see '{where} --help'"
+
+
+def _stdout_error() -> OSError | None:
+    """What keeps stdout from taking the rest of the output, if anything does.
+
+    Such a stdout is pointed at nothing, or the interpreter would complain about it at its end.
+    """
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None

@@ -1,0 +1,179 @@
+"""The flags that verbs share, with kubectl's names and meanings.
+
+Connection flags follow cli-runtime/pkg/genericclioptions/config_flags.go; they are accepted
+between `nodelife` and the verb as well as behind it, and of two values the one behind the verb
+wins. Values are only carried from here: kubeconfig files and durations are read where they are
+used. Left out: --username and --password, which kubectl itself takes only when asked to.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from kubectl_nodelife.report.formats import FORMATTERS
+
+
+class Connection(NamedTuple):
+    """The connection flags as given; None, empty or False where a flag was not."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    impersonate: str | None = None
+    impersonate_groups: tuple[str, ...] = ()
+    request_timeout: str | None = None
+    cluster: str | None = None
+    user: str | None = None
+    server: str | None = None
+    token: str | None = None
+    impersonate_uid: str | None = None
+    impersonate_user_extra: tuple[str, ...] = ()
+    tls_server_name: str | None = None
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
+    cache_dir: str | None = None
+    disable_compression: bool = False
+
+    def overridden_by(self, nearer: Connection) -> Connection:
+        """These flags with those of `nearer` on top; repeatable flags add up."""
+        return Connection(
+            *(
+                mine + theirs if isinstance(mine, tuple) else theirs or mine
+                for mine, theirs in zip(self, nearer, strict=True)
+            )
+        )
+
+
+class Flag(NamedTuple):
+    """A connection flag: its field of `Connection`, and whether --help shows it.
+
+    `value` names the value in help texts; a switch has none.
+    """
+
+    field: str
+    spellings: tuple[str, ...]
+    help: str
+    value: str = ""
+    common: bool = False
+
+
+CONNECTION_FLAGS = (
+    Flag("kubeconfig", ("--kubeconfig",), "Path to the kubeconfig file to use.", "PATH", True),
+    Flag("context", ("--context",), "The kubeconfig context to use.", "NAME", True),
+    Flag("namespace", ("--namespace", "-n"), "The namespace to look in.", "NAME", True),
+    Flag("impersonate", ("--as",), "User name to impersonate.", "NAME", True),
+    Flag("impersonate_groups", ("--as-group",), "Group to impersonate; repeatable.", "NAME", True),
+    Flag(
+        "request_timeout",
+        ("--request-timeout",),
+        "How long to wait for one request, such as 1s, 2m or 3h; 0 means for ever.",
+        "DURATION",
+        True,
+    ),
+    Flag("cluster", ("--cluster",), "The kubeconfig cluster to use.", "NAME"),
+    Flag("user", ("--user",), "The kubeconfig user to use.", "NAME"),
+    Flag("server", ("--server", "-s"), "Address and port of the API server.", "URL"),
+    Flag("token", ("--token",), "Bearer token for the API server.", "TOKEN"),
+    Flag("impersonate_uid", ("--as-uid",), "UID to impersonate.", "UID"),
+    Flag(
+        "impersonate_user_extra",
+        ("--as-user-extra",),
+        "Extra field to impersonate; repeatable.",
+        "KEY=VALUE",
+    ),
+    Flag(
+        "tls_server_name",
+        ("--tls-server-name",),
+        "Name to check the server's certificate against, if not the server's host name.",
+        "NAME",
+    ),
+    Flag(
+        "insecure_skip_tls_verify",
+        ("--insecure-skip-tls-verify",),
+        "Do not check the server's certificate. This makes the connection insecure.",
+    ),
+    Flag(
+        "certificate_authority",
+        ("--certificate-authority",),
+        "File with the certificate of the authority.",
+        "PATH",
+    ),
+    Flag(
+        "client_certificate", ("--client-certificate",), "File with the client certificate.", "PATH"
+    ),
+    Flag("client_key", ("--client-key",), "File with the client's key.", "PATH"),
+    Flag("cache_dir", ("--cache-dir",), "The folder for caches.", "PATH"),
+    Flag(
+        "disable_compression",
+        ("--disable-compression",),
+        "Ask the server not to compress its answers.",
+    ),
+)
+
+
+Callback = Callable[..., Any]
+
+
+def connection_flags(callback: Callback) -> Callback:
+    """Give a command or a group the connection flags; its callback gets one argument, `connection`.
+
+    Stands below `@click.command()`. What is given to a group holds for the commands in it.
+    """
+
+    @click.pass_context
+    @functools.wraps(callback)
+    def with_connection(ctx: click.Context, *args: Any, **kwargs: Any) -> Any:
+        given = Connection(**{flag.field: kwargs.pop(flag.field) for flag in CONNECTION_FLAGS})
+        outer = ctx.find_object(Connection) or Connection()
+        ctx.obj = outer.overridden_by(given)
+        return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
+
+    decorated: Callback = with_connection
+    for flag in reversed(CONNECTION_FLAGS):
+        decorated = _click_option(flag)(decorated)
+    return decorated
+
+
+def _click_option(flag: Flag) -> Callable[[Callback], Callback]:
+    kind: dict[str, Any] = {"is_flag": True}
+    if flag.value:
+        repeatable = isinstance(Connection._field_defaults[flag.field], tuple)
+        kind = {"metavar": flag.value, "multiple": repeatable}
+    return click.option(*flag.spellings, flag.field, help=flag.help, hidden=not flag.common, **kind)
+
+
+def output_flags(*formats: str) -> Callable[[Callback], Callback]:
+    """Give a command `-o` and `--no-headers`; it gets `output` (a format's name) and `no_headers`.
+
+    Stands below `@click.command()`. `formats` are the keys of FORMATTERS allowed here, by default
+    all; the first one is what is shown without `-o`.
+    """
+    allowed = formats or tuple(FORMATTERS)
+
+    def check(ctx: click.Context, option: click.Parameter, value: str) -> str:
+        if value in allowed:
+            return value
+        raise click.UsageError(
+            f'unable to match a printer suitable for the output format "{value}", '
+            f"allowed formats are: {','.join(sorted(allowed))}",
+            ctx,
+        )
+
+    output = click.option(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        default=allowed[0],
+        callback=check,
+        help=f"Output format, one of: {', '.join(allowed)}.",
+    )
+    no_headers = click.option(
+        "--no-headers", is_flag=True, help="Leave the header row of tables out."
+    )
+    return lambda callback: output(no_headers(callback))

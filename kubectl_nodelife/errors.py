@@ -1,0 +1,62 @@
+"""The errors that a user may meet, and the exit codes that scripts rely on.
+
+An error says what failed, on which object, and what to do, in one line on stderr. It is raised at
+the edge (reading input, talking to a cluster or to the daemon) or by a command, and only
+`cli.main` turns it into text and an exit code. Other libraries' exceptions never travel further
+than the module that calls the library. Everything that is not listed here counts as a bug of
+ours.
+"""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_FAILED = 1  # by the cluster's or the system's word; also a bug of ours
+EXIT_USAGE = 2  # wrong usage or bad input
+EXIT_UNREACHABLE = 3  # the daemon or the cluster
+EXIT_NO = 4  # the answer is "no", only with --exit-code
+EXIT_REFUSED = 5  # for safety
+EXIT_INTERRUPTED = 130
+EXIT_READER_GONE = 141  # 128 + SIGPIPE, as when `kubectl get pods | head` is cut off
+
+
+class NodelifeError(Exception):
+    """Something failed for a reason that the user can act on.
+
+    `what` is a sentence without a full stop, `on` names the object, file or path in a document, and
+    `remedy` says what to do. The line reads `error: ON: WHAT; REMEDY`.
+    """
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, what: str, *, on: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.on = on
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        place = f"{self.on}: " if self.on else ""
+        advice = f"; {self.remedy}" if self.remedy else ""
+        return f"{place}{self.what}{advice}"
+
+
+class Failed(NodelifeError):
+    """The cluster or the system said no: a request was denied, a disk is full."""
+
+
+class BadInput(NodelifeError):
+    """A file, a flag's value or a scenario is not what it should be."""
+
+    exit_code = EXIT_USAGE
+
+
+class Unreachable(NodelifeError):
+    """The daemon does not run, or the cluster does not answer."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class Refused(NodelifeError):
+    """We will not do this, for the cluster's safety, until the preconditions named hold."""
+
+    exit_code = EXIT_REFUSED

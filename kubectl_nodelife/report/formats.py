@@ -1,0 +1,107 @@
+"""A formatter is a function from an answer to text, chosen by its `-o` name.
+
+Every verb's result is an `Answer`: it can show itself as blocks of a page, as an API document and
+as names. The same words as kubectl's, except that go-template, jsonpath and custom-columns are
+left out: `-o json` and jq do that. JSON and YAML keep the document's own order of keys, so equal
+answers give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from kubectl_nodelife.report.table import Table
+from kubectl_nodelife.report.terminal import escape_json, printable
+
+API_VERSION = "nodelife.dev/v1alpha1"
+
+_UNFOLDED_COLUMNS = 1 << 30
+
+Block = Table | str
+
+
+class Answer(Protocol):
+    """What a verb found out, before it has a form."""
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The page for people: tables and paragraphs, top to bottom."""
+
+    def document(self) -> object:
+        """The answer as plain JSON values or msgspec structs, with `apiVersion` and `kind`."""
+
+    def names(self) -> Iterable[str]:
+        """`kind/name` of each object in the answer."""
+
+
+Formatter = Callable[[Answer, bool], str]
+
+
+def as_table(answer: Answer, headers: bool) -> str:
+    """The page, with a blank line between blocks."""
+    return _page(answer.blocks(wide=False), headers, wide=False)
+
+
+def as_wide(answer: Answer, headers: bool) -> str:
+    """The page with its wide columns."""
+    return _page(answer.blocks(wide=True), headers, wide=True)
+
+
+def as_json(answer: Answer, headers: bool) -> str:
+    """The document as JSON, indented by two."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(answer.document()), indent=2).decode()
+    return escape_json(text) + "\n"
+
+
+def as_yaml(answer: Answer, headers: bool) -> str:
+    """The document as YAML, long lines not folded."""
+    import msgspec
+    import yaml
+
+    # libyaml's emitter is some ten times faster, but not in every build of PyYAML.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    plain = msgspec.to_builtins(answer.document())
+
+    def dump(*, allow_unicode: bool) -> str:
+        return str(
+            yaml.dump(
+                plain,
+                Dumper=dumper,
+                sort_keys=False,
+                allow_unicode=allow_unicode,
+                width=_UNFOLDED_COLUMNS,
+            )
+        )
+
+    text = dump(allow_unicode=True)
+    # What must be escaped must be quoted too, which only the emitter can do.
+    return text if escape_json(text) == text else dump(allow_unicode=False)
+
+
+def as_name(answer: Answer, headers: bool) -> str:
+    """One `kind/name` a line."""
+    return "".join(f"{printable(name)}\n" for name in answer.names())
+
+
+FORMATTERS: dict[str, Formatter] = {
+    "table": as_table,
+    "wide": as_wide,
+    "json": as_json,
+    "yaml": as_yaml,
+    "name": as_name,
+}
+
+
+def render(answer: Answer, output: str, *, headers: bool = True) -> str:
+    """The text of `answer` in the format `output`, a key of FORMATTERS."""
+    return FORMATTERS[output](answer, headers)
+
+
+def _page(blocks: Iterable[Block], headers: bool, *, wide: bool) -> str:
+    texts: Sequence[str] = [
+        block if isinstance(block, str) else block.text(wide=wide, headers=headers)
+        for block in blocks
+    ]
+    return "\n".join(text if text.endswith("\n") else text + "\n" for text in texts if text)

@@ -1,0 +1,85 @@
+"""The way out: text to stdout, notes to stderr, and nothing that a terminal would obey.
+
+Names in a dump can be anything, so each text is cleaned on its way out, as kubectl does with
+table cells (cli-runtime/pkg/printers/terminal.go). kubectl replaces ESC and CR only; here all of
+C0 and C1, DEL, line separators and the marks that reverse the direction of writing are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+_C0_NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_UNSAFE_RANGES = (
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0x061C, 0x061C),  # marks of writing direction
+    (0x200E, 0x200F),
+    (0x2028, 0x202E),  # line and paragraph separators, embeddings, overrides
+    (0x2066, 0x2069),
+    (0xD800, 0xDFFF),  # lone surrogates, which no encoding can print
+)
+
+
+def _shown(code: int) -> str:
+    """What stands for the character: `^[` for ESC, `\\r` for CR, `^G`, `\\x9b`, `\\u202e`."""
+    character = chr(code)
+    if character in _C0_NAMES:
+        return _C0_NAMES[character]
+    if code < 0x20 or code == 0x7F:
+        return "^" + chr(code ^ 0x40)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _character_class(kept: str = "") -> str:
+    inside = "".join(rf"\u{low:04x}-\u{high:04x}" for low, high in _UNSAFE_RANGES)
+    return f"(?![{kept}])[{inside}]" if kept else f"[{inside}]"
+
+
+_UNSAFE = re.compile(_character_class())
+_UNSAFE_IN_TEXT = re.compile(_character_class(kept=r"\n\t"))
+
+
+def printable(text: str) -> str:
+    """`text` on one line with no control character in it: for names, cells and error lines."""
+    if text.isprintable():
+        return text
+    return _UNSAFE.sub(lambda match: _shown(ord(match[0])), text)
+
+
+def printable_text(text: str) -> str:
+    """As `printable`, but newlines and tabs stay."""
+    return _UNSAFE_IN_TEXT.sub(lambda match: _shown(ord(match[0])), text)
+
+
+def escape_json(text: str) -> str:
+    """JSON text with its unsafe characters as `\\uXXXX`: the same document, safe to show."""
+    return _UNSAFE_IN_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def write(text: str) -> None:
+    """Put `text` on stdout, cleaned, with a newline at its end; nothing at all for an empty text.
+
+    Raises OSError (BrokenPipeError when the reader went away); `cli.main` knows what to do.
+    """
+    if text and sys.stdout is not None:
+        sys.stdout.write(printable_text(text))
+        if not text.endswith("\n"):
+            sys.stdout.write("\n")
+
+
+def note(text: str) -> None:
+    """Put one line on stderr: an error, a warning, what is being done. Never raises OSError."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # there is nobody left to tell
+
+
+def warn(text: str) -> None:
+    """A warning line on stderr, worded as kubectl's."""
+    note(f"Warning: {text}")
