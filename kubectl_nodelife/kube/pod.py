@@ -175,13 +175,17 @@ class PodSpec(ApiStruct, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     overhead: Quantities | None = None
     volumes: tuple[Volume, ...] = ()
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     scheduling_gates: tuple[Source, ...] = ()
     host_network: bool = False
     priority: int | None = None
+    preemption_policy: str | None = None
     scheduler_name: str = ""
+    resources: ResourceRequirements | None = None
+    resource_claims: tuple[Source, ...] = ()
 
 
 class PodCondition(ApiStruct, frozen=True):

@@ -84,6 +84,7 @@ class ScaleSpec(ApiStruct, frozen=True):
     selector: LabelSelector | dict[str, str] | None = None
     min_ready_seconds: int = 0
     template: dict[str, Any] = {}
+    pod_management_policy: str = ""
 
 
 class ScaleStatus(ApiStruct, frozen=True):
@@ -115,18 +116,49 @@ class StatefulSet(KubeObject, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
+class ReplicationController(KubeObject, frozen=True):
+    """`core/v1.ReplicationController`."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
 class JobSpec(ApiStruct, frozen=True):
     """`batch/v1.JobSpec`."""
 
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None
+    suspend: bool | None = None
+    pod_replacement_policy: str | None = None
 
 
 class Job(KubeObject, frozen=True):
     """`batch/v1.Job`."""
 
     spec: JobSpec = JobSpec()
+
+
+class CrossVersionObjectReference(ApiStruct, frozen=True):
+    """`autoscaling/v2.CrossVersionObjectReference`."""
+
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+
+
+class HorizontalPodAutoscalerSpec(ApiStruct, frozen=True):
+    """`autoscaling/v2.HorizontalPodAutoscalerSpec`: what it scales and between which bounds."""
+
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+    min_replicas: int | None = None
+    max_replicas: int = 0
+
+
+class HorizontalPodAutoscaler(KubeObject, frozen=True):
+    """`autoscaling/v2.HorizontalPodAutoscaler`."""
+
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
