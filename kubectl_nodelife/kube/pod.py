@@ -80,11 +80,11 @@ class Affinity(ApiStruct, frozen=True):
 
 
 class TopologySpreadConstraint(ApiStruct, frozen=True):
-    """`core/v1.TopologySpreadConstraint`."""
+    """`core/v1.TopologySpreadConstraint`; the first three fields are always there in the API."""
 
-    max_skew: int = 1
+    max_skew: int = 0
     topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
+    when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
     node_affinity_policy: str = "Honor"

@@ -78,3 +78,28 @@ class StorageClass(KubeObject, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
+class VolumeAttachmentSource(ApiStruct, frozen=True):
+    """`storage.k8s.io/v1.VolumeAttachmentSource`; an inline volume has no name."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(ApiStruct, frozen=True):
+    """`storage.k8s.io/v1.VolumeAttachmentSpec`."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachmentStatus(ApiStruct, frozen=True):
+    """`storage.k8s.io/v1.VolumeAttachmentStatus`."""
+
+    attached: bool = False
+
+
+class VolumeAttachment(KubeObject, frozen=True):
+    """`storage.k8s.io/v1.VolumeAttachment`: a drain is over when these are gone too."""
+
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+    status: VolumeAttachmentStatus = VolumeAttachmentStatus()

@@ -8,7 +8,7 @@ _DECIMAL = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 
 
 def parse_int64(text: str) -> int | None:
-    """The signed 64-bit decimal that `text` is, or None. Follows `strconv.ParseInt(text, 10, 64)`."""
+    """The signed 64-bit decimal that `text` is, or None. Follows `strconv.ParseInt`."""
     if _DECIMAL.fullmatch(text) is None:
         return None
     number = int(text)

@@ -78,10 +78,10 @@ class ControllerRevision(KubeObject, frozen=True):
 
 
 class ScaleSpec(ApiStruct, frozen=True):
-    """What Deployment, ReplicaSet, StatefulSet and ReplicationController specs share."""
+    """What the specs of Deployment, ReplicaSet and StatefulSet share."""
 
     replicas: int | None = None
-    selector: LabelSelector | dict[str, str] | None = None
+    selector: LabelSelector | None = None
     min_ready_seconds: int = 0
     template: dict[str, Any] = {}
     pod_management_policy: str = ""
@@ -116,10 +116,19 @@ class StatefulSet(KubeObject, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
+class ReplicationControllerSpec(ApiStruct, frozen=True):
+    """`core/v1.ReplicationControllerSpec`: its selector is a plain map of labels."""
+
+    replicas: int | None = None
+    selector: dict[str, str] | None = None
+    min_ready_seconds: int = 0
+    template: dict[str, Any] = {}
+
+
 class ReplicationController(KubeObject, frozen=True):
     """`core/v1.ReplicationController`."""
 
-    spec: ScaleSpec = ScaleSpec()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ScaleStatus = ScaleStatus()
 
 
