@@ -1,0 +1,5 @@
+"""The node lifecycle controller, split by noun: health, zones, taints, pods, disruption, classic eviction."""
+
+from kubectl_nodelife.controllers.nodelifecycle.controller import NodeLifecycleController
+
+__all__ = ["NodeLifecycleController"]

@@ -1,0 +1,101 @@
+"""What a monitor pass does at its end: zone states, limiters, and the case that everything is dark.
+
+Follows `handleDisruption` of pkg/controller/nodelifecycle/node_lifecycle_controller.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.controllers.nodelifecycle.eviction import mark_reachable
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    FULL,
+    INITIAL,
+    PARTIAL,
+    compute_zone_state,
+)
+from kubectl_nodelife.engine.actions import Action, SetZoneState
+from kubectl_nodelife.engine.cache import Cache
+
+
+def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """Compare the zones' new states with the old ones and set their rates."""
+    zones = memory.zones
+    counts = zones.counts()
+    threshold = memory.settings.unhealthy_zone_threshold
+    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    all_are = all(state == FULL for state in states.values())
+    for zone in [z for z in zones.states if z not in counts]:
+        del zones.states[zone]
+    all_were = all(state == FULL for state in zones.states.values())
+    for zone in states:
+        if zone not in zones.states:
+            zones.states[zone] = INITIAL
+    if all_are and all_were:
+        return
+    if all_are:
+        yield from _stop_everything(memory, cache, states, now_ns)
+        return
+    if all_were:
+        _count_afresh(memory, cache, now_ns)
+    for zone, state in states.items():
+        if all_were or zones.states[zone] != state:
+            rate = memory.eviction_rate(state, sum(counts[zone]))
+            zones.queues[zone].swap_limiter(rate, now_ns)
+            yield from _set_state(memory, zone, state, _why(memory, zone, state))
+
+
+def _stop_everything(
+    memory: Memory, cache: Cache, states: dict[str, str], now_ns: int
+) -> Iterator[Action]:
+    """Every zone is dark: the fault is more likely ours. Take off all taints and stop all queues."""
+    because = "no zone has a single ready node: the fault may be this side's, evictions stop"
+    for node in sorted(cache.nodes.values(), key=lambda n: n.name):
+        yield from mark_reachable(memory, node, now_ns, because)
+    for zone in states:
+        memory.zones.queues[zone].swap_limiter(0, now_ns)
+        yield from _set_state(memory, zone, FULL, because)
+
+
+def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
+    """The dark time is over: nobody's silence in it counts."""
+    for name, health in memory.health.items():
+        if name in cache.nodes:
+            health.probe_ns = health.ready_transition_ns = now_ns
+            memory.look_at.add(name)
+
+
+def _set_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[Action]:
+    before = memory.zones.states[zone]
+    memory.zones.states[zone] = state
+    yield SetZoneState(
+        controller=CONTROLLER,
+        because=because,
+        cause=memory.last_loss,
+        zone=zone,
+        from_=before,
+        to=state,
+        rate=memory.zones.rate(zone),
+    )
+
+
+def _why(memory: Memory, zone: str, state: str) -> str:
+    """The comparison that decided, with its numbers."""
+    settings = memory.settings
+    ready, not_ready = memory.zones.counts()[zone]
+    size = ready + not_ready
+    share = f"{not_ready} of {size} nodes not ready"
+    threshold = f"unhealthy-zone-threshold {settings.unhealthy_zone_threshold:g}"
+    if state == FULL:
+        return f"{share}, in other zones some are: nodes are tainted at the normal rate"
+    if state == PARTIAL:
+        large = settings.large_cluster_size_threshold
+        relation = "more than" if size > large else "not more than"
+        rate = "the secondary rate" if size > large else "nothing is tainted"
+        return (
+            f"{share}, at least 3 and a share of {not_ready / size:.2f} against {threshold}; "
+            f"{relation} {large} nodes: {rate}"
+        )
+    return f"{share}, less than 3 or a smaller share than {threshold}"

@@ -1,0 +1,182 @@
+"""Who is queued, tainted, evicted or released: the decision after a node's health, and the 100 ms loop.
+
+Follows `processTaintBaseEviction`, `processNoTaintBaseEviction`, `markNodeForTainting`,
+`markNodeAsReachable`, `doNoExecuteTaintingPass` and `doEvictionPass` of pkg/controller/nodelifecycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Verdict
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.taints import (
+    CONTROLLER,
+    NO_EXECUTE_TAINTS,
+    NOT_READY,
+    UNREACHABLE,
+    remove_taints,
+    swap_taints,
+)
+from kubectl_nodelife.engine.actions import Action, QueueNode, UnqueueNode
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.ratelimit import Entry
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.zones import zone_display
+
+_NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
+
+
+def taint_or_release(
+    memory: Memory, node: Node, zone: str, verdict: Verdict, now_ns: int
+) -> Iterator[Action]:
+    """The decision after the health update. Follows `processTaintBaseEviction`."""
+    on_current = memory.settings.profile.has("decide_on_current")
+    deciding = verdict.current if on_current else verdict.observed
+    assert deciding is not None
+    status = deciding.status
+    if status == "True":
+        yield from mark_reachable(memory, node, now_ns, "the node is Ready")
+        return
+    taints = NO_EXECUTE_TAINTS.get(status)
+    if taints is None:
+        return
+    wanted, other = taints
+    if node.has_taint(other.key, other.effect):
+        because = f"Ready turned {status}: the taint is exchanged at once, whatever the rate"
+        cause = memory.ready_cause.get(node.name)
+        yield from swap_taints(node, (wanted,), (other,), now_ns, because, cause)
+    else:
+        yield from _queue_for_tainting(memory, node, zone, wanted, status, now_ns)
+
+
+def _queue_for_tainting(
+    memory: Memory, node: Node, zone: str, wanted: Taint, status: str, now_ns: int
+) -> Iterator[Action]:
+    """Follows `markNodeForTainting`: later releases queue a node anew while its taint is missing."""
+    queue = memory.zones.queues[zone]
+    anew = memory.settings.profile.has("requeue_untainted")
+    untainted = not node.has_taint(wanted.key, wanted.effect)
+    if anew and untainted and not queue.is_waiting(node.name):
+        queue.remove(node.name)
+    if queue.add(node.name, node.uid, now_ns, standing=anew and untainted):
+        queued = QueueNode(
+            controller=CONTROLLER,
+            because=f"Ready is {status}: it waits for its zone's rate limiter "
+            f"({memory.zones.rate(zone):g} nodes a second in {zone_display(zone) or 'no zone'})",
+            cause=memory.ready_cause.get(node.name),
+            node=node.name,
+            node_uid=node.uid,
+            zone=zone,
+        )
+        memory.queued_cause[node.name] = queued
+        yield queued
+
+
+def mark_reachable(memory: Memory, node: Node, now_ns: int, because: str) -> Iterator[Action]:
+    """Take off both NoExecute taints and leave the queue. Follows `markNodeAsReachable`."""
+    cause = memory.ready_cause.get(node.name)
+    if memory.settings.taint_mode:
+        for taint in (UNREACHABLE, NOT_READY):
+            if node.has_taint(taint.key, taint.effect):
+                yield from remove_taints(node, (taint,), because, cause)
+    zone = memory.zones.place(node)
+    memory.evicted_nodes.discard(node.name)
+    queue = memory.zones.queues.get(zone)
+    if queue is not None and node.name in queue:
+        waited = queue.is_waiting(node.name)
+        queue.remove(node.name)
+        if waited:
+            yield UnqueueNode(
+                controller=CONTROLLER,
+                because=because,
+                cause=cause,
+                node=node.name,
+                node_uid=node.uid,
+                zone=zone,
+            )
+
+
+def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """One round of the 100 ms loop: NoExecute taints, or the classic eviction.
+
+    Follows `doNoExecuteTaintingPass` and `doEvictionPass`.
+    """
+    act = _taint_node if memory.settings.taint_mode else _evict_node
+    for zone, queue in sorted(memory.zones.queues.items()):
+        actions: list[Action] = []
+
+        def act_on(
+            entry: Entry, at_ns: int, zone: str = zone, out: list[Action] = actions
+        ) -> tuple[bool, int]:
+            return act(memory, entry, zone, cache, at_ns, out)
+
+        queue.try_(act_on, lambda: now_ns)
+        yield from actions
+
+
+def _taint_node(
+    memory: Memory, entry: Entry, zone: str, cache: Cache, now_ns: int, out: list[Action]
+) -> tuple[bool, int]:
+    node = cache.node(entry.value)
+    if node is None:
+        return True, 0
+    ready = node.ready()
+    if ready is None:
+        return False, _NO_READY_RETRY_NS
+    taints = NO_EXECUTE_TAINTS.get(ready.status)
+    if taints is not None:
+        wanted, other = taints
+        because = (
+            f"Ready is {ready.status} and the limiter of {zone_display(zone) or 'its zone'} "
+            f"gave a token ({memory.zones.rate(zone):g} nodes a second)"
+        )
+        cause = memory.queued_cause.get(node.name)
+        out += swap_taints(node, (wanted,), (other,), now_ns, because, cause)
+        memory.zones.evictions[zone] = memory.zones.evictions.get(zone, 0) + 1
+    return True, 0
+
+
+def evict_or_cancel(
+    memory: Memory, node: Node, zone: str, health: NodeHealth, verdict: Verdict, now_ns: int
+) -> Iterator[Action]:
+    """Follows `processNoTaintBaseEviction`."""
+    status = verdict.observed.status
+    if status == "True":
+        yield from mark_reachable(memory, node, now_ns, "the node is Ready")
+        return
+    timeout_ns = memory.settings.pod_eviction_timeout_ns
+    since_ns = health.ready_transition_ns if status == "False" else health.probe_ns
+    if status not in ("False", "Unknown") or now_ns <= since_ns + timeout_ns:
+        return
+    if memory.zones.queues[zone].add(node.name, node.uid, now_ns):
+        queued = QueueNode(
+            controller=CONTROLLER,
+            because=f"Ready is {status} for {format_duration(now_ns - since_ns)}, "
+            f"longer than pod-eviction-timeout {format_duration(timeout_ns)}",
+            cause=memory.ready_cause.get(node.name),
+            node=node.name,
+            node_uid=node.uid,
+            zone=zone,
+        )
+        memory.queued_cause[node.name] = queued
+        yield queued
+
+
+def _evict_node(
+    memory: Memory, entry: Entry, zone: str, cache: Cache, now_ns: int, out: list[Action]
+) -> tuple[bool, int]:
+    node = cache.node(entry.value)
+    because = f"the eviction queue of {zone_display(zone) or 'its zone'} reached the node"
+    cause = memory.queued_cause.get(entry.value)
+    pods = cache.pods_on(entry.value)
+    out += delete_pods(entry.value, node, pods, cache, because, cause)
+    if node is not None:
+        memory.zones.evictions[zone] = memory.zones.evictions.get(zone, 0) + 1
+    if memory.settings.profile.has("evicted_node_map"):
+        memory.evicted_nodes.add(entry.value)
+    return True, 0

@@ -1,0 +1,233 @@
+"""What the controller remembers of a node's signs of life, and when it calls the node lost.
+
+Follows `tryUpdateNodeHealth` of pkg/controller/nodelifecycle/node_lifecycle_controller.go. Upstream
+looks at every node in every pass. Here a node is looked at when it changed or when its time could be
+over, and the passes between two looks are folded: what they would have remembered follows from when
+the heartbeats came. The naive model in the tests, full passes one by one, is the judge of that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.cache import Heartbeat
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.times import SECOND_NS
+
+# The conditions that a silent kubelet's node gets as Unknown; NetworkUnavailable is not the kubelet's.
+CONDITIONS_OF_A_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
+STOPPED = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+
+
+class Passes:
+    """When the monitor passes began, in ns, oldest first; a day of them is kept."""
+
+    _KEPT = 40_000
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+
+    def begin(self, now_ns: int) -> None:
+        """Another pass begins now."""
+        self._times.append(now_ns)
+        if len(self._times) > self._KEPT:
+            del self._times[: self._KEPT // 2]
+
+    def at_or_after(self, instant_ns: int, now_ns: int) -> int:
+        """The first pass at or after the instant; `now_ns` where there is none."""
+        i = bisect_left(self._times, instant_ns)
+        return self._times[i] if i < len(self._times) else now_ns
+
+    def after(self, pass_ns: int) -> int | None:
+        """The pass that followed the one at `pass_ns`, or None."""
+        i = bisect_right(self._times, pass_ns)
+        return self._times[i] if i < len(self._times) else None
+
+    def before(self, pass_ns: int) -> int | None:
+        """The pass that came before the one at `pass_ns`, or None."""
+        i = bisect_left(self._times, pass_ns)
+        return self._times[i - 1] if i else None
+
+
+class NodeHealth(msgspec.Struct):
+    """The memory of one node: upstream's nodeHealthData, of whose status only Ready is ever read.
+
+    `probe_ns`: the pass that noticed the last sign of life. `lease_saved`: whether a Lease is
+    remembered; `lease_renew_ns` its renewTime, None where it has none.
+    """
+
+    ready: NodeCondition | None
+    probe_ns: int
+    ready_transition_ns: int
+    lease_saved: bool = False
+    lease_renew_ns: int | None = None
+    posts_until_ns: int = 0
+
+
+class Verdict(msgspec.Struct):
+    """What one look at a node found.
+
+    `observed`: Ready before this pass, a made-up Unknown where the node has none; `current`: Ready
+    after it, None where there still is none. `write`: conditions to post, if any. `look_again`: the
+    next pass must look whatever happens. `expires_ns`: the node is lost once a pass begins after
+    that, None where nothing more can expire.
+    """
+
+    observed: NodeCondition
+    current: NodeCondition | None
+    write: tuple[NodeCondition, ...]
+    look_again: bool
+    expires_ns: int | None
+    silent_ns: int
+    grace_ns: int
+
+
+def update_node_health(
+    node: Node,
+    health: NodeHealth | None,
+    heartbeat: Heartbeat | None,
+    passes: Passes,
+    now_ns: int,
+    grace_ns: int,
+    startup_grace_ns: int,
+) -> tuple[NodeHealth, Verdict]:
+    """Look at one node in the pass that began at `now_ns`: steps A to E of `tryUpdateNodeHealth`.
+
+    `heartbeat` is None where leases do not count. Changes `health` in place, or makes one.
+    """
+    created = node.metadata.creation_timestamp or Time(0)
+    ready = node.ready()
+    observed = ready
+    if observed is None:
+        observed = NodeCondition(
+            type="Ready",
+            status="Unknown",
+            last_heartbeat_time=created,
+            last_transition_time=created,
+        )
+        grace_ns = startup_grace_ns
+        if health is None:
+            health = NodeHealth(None, created, created)
+        else:
+            health.ready = None
+    saved_lease = health is not None and health.lease_saved
+    health, dropped = _compare_status(ready, health, now_ns)
+    dropped = _fold_status_posts(health, heartbeat, passes, now_ns) or dropped
+    look_again = _take_lease(health, heartbeat, passes, now_ns, saved_lease, dropped)
+    expired = now_ns > health.probe_ns + grace_ns
+    write: tuple[NodeCondition, ...] = ()
+    current = ready
+    expires: int | None = health.probe_ns + grace_ns
+    if expired:
+        lost = _lost_conditions(node, created, now_ns)
+        current = next((c for c in lost if c.type == "Ready"), ready)
+        expires = None
+        if current != observed:
+            write = lost
+    verdict = Verdict(
+        observed, current, write, look_again, expires, now_ns - health.probe_ns, grace_ns
+    )
+    return health, verdict
+
+
+def posted(health: NodeHealth, current: NodeCondition | None, now_ns: int) -> None:
+    """The conditions were written: remember what a successful UpdateStatus leaves behind."""
+    health.ready = current
+    health.ready_transition_ns = now_ns
+
+
+def _compare_status(
+    ready: NodeCondition | None, health: NodeHealth | None, now_ns: int
+) -> tuple[NodeHealth, bool]:
+    """Step B. The entry, and whether the remembered lease was dropped with it."""
+    if health is None:
+        return NodeHealth(ready, now_ns, now_ns), True
+    saved = health.ready
+    if ready is None:
+        return health, False
+    if saved is not None and saved.last_heartbeat_time == ready.last_heartbeat_time:
+        return health, False
+    if saved is None or saved.last_transition_time != ready.last_transition_time:
+        health.ready_transition_ns = now_ns
+    health.ready = ready
+    health.probe_ns = now_ns
+    health.lease_saved = False
+    return health, True
+
+
+def _fold_status_posts(
+    health: NodeHealth, heartbeat: Heartbeat | None, passes: Passes, now_ns: int
+) -> bool:
+    """Status posts that come on schedule. Whether this very pass noticed one, and dropped the lease."""
+    post = heartbeat.status_post(now_ns) if heartbeat is not None else None
+    if post is None or post <= health.posts_until_ns:
+        return False
+    health.posts_until_ns = post
+    noticed = passes.at_or_after(post, now_ns)
+    health.probe_ns = max(health.probe_ns, noticed)
+    if noticed == now_ns:
+        health.lease_saved = False
+        return True
+    refreshed = passes.after(
+        noticed
+    )  # it found no lease remembered, and took it for a sign of life
+    if refreshed is not None:
+        health.probe_ns = max(health.probe_ns, refreshed)
+    return False
+
+
+def _take_lease(
+    health: NodeHealth,
+    heartbeat: Heartbeat | None,
+    passes: Passes,
+    now_ns: int,
+    saved_lease: bool,
+    dropped: bool,
+) -> bool:
+    """Step C. True where a lease is there but not remembered: the next pass takes it for new."""
+    renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+    if renewal is None:
+        return False
+    renew_ns, seen_ns = renewal
+    if not saved_lease:
+        health.lease_saved, health.lease_renew_ns = True, renew_ns
+        health.probe_ns = now_ns
+        return False
+    later = renew_ns is not None and (
+        health.lease_renew_ns is None or health.lease_renew_ns < renew_ns
+    )
+    noticed = passes.at_or_after(seen_ns, now_ns)
+    if later and not (dropped and noticed < now_ns):
+        health.lease_saved, health.lease_renew_ns = True, renew_ns
+        health.probe_ns = max(health.probe_ns, noticed)
+    elif later:
+        health.lease_renew_ns = renew_ns
+    return not health.lease_saved
+
+
+def _lost_conditions(node: Node, created: Time, now_ns: int) -> tuple[NodeCondition, ...]:
+    """Step E: the conditions of a lost node that are not Unknown yet, as Unknown."""
+    now = Time(now_ns // SECOND_NS * SECOND_NS)
+    lost = []
+    for type_ in CONDITIONS_OF_A_KUBELET:
+        present = node.status.condition(type_)
+        if present is None:
+            reason, message = NEVER_UPDATED
+            lost.append(NodeCondition(type_, "Unknown", reason, message, created, now))
+        elif present.status != "Unknown":
+            reason, message = STOPPED
+            lost.append(
+                replace(
+                    present,
+                    status="Unknown",
+                    reason=reason,
+                    message=message,
+                    last_transition_time=now,
+                )
+            )
+    return tuple(lost)

@@ -1,0 +1,72 @@
+"""Begin beside a running controller: read its memory off what it wrote.
+
+There is no upstream to follow. Nodes already there are known, taints in place are done work, an
+Unknown node keeps its state, and zone states are taken over without a transition. What cannot be seen
+from outside (tokens, the order of the queue, the phase of the passes) starts at its most likely
+value; reports give it as a range.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    FULL,
+    Sample,
+    compute_zone_state,
+    is_excluded,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.node import Node
+
+
+def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
+    """Fill the controller's memory from the cache."""
+    zones = memory.zones
+    for name, node in sorted(cache.nodes.items()):
+        memory.known[name] = node
+        zone = zones.place(node)
+        zones.ensure(zone)
+        memory.health[name] = _health(node, cache, now_ns)
+        ready = node.ready()
+        if not is_excluded(node, memory.settings):
+            zones.sample(name, Sample(zone, ready is not None and ready.status == "True"))
+        if ready is not None and memory.settings.taint_mode:
+            taints = NO_EXECUTE_TAINTS.get(ready.status)
+            if taints is not None and node.has_taint(taints[0].key, taints[0].effect):
+                zones.queues[zone].add(name, node.uid, now_ns)
+                zones.queues[zone].remove_from_queue(name)
+    _take_over_states(memory, now_ns)
+
+
+def _health(node: Node, cache: Cache, now_ns: int) -> NodeHealth:
+    """The entry that a controller which saw every heartbeat in time would hold."""
+    ready = node.ready()
+    created = int(node.metadata.creation_timestamp or 0)
+    if ready is None:
+        return NodeHealth(None, created, created)
+    heartbeat = cache.heartbeat(node.name)
+    renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+    transition = int(ready.last_transition_time or created)
+    probe = int(ready.last_heartbeat_time or created)
+    if renewal is None:
+        # Without a lease nothing tells how old the last sign of life is: it may be this moment's.
+        return NodeHealth(ready, now_ns, transition)
+    renew_ns = renewal[0]
+    if renew_ns is not None:
+        probe = max(probe, min(renew_ns, now_ns))
+    return NodeHealth(ready, probe, transition, True, renew_ns)
+
+
+def _take_over_states(memory: Memory, now_ns: int) -> None:
+    """Zone states as the conditions show them, limiters to match."""
+    zones = memory.zones
+    threshold = memory.settings.unhealthy_zone_threshold
+    counts = zones.counts()
+    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    dark = bool(states) and all(state == FULL for state in states.values())
+    for zone, state in states.items():
+        zones.states[zone] = state
+        rate = 0.0 if dark else memory.eviction_rate(state, sum(counts[zone]))
+        zones.queues[zone].swap_limiter(rate, now_ns)

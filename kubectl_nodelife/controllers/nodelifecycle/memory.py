@@ -1,0 +1,34 @@
+"""What the node lifecycle controller remembers between two passes. Nothing of it is persisted."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
+from kubectl_nodelife.controllers.nodelifecycle.zones import Zones, eviction_rate
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node
+
+
+class Memory:
+    """The controller's maps, by node name.
+
+    `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must look
+    at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next, for the
+    records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.zones = Zones(settings)
+        self.health: dict[str, NodeHealth] = {}
+        self.known: dict[str, Node] = {}
+        self.passes = Passes()
+        self.look_at: set[str] = set()
+        self.ready_cause: dict[str, Action] = {}
+        self.queued_cause: dict[str, Action] = {}
+        self.last_loss: Action | None = None
+        self.evicted_nodes: set[str] = set()
+
+    def eviction_rate(self, state: str, size: int) -> float:
+        """Nodes a second for a zone of that state and size, while not all zones are dark."""
+        return eviction_rate(state, size, self.settings)

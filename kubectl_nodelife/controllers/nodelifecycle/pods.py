@@ -1,0 +1,65 @@
+"""Pods of a lost node: their condition Ready becomes False.
+
+Follows `MarkPodsNotReady` of pkg/controller/util/node/controller_utils.go. Phase and termination do
+not matter there; a pod without the condition is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kubectl_nodelife.engine.actions import Action, MarkPodNotReady, RecordEvent
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import SECOND_NS
+
+CONTROLLER = "node-lifecycle"
+
+
+def mark_pods_not_ready(
+    pods: Iterable[Pod],
+    node: str,
+    now_ns: int,
+    *,
+    with_event: bool,
+    because: str,
+    cause: Action | None,
+) -> Iterator[Action]:
+    """Set Ready=False on each pod of the node that has the condition with another status."""
+    now = Time(now_ns // SECOND_NS * SECOND_NS)
+    for pod in pods:
+        ready = pod.status.condition("Ready")
+        if ready is None or ready.status == "False" or pod.spec.node_name != node:
+            continue
+        meta = pod.metadata
+        mark = MarkPodNotReady(
+            controller=CONTROLLER,
+            because=because,
+            cause=cause,
+            namespace=meta.namespace,
+            pod=meta.name,
+            pod_uid=meta.uid,
+            condition=PodCondition(
+                "Ready",
+                "False",
+                ready.reason,
+                ready.message,
+                now,
+                ready.last_probe_time,
+                ready.observed_generation,
+            ),
+        )
+        yield mark
+        if with_event:
+            yield RecordEvent(
+                controller=CONTROLLER,
+                because=because,
+                cause=mark,
+                kind="Pod",
+                namespace=meta.namespace,
+                name=meta.name,
+                object_uid=meta.uid,
+                type="Warning",
+                reason="NodeNotReady",
+                message="Node is not ready",
+            )

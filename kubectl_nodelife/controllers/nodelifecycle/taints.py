@@ -1,0 +1,143 @@
+"""Taints and labels of nodes: which the conditions ask for, and the patches that bring them about.
+
+Follows `doNoScheduleTaintingPass`, `reconcileNodeLabels` and `SwapNodeControllerTaint` of
+pkg/controller/nodelifecycle and pkg/controller/util/node. All decisions are on the cached node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_ARCH,
+    LABEL_ARCH_BETA,
+    LABEL_OS,
+    LABEL_OS_BETA,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_DISK_PRESSURE,
+    TAINT_NODE_MEMORY_PRESSURE,
+    TAINT_NODE_NETWORK_UNAVAILABLE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_PID_PRESSURE,
+    TAINT_NODE_UNREACHABLE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+
+CONTROLLER: Final = "node-lifecycle"
+
+# (condition type, status) -> key of the NoSchedule taint that mirrors it
+NO_SCHEDULE_TAINTS: Final = {
+    ("Ready", "False"): TAINT_NODE_NOT_READY,
+    ("Ready", "Unknown"): TAINT_NODE_UNREACHABLE,
+    ("MemoryPressure", "True"): TAINT_NODE_MEMORY_PRESSURE,
+    ("DiskPressure", "True"): TAINT_NODE_DISK_PRESSURE,
+    ("NetworkUnavailable", "True"): TAINT_NODE_NETWORK_UNAVAILABLE,
+    ("PIDPressure", "True"): TAINT_NODE_PID_PRESSURE,
+}
+_MIRRORING_KEYS = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
+
+NOT_READY: Final = Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE)
+UNREACHABLE: Final = Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE)
+
+# Ready status -> (NoExecute taint that the node should have, the one that it should not)
+NO_EXECUTE_TAINTS: Final = {
+    "False": (NOT_READY, UNREACHABLE),
+    "Unknown": (UNREACHABLE, NOT_READY),
+}
+
+# (truth, copy): the copy gets the truth's value; before 1.18 the other way round
+_LABELS = ((LABEL_OS, LABEL_OS_BETA), (LABEL_ARCH, LABEL_ARCH_BETA))
+
+
+def swap_taints(
+    node: Node,
+    add: Sequence[Taint],
+    remove: Sequence[Taint],
+    now_ns: int,
+    because: str,
+    cause: Action | None,
+) -> Iterator[Action]:
+    """Two patches, the additions first, all stamped now. Follows `SwapNodeControllerTaint`.
+
+    Of `remove` only what the cached node shows leads to a patch. A removal is sent even where the
+    addition fails, unlike upstream, since what comes of the addition is known only later.
+    """
+    if add:
+        stamp = Time(now_ns // SECOND_NS * SECOND_NS)
+        taints = tuple(Taint(t.key, t.effect, t.value, stamp) for t in add)
+        yield AddTaints(
+            controller=CONTROLLER,
+            because=because,
+            cause=cause,
+            node=node.name,
+            node_uid=node.uid,
+            taints=taints,
+        )
+    yield from remove_taints(node, remove, because, cause)
+
+
+def remove_taints(
+    node: Node, taints: Sequence[Taint], because: str, cause: Action | None
+) -> Iterator[Action]:
+    """A patch without these taints, if the cached node has one of them. Follows `RemoveTaintOffNode`."""
+    present = tuple(t for t in node.spec.taints if any(t.matches(r) for r in taints))
+    if present:
+        yield RemoveTaints(
+            controller=CONTROLLER,
+            because=because,
+            cause=cause,
+            node=node.name,
+            node_uid=node.uid,
+            taints=present,
+        )
+
+
+def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
+    """NoSchedule taints mirror conditions and cordon. Follows `doNoScheduleTaintingPass`."""
+    wanted = {}
+    for condition in node.status.conditions:
+        key = NO_SCHEDULE_TAINTS.get((condition.type, condition.status))
+        if key is not None:
+            wanted[key] = f"condition {condition.type} is {condition.status}"
+    if node.spec.unschedulable:
+        wanted[TAINT_NODE_UNSCHEDULABLE] = "the node is cordoned (spec.unschedulable)"
+    present = {
+        t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in _MIRRORING_KEYS
+    }
+    if present == wanted.keys():
+        return
+    add = [Taint(key=key, effect=NO_SCHEDULE) for key in wanted if key not in present]
+    remove = [Taint(key=key, effect=NO_SCHEDULE) for key in sorted(present - wanted.keys())]
+    reasons = [wanted[t.key] for t in add]
+    reasons += [f"nothing asks for {t.key} any more" for t in remove]
+    yield from swap_taints(node, add, remove, now_ns, "; ".join(reasons), cause)
+
+
+def reconcile_labels(node: Node, beta_is_truth: bool, cause: Action | None) -> Iterator[Action]:
+    """The second of each pair of OS and architecture labels follows the first.
+
+    Follows `reconcileNodeLabels`. A node without any labels is left alone.
+    """
+    labels = node.metadata.labels
+    if labels is None:
+        return
+    changed = {}
+    for stable, beta in _LABELS:
+        truth, copy = (beta, stable) if beta_is_truth else (stable, beta)
+        if truth in labels and labels.get(copy) != labels[truth]:
+            changed[copy] = labels[truth]
+    if changed:
+        yield SetNodeLabels(
+            controller=CONTROLLER,
+            because="labels of both generations must agree",
+            cause=cause,
+            node=node.name,
+            node_uid=node.uid,
+            labels=changed,
+        )

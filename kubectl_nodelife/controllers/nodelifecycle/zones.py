@@ -1,0 +1,152 @@
+"""Zones: who counts, what state a zone is in, and how fast its nodes may be tainted.
+
+Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictorForNewZone` and
+`isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle. The order in which upstream walks
+its map of old states is random; here zones that vanished are dropped first, which is one of its orders.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
+from kubectl_nodelife.kube.zones import zone_key
+
+INITIAL = "Initial"
+NORMAL = "Normal"
+PARTIAL = "PartialDisruption"
+FULL = "FullDisruption"
+
+_PARTIAL_NEEDS_MORE_THAN = 2  # not ready nodes
+
+
+def compute_zone_state(ready: int, not_ready: int, threshold: float) -> str:
+    """The state of a zone with so many nodes. Follows `ComputeZoneState`: ratios are 32-bit floats."""
+    if ready == 0 and not_ready > 0:
+        return FULL
+    if not_ready > _PARTIAL_NEEDS_MORE_THAN:
+        ratio = as_float32(as_float32(not_ready) / as_float32(not_ready + ready))
+        if ratio >= as_float32(threshold):
+            return PARTIAL
+    return NORMAL
+
+
+def eviction_rate(state: str, size: int, settings: Settings) -> float:
+    """Nodes a second in a zone of that state and size, while not all zones are dark.
+
+    Follows `setLimiterInZone` with `ReducedQPSFunc` and `HealthyQPSFunc`.
+    """
+    if state == PARTIAL:
+        large = size > settings.large_cluster_size_threshold
+        return settings.secondary_node_eviction_rate if large else 0.0
+    return settings.node_eviction_rate
+
+
+def is_excluded(node: Node, settings: Settings) -> bool:
+    """Whether the node is left out of the zone statistics.
+
+    Follows `isNodeExcludedFromDisruptionChecks`; until 1.20 two gates decide.
+    """
+    labelled = LABEL_EXCLUDE_DISRUPTION in (node.metadata.labels or {})
+    if not settings.profile.has("exclusion_gates"):
+        return labelled
+    if settings.gate("LegacyNodeRoleBehavior") and is_master_name(node.name):
+        return True
+    return labelled and settings.gate("NodeDisruptionExclusion")
+
+
+def is_master_name(name: str) -> bool:
+    """Whether the name is a master's by the old convention. Follows `system.IsMasterNode`."""
+    return name.endswith("master") or (len(name) >= 10 and name[:-3].endswith("master-"))
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One node's part in the statistics of its zone."""
+
+    zone: str
+    ready: bool
+
+
+class Zones:
+    """States, queues and counts of all zones, by zone key.
+
+    `sizes` counts all nodes of a zone, `counted` and `ready` those that are not excluded.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.states: dict[str, str] = {}
+        self.queues: dict[str, RateLimitedTimedQueue] = {}
+        self.evictions: dict[str, int] = {}
+        self.members: dict[str, int] = {}
+        self._zone_of: dict[str, str] = {}
+        self._samples: dict[str, Sample] = {}
+        self._counts: dict[str, list[int]] = {}
+
+    def key(self, node: Node) -> str:
+        """The node's zone key."""
+        beta_only = self._settings.profile.has("beta_zone_labels_only")
+        return zone_key(node.metadata.labels, beta_only=beta_only)
+
+    def place(self, node: Node) -> str:
+        """Note in which zone the node is, and return its key."""
+        zone = self.key(node)
+        before = self._zone_of.get(node.name)
+        if before != zone:
+            if before is not None:
+                self._leave(before)
+            self._zone_of[node.name] = zone
+            self.members[zone] = self.members.get(zone, 0) + 1
+        return zone
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        zone = self._zone_of.pop(name, None)
+        if zone is not None:
+            self._leave(zone)
+        self.sample(name, None)
+
+    def ensure(self, zone: str) -> None:
+        """A zone without a state gets Initial and a new queue. Follows `addPodEvictorForNewZone`."""
+        if zone not in self.states:
+            self.states[zone] = INITIAL
+            bucket = TokenBucket(self._settings.node_eviction_rate, 1)
+            self.queues[zone] = RateLimitedTimedQueue(bucket)
+            self.evictions.setdefault(zone, 0)
+
+    def stateless(self) -> list[str]:
+        """Zones that have nodes but no state, in order."""
+        return sorted(zone for zone in self.members if zone not in self.states)
+
+    def sample(self, name: str, sample: Sample | None) -> None:
+        """Count the node as in the sample; None: not at all."""
+        before = self._samples.get(name)
+        if before == sample:
+            return
+        if before is not None:
+            counts = self._counts[before.zone]
+            counts[not before.ready] -= 1
+            if counts == [0, 0]:
+                del self._counts[before.zone]
+        if sample is None:
+            del self._samples[name]
+            return
+        self._samples[name] = sample
+        self._counts.setdefault(sample.zone, [0, 0])[not sample.ready] += 1
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(ready, not ready) nodes of each zone that has a counted node, in order."""
+        return {zone: (c[0], c[1]) for zone, c in sorted(self._counts.items())}
+
+    def rate(self, zone: str) -> float:
+        """The rate in force, in nodes a second; 0 for a stopped zone."""
+        limiter = self.queues[zone].limiter
+        return 0.0 if isinstance(limiter, Never) else round(limiter.qps, 9)
+
+    def _leave(self, zone: str) -> None:
+        self.members[zone] -= 1
+        if not self.members[zone]:
+            del self.members[zone]
