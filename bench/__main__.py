@@ -1,0 +1,79 @@
+"""Runs one bench and prints its figures as one JSON object.
+
+`wallSeconds` and `cpuSeconds` are the measured part alone, `peakRssBytes` is the whole process's.
+`referenceSeconds` is a fixed loop timed in the same run, and `ratio` is wall to reference: what is
+left of a figure when the machine is taken out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import resource
+import sys
+import time
+from collections.abc import Sequence
+
+import bench
+
+
+def names() -> list[str]:
+    """All benches, from the modules in this folder."""
+    modules = (module.name for module in pkgutil.iter_modules(bench.__path__))
+    return sorted(name.replace("_", "-") for name in modules if name != "__main__")
+
+
+def measure(name: str, nodes: int | None, pods: int | None, seed: int) -> dict[str, object]:
+    """Run the bench and return the object to print."""
+    module = importlib.import_module(f"bench.{name.replace('-', '_')}")
+    nodes = getattr(module, "NODES", 5000) if nodes is None else nodes
+    pods = getattr(module, "PODS", 150_000) if pods is None else pods
+    stopwatch = bench.Stopwatch()
+    before = reference_seconds()
+    figures = module.run(nodes, pods, seed, stopwatch)
+    reference = min(before, reference_seconds())
+    return {
+        "name": name,
+        "nodes": nodes,
+        "pods": pods,
+        "seed": seed,
+        "wallSeconds": round(stopwatch.wall_seconds, 6),
+        "cpuSeconds": round(stopwatch.cpu_seconds, 6),
+        "peakRssBytes": peak_rss_bytes(),
+        "referenceSeconds": round(reference, 6),
+        "ratio": round(stopwatch.wall_seconds / reference, 6),
+        **figures,
+    }
+
+
+def reference_seconds() -> float:
+    """How long this machine and this Python take to sum `range(5_000_000)` in a for loop."""
+    start = time.perf_counter()
+    total = 0
+    for number in range(5_000_000):
+        total += number
+    return time.perf_counter() - start
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse the command line, run, print."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure one thing.")
+    parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
+    parser.add_argument("--nodes", type=int, help="how many nodes; each bench has its default")
+    parser.add_argument("--pods", type=int, help="how many pods in all; each bench has its default")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", choices=["json"], default="json")
+    given = parser.parse_args(argv)
+    print(json.dumps(measure(given.name, given.nodes, given.pods, given.seed), indent=2))
+
+
+if __name__ == "__main__":
+    main()
