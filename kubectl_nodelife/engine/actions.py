@@ -1,104 +1,31 @@
 """What controllers decide: values that explain themselves, and know their effect.
 
-A class per API call or per decision worth telling. Each knows the words of its records (contract:
-one record a condition, a taint, a label), why it was taken (`because`), the action that led to it
-(`cause`), and, where it writes, its `effect` on the object: the simulated world, the dry-run projection
-and the check "does the cluster show it already" all use that one function.
-
-`writes` tells a call to the API server from a decision that only concerns ourselves.
+`action.py` tells what they share. Everything is imported from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.engine.action import Action as Action
+from kubectl_nodelife.engine.action import Detail as Detail
+from kubectl_nodelife.engine.action import NodeAction as NodeAction
+from kubectl_nodelife.engine.action import PodAction as PodAction
+from kubectl_nodelife.engine.action import Requeue as Requeue
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
+from kubectl_nodelife.kube.times import SECOND_NS as SECOND_NS
 
-SECOND_NS = 1_000_000_000
-
-Detail = dict[str, Any]
-
-
-class Requeue(msgspec.Struct, frozen=True, gc=False):
-    """Wake this controller for `key` at `at_ns`, strictly in the future; a later one for the same key
-    replaces it. Not a record: waiting leaves no trace."""
-
-    controller: str
-    key: Hashable
-    at_ns: int
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on."""
-
-    writes: ClassVar[bool] = True
-
-    controller: str
-    because: str
-    cause: Action | None = None
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """(kind, (namespace, name)) of the object that the action is about."""
-        raise NotImplementedError
-
-    @property
-    def uid(self) -> str:
-        """uid of the object as decided upon, "" where it is not known or does not matter."""
-        return ""
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """(action word, detail) of each record, in order, as the Timeline contract names them."""
-        raise NotImplementedError
-
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The object after the action, None for "gone"; the same object where nothing would change."""
-        return obj
-
-
-class NodeAction(Action, frozen=True, kw_only=True, gc=False):
-    """An action on a node."""
-
-    node: str
-    node_uid: str = ""
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """("Node", ("", name))"""
-        return ("Node", ("", self.node))
-
-    @property
-    def uid(self) -> str:
-        """The node's uid."""
-        return self.node_uid
-
-
-class PodAction(Action, frozen=True, kw_only=True, gc=False):
-    """An action on a pod."""
-
-    namespace: str
-    pod: str
-    pod_uid: str = ""
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """("Pod", (namespace, name))"""
-        return ("Pod", (self.namespace, self.pod))
-
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.pod_uid
+_DEFAULT_GRACE_SECONDS = 30
 
 
 class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a node: these conditions replace those of the same type, new ones are appended."""
+    """UpdateStatus of a node: conditions replace those of their type, new ones are appended."""
 
     conditions: tuple[NodeCondition, ...]
 
@@ -120,7 +47,10 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
 
 
 class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
-    """One patch that adds taints, or replaces those of the same key and effect (`AddOrUpdateTaintOnNode`)."""
+    """One patch that adds taints, or replaces those of the same key and effect.
+
+    Follows `AddOrUpdateTaintOnNode`.
+    """
 
     taints: tuple[Taint, ...]
 
@@ -133,17 +63,7 @@ class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
         """The node with the taints."""
         if not isinstance(obj, Node):
             return obj
-        taints = list(obj.spec.taints)
-        for taint in self.taints:
-            for i, present in enumerate(taints):
-                if present.matches(taint):
-                    taints[i] = taint
-                    break
-            else:
-                taints.append(taint)
-        if tuple(taints) == obj.spec.taints:
-            return obj
-        return replace(obj, spec=replace(obj.spec, taints=tuple(taints)))
+        return _with_taints(obj, add_or_update_taints(obj.spec.taints, self.taints))
 
 
 class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -160,10 +80,7 @@ class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
         """The node without the taints."""
         if not isinstance(obj, Node):
             return obj
-        kept = tuple(t for t in obj.spec.taints if not any(t.matches(r) for r in self.taints))
-        if len(kept) == len(obj.spec.taints):
-            return obj
-        return replace(obj, spec=replace(obj.spec, taints=kept))
+        return _with_taints(obj, remove_taints(obj.spec.taints, self.taints))
 
 
 class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -187,7 +104,7 @@ class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
-    """Patch of one condition in a pod's status; `phase` and `status_reason`/`status_message` go along if set."""
+    """Patch of one condition in a pod's status; `phase` goes along if it is set."""
 
     condition: PodCondition
     phase: str = ""
@@ -212,7 +129,7 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod: condition Ready becomes False, its reason and message stay as they are."""
+    """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are."""
 
     condition: PodCondition
 
@@ -250,7 +167,7 @@ class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
-    """Patch of a pod's phase (pod-gc before it deletes). No record of its own: the delete tells it."""
+    """Patch of a pod's phase (pod-gc before it deletes); no record, the delete tells it."""
 
     phase: str
 
@@ -286,27 +203,35 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The pod terminating since now, or gone when the grace period is 0 or nothing runs it.
 
-        Follows the API server's graceful deletion: a second delete may only shorten the time left.
+        Follows the API server's graceful deletion (registry/rest/delete.go): a second delete may
+        only shorten the time left, and one that names no grace period changes nothing.
         """
         if not isinstance(obj, Pod):
             return obj
+        meta = obj.metadata
+        began_ns, grace = now_ns, self._grace(obj)
+        if meta.deletion_timestamp is not None:
+            old = meta.deletion_grace_period_seconds or 0
+            if old > 0 and (self.grace_period_seconds is None or grace >= old):
+                return obj
+            began_ns = meta.deletion_timestamp - old * SECOND_NS
+            grace = min(grace, old)
+        if grace == 0 and not meta.finalizers:
+            return None
+        ends = Time(began_ns // SECOND_NS * SECOND_NS + grace * SECOND_NS)
+        meta = replace(meta, deletion_timestamp=ends, deletion_grace_period_seconds=grace)
+        return obj if meta == obj.metadata else replace(obj, metadata=meta)
+
+    def _grace(self, pod: Pod) -> int:
+        """Seconds. Follows the pod strategy's `CheckGracefulDelete`."""
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+            return 0
         grace = self.grace_period_seconds
         if grace is None:
-            grace = obj.spec.termination_grace_period_seconds
-            grace = 30 if grace is None else grace
-        if obj.status.phase in ("Succeeded", "Failed") or not obj.spec.node_name:
-            grace = 0
-        meta = obj.metadata
-        if grace == 0:
-            if not meta.finalizers:
-                return None
-        elif meta.deletion_timestamp is not None:
-            old = meta.deletion_grace_period_seconds
-            if old is not None and old <= grace:
-                return obj
-        ends = Time(now_ns // SECOND_NS * SECOND_NS + grace * SECOND_NS)
-        meta = replace(meta, deletion_timestamp=ends, deletion_grace_period_seconds=grace)
-        return replace(obj, metadata=meta)
+            grace = pod.spec.termination_grace_period_seconds
+        if grace is None:
+            return _DEFAULT_GRACE_SECONDS
+        return 1 if grace < 0 else grace
 
 
 class RecordEvent(Action, frozen=True, kw_only=True, gc=False):
@@ -357,7 +282,10 @@ class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
 
 
 class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
-    """A node waits in its zone's queue for a NoExecute taint (classic mode: for the eviction of its pods)."""
+    """A node waits in its zone's queue for a NoExecute taint.
+
+    In classic mode it waits for the eviction of its pods.
+    """
 
     writes: ClassVar[bool] = False
 
@@ -381,7 +309,7 @@ class UnqueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
 
 
 class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
-    """A pod will be deleted at `due_ns`, `toleration_seconds` after its node was tainted (0: at once)."""
+    """A pod will be deleted at `due_ns`, after `toleration_seconds` under the taints (0: now)."""
 
     writes: ClassVar[bool] = False
 
@@ -407,6 +335,12 @@ class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         """CancelEviction."""
         yield "CancelEviction", {"due_ns": self.due_ns}
+
+
+def _with_taints(node: Node, taints: tuple[Taint, ...]) -> Node:
+    if taints is node.spec.taints:
+        return node
+    return replace(node, spec=replace(node.spec, taints=taints))
 
 
 def put_condition(

@@ -1,0 +1,95 @@
+"""What all actions share: who decided, why, what led to it, and which object it is about.
+
+A class per API call or per decision worth telling; the classes themselves are in `actions.py`, from
+where everything is imported. Each knows the words of its records (contract: one record a condition,
+a taint, a label), why it was taken (`because`), the action that led to it (`cause`), and, where it
+writes, its `effect` on the object: the simulated world, the dry-run projection and the check "does
+the cluster show it already" all use that one function.
+
+`writes` tells a call to the API server from a decision that only concerns ourselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import KubeObject
+
+Detail = dict[str, Any]
+
+
+class Requeue(msgspec.Struct, frozen=True, gc=False):
+    """Wake this controller for `key` at `at_ns`, strictly in the future.
+
+    A later one for the same key replaces it. Not a record: waiting leaves no trace.
+    """
+
+    controller: str
+    key: Hashable
+    at_ns: int
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on."""
+
+    writes: ClassVar[bool] = True
+
+    controller: str
+    because: str
+    cause: Action | None = None
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """(kind, (namespace, name)) of the object that the action is about."""
+        raise NotImplementedError
+
+    @property
+    def uid(self) -> str:
+        """uid of the object as decided upon, "" where it is not known or does not matter."""
+        return ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """(action word, detail) of each record, in order, as the Timeline contract names them."""
+        raise NotImplementedError
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The object after the action, None for "gone"; the same object where nothing changes."""
+        return obj
+
+
+class NodeAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on a node."""
+
+    node: str
+    node_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Node", ("", name))"""
+        return ("Node", ("", self.node))
+
+    @property
+    def uid(self) -> str:
+        """The node's uid."""
+        return self.node_uid
+
+
+class PodAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on a pod."""
+
+    namespace: str
+    pod: str
+    pod_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Pod", (namespace, name))"""
+        return ("Pod", (self.namespace, self.pod))
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod_uid
