@@ -1,1 +1,1 @@
-"""The machinery that controllers run in: settings, cache, events, actions, timers, rate limits, the loop."""
+"""What controllers run in: settings, cache, events, actions, timers, rate limits, the loop."""

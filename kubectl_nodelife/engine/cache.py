@@ -22,6 +22,10 @@ NODE_LEASE_NAMESPACE = "kube-node-lease"
 Key = tuple[str, str]
 
 
+class ListFailed(Exception):
+    """A listing could not be had: a cache that asks the API server for it may raise this."""
+
+
 class Heartbeat:
     """The renewals of one node's Lease: the last one seen as an object, and a schedule if one is known."""
 

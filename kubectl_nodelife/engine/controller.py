@@ -1,7 +1,8 @@
 """What a controller is to the engine: a pure thing that is told of changes and returns actions.
 
 All methods may be generators; the engine exhausts them in order, and takes time off between two
-actions where it runs live. A controller keeps its own memory, reads the cache, and never writes to it.
+actions where it runs live. A controller keeps its own memory, reads the cache, and never writes to
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine: events in, actions out. It does no I/O and knows no clock but the `now` that it is given.
+"""The engine: events in, actions out, no I/O, and no clock but the `now` that it is given.
 
 `step` is a generator, so that a live driver can take the actions of a burst in slices of some
 milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
@@ -6,7 +6,8 @@ milliseconds; it must be exhausted before the next step, and events that come me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import cast
 
 from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
@@ -16,7 +17,7 @@ from kubectl_nodelife.engine.timers import Timers
 
 
 class RequeueInThePast(Exception):
-    """A controller asked to be woken at an instant that is not after now: virtual time would stop."""
+    """A controller asked to be woken at an instant not after now: virtual time would stop."""
 
 
 class Engine:
@@ -30,7 +31,7 @@ class Engine:
         join: bool = False,
         kinds: Iterable[str] = (),
     ) -> None:
-        """`kinds`: those that must say Synced before the first decision. `join`: begin beside a running one."""
+        """`kinds` must say Synced before the first decision; `join`: begin beside a running one."""
         self.controllers = list(controllers)
         self.cache = cache
         self.started = False
@@ -60,9 +61,9 @@ class Engine:
                 begin = controller.join if self._join else controller.start
                 yield from self._settle(begin(self.cache, now_ns), now_ns)
         if self.started:
-            for key in self._timers.pop_due(now_ns):
-                name, inner = key  # type: ignore[misc]
-                woken = self._by_name[name].reconcile(inner, self.cache, now_ns)
+            for due in self._timers.pop_due(now_ns):
+                name, key = cast("tuple[str, Hashable]", due)
+                woken = self._by_name[name].reconcile(key, self.cache, now_ns)
                 yield from self._settle(woken, now_ns)
 
     def _take(self, event: Event, now_ns: int) -> Iterator[Action]:

@@ -1,16 +1,16 @@
 """What can happen to the engine: objects come, change and go, heartbeats move, actions turn out.
 
-A source makes these values, `Cache.apply` turns the first four into a `Change`, controllers see changes.
-`cause` is the action that led to the event where somebody knows it (the simulated world does); it is
-how every record of a timeline can name the record that led to it.
+A source makes these values, `Cache.apply` turns the first three into a `Change`, and controllers see
+changes. `cause` is the action that led to the event where somebody knows it (the simulated world
+does); it is how every record of a timeline can name the record that led to it.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject
-
-import msgspec
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
@@ -32,9 +32,10 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
 class Heartbeats(msgspec.Struct, frozen=True, gc=False):
     """A kubelet that is known to renew its Lease on schedule, or to have stopped.
 
-    `first_ns` + k x `every_ns` are the renewals, up to but not including `stop_ns` (None: for ever).
-    `status_first_ns` + k x `status_every_ns` are the status posts that change nothing but the heartbeat
-    time of the conditions. A live source never sends this; it sends each Lease as a `Put`.
+    `first_ns` + k x `every_ns` are the renewals, up to but not including `stop_ns` (None: for
+    ever). `status_first_ns` + k x `status_every_ns` are the status posts that change nothing but
+    the heartbeat time of the conditions. A live source never sends this; it sends each Lease as a
+    `Put`.
     """
 
     node: str

@@ -17,7 +17,10 @@ class Source(Protocol):
     """Says what happened and what time it is."""
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
-        """The next instant at which something happened or somebody is due, with its events; None: the end."""
+        """The next instant at which something happened or somebody is due, with its events.
+
+        None: the end.
+        """
         ...
 
 

@@ -1,9 +1,9 @@
 """Which release's behaviour is followed: a profile name and the switches that hang on it.
 
-The switches are one table, `since`/`until` per release, after section "Version differences" of the
-behaviour that they name; code asks `profile.decide_on_current`, never for a version number. A profile
-newer than what is described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller
-alone also knows v1.11).
+The switches are one table, since and until which release each behaviour holds; code asks
+`profile.has("decide_on_current")`, never for a version number. A profile newer than what is
+described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller alone also knows
+v1.11).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 NEWEST: Final = "v1.36"
 OLDEST: Final = "v1.11"
-_FIRST_DESCRIBED = 16
+FIRST_DESCRIBED: Final = 16
 
 # switch -> (first minor release with it, first minor release without it again); None: no end
 SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
@@ -55,7 +55,7 @@ class Profile(msgspec.Struct, frozen=True):
     def has(self, switch: str) -> bool:
         """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
         since, until = SWITCHES[switch]
-        minor = max(self.minor, _FIRST_DESCRIBED)
+        minor = max(self.minor, FIRST_DESCRIBED)
         return since <= minor and (until is None or minor < until)
 
 

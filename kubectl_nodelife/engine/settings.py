@@ -1,7 +1,8 @@
-"""kube-controller-manager's settings: flags with their defaults per release, feature gates, origins.
+"""kube-controller-manager's settings: flags with defaults per release, feature gates, origins.
 
-One table holds every flag that touches these controllers; `Settings` is what controllers read, in ns
-and numbers. Names and value syntax are the flags' own, so that a line of a real command works here.
+One table holds every flag that touches these controllers; `Settings` is what controllers read, in
+ns and numbers. Names and value syntax are the flags' own, so that a line of a real command works
+here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.profiles import Profile, parse_profile
+from kubectl_nodelife.engine.profiles import FIRST_DESCRIBED, Profile, parse_profile
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 
 _ALWAYS = 0
@@ -21,7 +22,7 @@ _NEVER = 10_000
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag. `defaults`: (first minor release, default) in rising order; `until`: first release without it."""
+    """One flag. `defaults`: (first minor release, default), rising; `until`: first one without it."""
 
     name: str
     type: str
@@ -35,16 +36,21 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """A feature gate: `stages` = (first minor release, on by default); `locked`: release from which it cannot
-    be switched; `until`: first release that does not know it."""
+    """A feature gate: `stages` are (first minor release, on by default), rising.
+
+    `locked`: the release from which it cannot be switched; `until`: the first that does not know
+    it; `oldest`: the oldest release that the gate's controller can follow.
+    """
 
     name: str
     stages: tuple[tuple[int, bool], ...]
     locked: int = _NEVER
     until: int = _NEVER
+    oldest: int = FIRST_DESCRIBED
 
     def default(self, minor: int) -> bool | None:
         """On or off in that release; None where the release does not know it."""
+        minor = max(minor, self.oldest)
         if minor >= self.until or minor < self.stages[0][0]:
             return None
         return [on for since, on in self.stages if since <= minor][-1]
@@ -91,14 +97,17 @@ GATES: Final = {
         Gate("NodeOutOfServiceVolumeDetach", ((24, False), (26, True)), locked=28),
         Gate("SeparateTaintEvictionController", ((29, True),), locked=34),
         Gate("TaintTolerationComparisonOperators", ((35, False),)),
-        Gate("ScheduleDaemonSetPods", ((11, False), (12, True)), locked=17, until=19),
+        Gate("ScheduleDaemonSetPods", ((11, False), (12, True)), locked=17, until=19, oldest=11),
         Gate("DaemonSetUpdateSurge", ((21, False), (22, True)), locked=25, until=27),
     )
 }
 
 
 class SettingsError(ValueError):
-    """A flag or gate that is unknown, not in the profile, or malformed; the text says which and what to do."""
+    """A flag or gate that is unknown, not in the profile, or malformed.
+
+    The text says which, and what to do.
+    """
 
 
 class Settings(msgspec.Struct, frozen=True):

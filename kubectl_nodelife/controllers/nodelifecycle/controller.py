@@ -39,7 +39,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
     SetPodReason,
 )
-from kubectl_nodelife.engine.cache import Cache, Heartbeat
+from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.ratelimit import Entry
@@ -228,11 +228,18 @@ class NodeLifecycleController:
             self.memory.zones.sample(node.name, Sample(zone, ready))
         if current is None:
             return
+        turned = current.status != "True" and verdict.observed.status == "True"
+        try:
+            pods = cache.pods_on(node.name) if turned or node.name in self._retry else []
+        except ListFailed:
+            if turned and self.settings.profile.has("pod_retry"):
+                self._retry.add(node.name)
+            return
         if self.settings.taint_mode:
             yield from taint_or_release(self.memory, node, zone, verdict, now_ns)
         else:
             yield from evict_or_cancel(self.memory, node, zone, health, verdict, now_ns)
-        yield from self._mark_pods(node, verdict, lost, cache, now_ns)
+        yield from self._mark_pods(node, verdict, lost, pods, now_ns)
 
     def _plan_next_look(
         self, name: str, health: NodeHealth, verdict: Verdict, heartbeat: Heartbeat | None
@@ -281,22 +288,20 @@ class NodeLifecycleController:
     # Pods
 
     def _mark_pods(
-        self, node: Node, verdict: Verdict, lost: Action | None, cache: Cache, now_ns: int
+        self, node: Node, verdict: Verdict, lost: Action | None, pods: list[Pod], now_ns: int
     ) -> Iterator[Action]:
         """Mark the node's pods in the pass that took Ready from True. Follows `monitorNodeHealth`."""
         observed, current = verdict.observed.status, verdict.current
         assert current is not None
-        turned = current.status != "True" and observed == "True"
-        if turned:
+        if current.status != "True" and observed == "True":
             because = f"Ready of node {node.name} turned {current.status}"
             message = f"Node {node.name} status is now: NodeNotReady"
             yield self._node_event(node, "NodeNotReady", message, because, lost, bare=True)
-        elif node.name not in self._retry or observed == "True":
-            self._retry.discard(node.name)
-            return
+        elif observed == "True":
+            pods = []
         self._retry.discard(node.name)
         cause = lost or self.memory.ready_cause.get(node.name)
-        yield from self._mark(cache.pods_on(node.name), node.name, now_ns, cause)
+        yield from self._mark(pods, node.name, now_ns, cause)
 
     def _mark(
         self, pods: Iterable[Pod], node: str, now_ns: int, cause: Action | None
