@@ -1,0 +1,209 @@
+"""The conditions that a kubelet computes for a pod, and which condition types are whose.
+
+Follows pkg/kubelet/status/generate.go and pkg/kubelet/types/pod_status.go. Each function is
+plain: a spec and a status in, one condition out, without times (the cache adds them). Left out on
+purpose: observedGeneration, and the conditions of in-place resize, whose values come from the
+runtime; their types are known, so that merging treats them as the kubelet's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.pod import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+)
+
+READY: Final = "Ready"
+CONTAINERS_READY: Final = "ContainersReady"
+INITIALIZED: Final = "Initialized"
+POD_SCHEDULED: Final = "PodScheduled"
+READY_TO_START_CONTAINERS: Final = "PodReadyToStartContainers"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+
+UNKNOWN_CONTAINER_STATUSES: Final = "UnknownContainerStatuses"
+POD_COMPLETED: Final = "PodCompleted"
+POD_FAILED: Final = "PodFailed"
+CONTAINERS_NOT_READY: Final = "ContainersNotReady"
+CONTAINERS_NOT_INITIALIZED: Final = "ContainersNotInitialized"
+READINESS_GATES_NOT_READY: Final = "ReadinessGatesNotReady"
+
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+_REASON_OF_TERMINAL_PHASE: Final = {"Failed": POD_FAILED, "Succeeded": POD_COMPLETED}
+
+_RESIZE_CONDITIONS: Final = ("PodResizePending", "PodResizeInProgress", "AllContainersRestarting")
+
+
+@lru_cache
+def owned_types(rules: StatusRules) -> frozenset[str]:
+    """Condition types that only the kubelet may write. Follows `PodConditionByKubelet`."""
+    types = {POD_SCHEDULED, READY, INITIALIZED, CONTAINERS_READY}
+    if rules.owns_unschedulable:
+        types.add("Unschedulable")
+    if rules.ready_to_start_containers:
+        types.add(READY_TO_START_CONTAINERS)
+    if rules.resize_conditions:
+        types.update(_RESIZE_CONDITIONS)
+    return frozenset(types)
+
+
+@lru_cache
+def shared_types(rules: StatusRules) -> frozenset[str]:
+    """Condition types that others may write too. Follows `PodConditionSharedByKubelet`."""
+    return frozenset({DISRUPTION_TARGET} if rules.disruption_target else ())
+
+
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container keeps running. Follows `IsRestartableInitContainer`."""
+    return container.restart_policy == "Always"
+
+
+def containers_ready_condition(
+    spec: PodSpec, status: PodStatus, rules: StatusRules
+) -> PodCondition:
+    """The condition ContainersReady. Follows `GenerateContainersReadyCondition`."""
+    statuses = status.container_statuses
+    counted = spec.containers
+    if rules.sidecars:
+        statuses = _joined(status.init_container_statuses, statuses)
+        counted = (*(c for c in spec.init_containers if is_sidecar(c)), *counted)
+    if statuses is None:
+        return _not_ready(CONTAINERS_READY, UNKNOWN_CONTAINER_STATUSES)
+    known = _by_name(statuses)
+    unknown = [c.name for c in counted if c.name not in known]
+    unready = [c.name for c in counted if c.name in known and not known[c.name].ready]
+    if status.phase == "Succeeded" and not unknown:
+        return _not_ready(CONTAINERS_READY, POD_COMPLETED)
+    if status.phase == "Failed" and rules.terminal_not_ready:
+        return _not_ready(CONTAINERS_READY, POD_FAILED)
+    if unknown or unready:
+        message = _listed(("unknown", unknown), ("unready", unready))
+        return _not_ready(CONTAINERS_READY, CONTAINERS_NOT_READY, message)
+    return PodCondition(type=CONTAINERS_READY, status="True")
+
+
+def ready_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) -> PodCondition:
+    """The condition Ready: all containers, then the readiness gates among `status.conditions`.
+
+    Follows `GeneratePodReadyCondition`.
+    """
+    containers = containers_ready_condition(spec, status, rules)
+    if containers.status != "True":
+        return _not_ready(READY, containers.reason, containers.message)
+    complaints = []
+    for gate in spec.readiness_gates:
+        type_ = gate.condition_type
+        condition = status.condition(type_)
+        if condition is None:
+            complaints.append(
+                f'corresponding condition of pod readiness gate "{type_}" does not exist.'
+            )
+        elif condition.status != "True":
+            complaints.append(
+                f'the status of pod readiness gate "{type_}" is not "True", but {condition.status}'
+            )
+    if complaints:
+        return _not_ready(READY, READINESS_GATES_NOT_READY, ", ".join(complaints))
+    return PodCondition(type=READY, status="True")
+
+
+def initialized_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) -> PodCondition:
+    """The condition Initialized. Follows `GeneratePodInitializedCondition`."""
+    statuses = status.init_container_statuses
+    if rules.started_means_initialized:
+        statuses = _joined(statuses, status.container_statuses)
+    if statuses is None and spec.init_containers:
+        return _not_ready(INITIALIZED, UNKNOWN_CONTAINER_STATUSES)
+    known = _by_name(statuses or ())
+    unknown = [c.name for c in spec.init_containers if c.name not in known]
+    incomplete = [
+        c.name
+        for c in spec.init_containers
+        if c.name in known and not _is_init_container_initialized(c, known[c.name], rules)
+    ]
+    if status.phase == "Succeeded" and not unknown:
+        return PodCondition(type=INITIALIZED, status="True", reason=POD_COMPLETED)
+    if rules.started_means_initialized and _any_regular_container_started(spec, statuses or ()):
+        return PodCondition(type=INITIALIZED, status="True")
+    if unknown or incomplete:
+        message = _listed(("unknown", unknown), ("incomplete", incomplete))
+        return _not_ready(INITIALIZED, CONTAINERS_NOT_INITIALIZED, message)
+    return PodCondition(type=INITIALIZED, status="True")
+
+
+def pod_scheduled_condition() -> PodCondition:
+    """PodScheduled, which the kubelet sets for every pod that it runs."""
+    return PodCondition(type=POD_SCHEDULED, status="True")
+
+
+def ready_to_start_containers_condition(sandbox_has_network: bool) -> PodCondition:
+    """PodReadyToStartContainers: the sandbox is there and has its network."""
+    return PodCondition(
+        type=READY_TO_START_CONTAINERS, status="True" if sandbox_has_network else "False"
+    )
+
+
+def terminal_phase_condition(type_: str, phase: str) -> PodCondition:
+    """`type_` False, for the reason of that terminal phase."""
+    return _not_ready(type_, _REASON_OF_TERMINAL_PHASE.get(phase, ""))
+
+
+def need_to_reconcile_pod_readiness(pod: Pod, rules: StatusRules) -> bool:
+    """Whether a pod with readiness gates must be synced at once, because its Ready condition is not
+    what its status says. Follows `NeedToReconcilePodReadiness`."""
+    if not pod.spec.readiness_gates:
+        return False
+    present = pod.status.condition(READY)
+    if present is None:
+        return False
+    expected = ready_condition(pod.spec, pod.status, rules)
+    return (present.status, present.message) != (expected.status, expected.message)
+
+
+def _is_init_container_initialized(
+    container: Container, status: ContainerStatus, rules: StatusRules
+) -> bool:
+    if rules.sidecars and is_sidecar(container):
+        return bool(status.started)
+    return status.ready
+
+
+def _any_regular_container_started(spec: PodSpec, statuses: Iterable[ContainerStatus]) -> bool:
+    regular = {c.name for c in spec.containers}
+    return any(
+        status.name in regular
+        and (status.state.running is not None or status.state.terminated is not None)
+        for status in statuses
+    )
+
+
+def _joined(
+    first: tuple[ContainerStatus, ...] | None, second: tuple[ContainerStatus, ...] | None
+) -> tuple[ContainerStatus, ...] | None:
+    """Both lists in one; absent only where both are."""
+    if first is None:
+        return second
+    return first if second is None else first + second
+
+
+def _by_name(statuses: tuple[ContainerStatus, ...]) -> dict[str, ContainerStatus]:
+    """The first status of each name."""
+    return {status.name: status for status in reversed(statuses)}
+
+
+def _listed(*parts: tuple[str, list[str]]) -> str:
+    return ", ".join(
+        f"containers with {what} status: [{' '.join(names)}]" for what, names in parts if names
+    )
+
+
+def _not_ready(type_: str, reason: str, message: str = "") -> PodCondition:
+    return PodCondition(type=type_, status="False", reason=reason, message=message)

@@ -1,0 +1,381 @@
+"""The kubelet's pod status manager as a plain machine: what it believes, what it has sent, what
+it sends.
+
+Follows pkg/kubelet/status/status_manager.go. Three tables may disagree, and that is the whole
+subject: `statuses` (what the kubelet believes), `api_versions` (which version of that was written
+last) and `pods` (what the API server shows, as this kubelet's watch has it).
+
+The machine reads no clock and calls nobody: a batch is a conversation (`calls.py`). An object
+that a watch brings is told by `observe`, one that is gone by `forget`. Left out on purpose: `at`
+(a latency metric), logging, the checkpoint of resize decisions, and locks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.pod_status.calls import (
+    Calls,
+    DeletePod,
+    GetPod,
+    PatchPodStatus,
+    Refused,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import (
+    CONTAINERS_READY,
+    DISRUPTION_TARGET,
+    INITIALIZED,
+    POD_SCHEDULED,
+    READY,
+    READY_TO_START_CONTAINERS,
+    TERMINAL_PHASES,
+    containers_ready_condition,
+    ready_condition,
+)
+from kubectl_nodelife.controllers.pod_status.merge import merge_pod_status
+from kubectl_nodelife.controllers.pod_status.pods import (
+    PodTable,
+    is_mirror_pod,
+    is_static_pod,
+)
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.controllers.pod_status.status import (
+    is_status_equal_by_kubelet,
+    normalize_status,
+    with_condition,
+    with_last_transition_times,
+)
+from kubectl_nodelife.controllers.pod_status.transition import (
+    illegal_transition,
+    terminated_status,
+)
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+
+SYNC_PERIOD_NS: Final = 10 * SECOND_NS
+"""A batch over all pods runs this often; changes are sent at once besides."""
+
+MAX_WAITING_REQUESTS: Final = 1000
+"""Room in the queue of older releases; a request that finds it full is left to the next batch."""
+
+
+class KubeletAnswers(Protocol):
+    """What the status manager asks the rest of its kubelet."""
+
+    def could_have_running_containers(self, pod: Pod) -> bool:
+        """Whether something of the pod could still run."""
+        ...
+
+    def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
+        """Whether containers, volumes and cgroup are gone; asked by releases up to 1.26."""
+        ...
+
+
+class CachedStatus(msgspec.Struct, frozen=True):
+    """What the kubelet believes of one pod. `version` counts the accepted changes."""
+
+    version: int
+    namespace: str
+    name: str
+    status: PodStatus
+    is_finished: bool = False
+
+
+class PodStatusMachine:
+    """One kubelet's status manager. All instants are nanoseconds since the epoch."""
+
+    def __init__(self, rules: StatusRules, kubelet: KubeletAnswers) -> None:
+        self.rules = rules
+        self.kubelet = kubelet
+        self.pods = PodTable()
+        self.statuses: dict[str, CachedStatus] = {}
+        self.api_versions: dict[str, int] = {}
+        self.requests: deque[tuple[str, CachedStatus]] = deque()
+        self.settled = True
+        """A batch over all pods would find nothing to do, until something changes."""
+
+    # ---- what the kubelet is told -------------------------------------------------------------
+
+    def observe(self, pod: Pod) -> None:
+        """The pod manager learns of a pod, or of a mirror: new, or as it is now."""
+        self.pods.set(pod)
+        self.settled = False
+
+    def forget(self, pod: Pod) -> None:
+        """The pod manager drops a pod or a mirror; the cached status stays, an orphan now."""
+        self.pods.remove(pod)
+        self.settled = False
+
+    def list_pods(self) -> list[Pod]:
+        """The kubelet's `/pods`. In a release with the fault of PR 77661 listing overwrites what
+        the pod manager shows with what the kubelet believes, and blinds `needs_reconcile`."""
+        if self.rules.listing_blinds_reconcile:
+            self.overwrite_statuses_from_cache()
+        return list(self.pods)
+
+    def overwrite_statuses_from_cache(self) -> None:
+        """Make the pod manager show the cached status of each pod. Mirrors are not pods to it."""
+        for uid, cached in self.statuses.items():
+            if self.pods.by_uid(uid) is not None:
+                self.pods.set_status(uid, cached.status)
+
+    def set_pod_status(self, pod: Pod, status: PodStatus, now_ns: int) -> bool:
+        """A pod sync computed `status`; whether that made a new version. Follows `SetPodStatus`."""
+        terminating = pod.metadata.deletion_timestamp is not None
+        return self._accept(pod, status, now_ns, force=terminating)
+
+    def set_container_readiness(
+        self, pod_uid: str, container_id: str, ready: bool, now_ns: int
+    ) -> bool:
+        """The prober's word; whether it made a new version. Follows `SetContainerReadiness`."""
+        pod, cached = self.pods.by_uid(pod_uid), self.statuses.get(pod_uid)
+        if pod is None or cached is None:
+            return False
+        container = _find_container(cached.status, container_id)
+        if container is None or container.ready == ready:
+            return False
+        status = _with_container(cached.status, container, replace(container, ready=ready))
+        for condition in (
+            ready_condition(pod.spec, status, self.rules),
+            containers_ready_condition(pod.spec, status, self.rules),
+        ):
+            conditions = with_condition(status.conditions, condition)
+            status = replace(status, conditions=conditions)
+        return self._accept(pod, status, now_ns)
+
+    def set_container_startup(
+        self, pod_uid: str, container_id: str, started: bool, now_ns: int
+    ) -> bool:
+        """The startup prober's word; an absent value differs from both. Follows
+        `SetContainerStartup`."""
+        pod, cached = self.pods.by_uid(pod_uid), self.statuses.get(pod_uid)
+        if pod is None or cached is None:
+            return False
+        container = _find_container(cached.status, container_id)
+        if container is None or container.started == started:
+            return False
+        status = _with_container(cached.status, container, replace(container, started=started))
+        return self._accept(pod, status, now_ns)
+
+    def terminate_pod(self, pod: Pod, now_ns: int) -> bool:
+        """The kubelet has stopped the pod, or found it gone. Follows `TerminatePod`."""
+        cached = self.statuses.get(pod.uid)
+        last = pod.status if cached is None else cached.status
+        status = terminated_status(pod, last, self.rules, is_static=is_static_pod(pod))
+        return self._accept(pod, status, now_ns, force=True, finished=True)
+
+    def remove_orphaned_statuses(self, uids: Collection[str]) -> None:
+        """Drop what is believed of other pods than `uids`. Follows `RemoveOrphanedStatuses`."""
+        for uid in [uid for uid in self.statuses if uid not in uids]:
+            del self.statuses[uid]
+            self.settled = False
+
+    # ---- what it says -------------------------------------------------------------------------
+
+    def pod_status(self, uid: str) -> PodStatus | None:
+        """The believed status, by the pod's uid or its mirror's. Follows `GetPodStatus`."""
+        cached = self.statuses.get(self.pods.translate_uid(uid))
+        return None if cached is None else cached.status
+
+    def unsent(self) -> list[str]:
+        """Uids of the pods of which a version waits to be sent, in the order of the cache."""
+        return [uid for uid, _ in self._unsent()]
+
+    def wakes_sender(self) -> bool:
+        """Whether something waits that the sender takes up at once, without the period."""
+        if self.rules.request_per_change:
+            return bool(self.requests)
+        return next(self._unsent(), None) is not None
+
+    def sync_changed(self, now_ns: int) -> Calls:
+        """What the sender does when it is woken: send what changed."""
+        if self.rules.request_per_change:
+            yield from self._answer_requests(now_ns)
+            return
+        for uid, cached in list(self._unsent()):
+            yield from self._sync_pod(uid, cached, now_ns)
+
+    def sync_batch(self, now_ns: int) -> Calls:
+        """What the sender does every `SYNC_PERIOD_NS`: send what changed, what is ready to be
+        deleted, and what somebody else has changed since. Follows `syncBatch(true)`."""
+        self.requests.clear()  # the batch covers them
+        mirrors = self.pods.mirror_uids()
+        known_mirrors = set(mirrors.values())
+        for uid in [u for u in self.api_versions if u not in self.statuses]:
+            if uid not in known_mirrors:
+                del self.api_versions[uid]
+        taken: list[tuple[str, CachedStatus]] = []
+        for uid, cached in self.statuses.items():
+            api_uid = mirrors.get(uid, uid)
+            if not api_uid:
+                continue  # a static pod without a mirror (yet)
+            if self.needs_update(api_uid, cached):
+                taken.append((uid, cached))
+            elif self.needs_reconcile(uid, cached.status):
+                self.api_versions.pop(api_uid, None)
+                taken.append((uid, cached))
+        self.settled = not taken and not any(_is_terminating(pod) for pod in self.pods)
+        for uid, cached in taken:
+            yield from self._sync_pod(uid, cached, now_ns)
+
+    def needs_update(self, api_uid: str, cached: CachedStatus) -> bool:
+        """Whether that version was not written yet, or the pod can be deleted now. Follows
+        `needsUpdate`."""
+        if self.api_versions.get(api_uid, -1) < cached.version:
+            return True
+        pod = self.pods.by_uid(api_uid)
+        return pod is not None and self._can_be_deleted(pod, cached)
+
+    def needs_reconcile(self, uid: str, status: PodStatus) -> bool:
+        """Whether the pod manager shows something else than `status`, the cached one: then someone
+        changed what is the kubelet's. Follows `needsReconcile`."""
+        pod = self.pods.by_uid(uid)
+        if pod is None:
+            return False
+        if is_static_pod(pod):
+            mirror = self.pods.mirror_of(pod)
+            if mirror is None:
+                return False
+            pod = mirror
+        shown = normalize_status(pod.spec, pod.status, self.rules)
+        return not self._is_equal(shown, status)
+
+    # ---- how --------------------------------------------------------------------------------
+
+    def _accept(
+        self,
+        pod: Pod,
+        status: PodStatus,
+        now_ns: int,
+        *,
+        force: bool = False,
+        finished: bool = False,
+    ) -> bool:
+        """Put the status in the cache as a new version, unless it is refused or nothing new.
+        Follows `updateStatusInternal`."""
+        cached = self.statuses.get(pod.uid)
+        if cached is not None:
+            old = cached.status
+            finished = finished or (cached.is_finished and not is_static_pod(pod))
+        else:
+            mirror = self.pods.mirror_of(pod)
+            old = pod.status if mirror is None else mirror.status
+        if illegal_transition(old, status, pod.spec, self.rules) is not None:
+            return False
+        status = with_last_transition_times(status, old, self._timed_conditions(), now_ns)
+        start_time = old.start_time or status.start_time or Time(now_ns)
+        status = replace(status, start_time=start_time)
+        status = normalize_status(pod.spec, status, self.rules)
+        if cached is not None and not force and self._is_equal(cached.status, status):
+            return False
+        self.statuses[pod.uid] = accepted = CachedStatus(
+            version=1 if cached is None else cached.version + 1,
+            namespace=pod.namespace,
+            name=pod.name,
+            status=status,
+            is_finished=finished,
+        )
+        if self.rules.request_per_change and len(self.requests) < MAX_WAITING_REQUESTS:
+            self.requests.append((pod.uid, accepted))
+        self.settled = False
+        return True
+
+    def _is_equal(self, old: PodStatus, new: PodStatus) -> bool:
+        return is_status_equal_by_kubelet(old, new, self.rules)
+
+    def _timed_conditions(self) -> tuple[str, ...]:
+        types: tuple[str, ...] = (CONTAINERS_READY, READY, INITIALIZED, POD_SCHEDULED)
+        if self.rules.ready_to_start_containers:
+            types += (READY_TO_START_CONTAINERS,)
+        if self.rules.disruption_target:
+            types += (DISRUPTION_TARGET,)
+        return types
+
+    def _unsent(self) -> Iterator[tuple[str, CachedStatus]]:
+        mirrors = self.pods.mirror_uids()
+        for uid, cached in self.statuses.items():
+            api_uid = mirrors.get(uid, uid)
+            if api_uid and self.api_versions.get(api_uid, 0) < cached.version:
+                yield uid, cached
+
+    def _answer_requests(self, now_ns: int) -> Calls:
+        """Each request on its own, with the check that its version was not sent in the meantime."""
+        while self.requests:
+            uid, requested = self.requests.popleft()
+            if self.needs_update(self._api_uid(uid), requested):
+                yield from self._sync_pod(uid, requested, now_ns)
+
+    def _api_uid(self, uid: str) -> str:
+        return self.pods.mirror_uids().get(uid) or uid
+
+    def _sync_pod(self, uid: str, cached: CachedStatus, now_ns: int) -> Calls:
+        """Send one pod's status, and delete the pod if that was the last to say. A failure leaves
+        the recorded version alone, so that the next batch tries again. Follows `syncPod`."""
+        pod = yield GetPod(cached.namespace, cached.name)
+        if isinstance(pod, Refused):
+            return  # gone: the orphans' removal cleans up; any other failure: the next batch
+        if self.pods.translate_uid(pod.uid) != uid:
+            self.statuses.pop(uid, None)  # deleted and made anew
+            return
+        merged = merge_pod_status(
+            pod.status,
+            cached.status,
+            self.rules,
+            could_have_running_containers=self.kubelet.could_have_running_containers(pod),
+            now_ns=now_ns,
+        )
+        if merged != pod.status or not self.rules.empty_patch_skipped:
+            precondition = pod.uid if self.rules.patch_has_uid else ""
+            patched = yield PatchPodStatus(pod.namespace, pod.name, precondition, merged)
+            if isinstance(patched, Refused):
+                return
+            pod = patched
+        self.api_versions[pod.uid] = cached.version
+        if self._can_be_deleted(pod, cached):
+            gone = yield DeletePod(pod.namespace, pod.name, pod.uid)
+            if not isinstance(gone, Refused):
+                self.statuses.pop(uid, None)
+
+    def _can_be_deleted(self, pod: Pod, cached: CachedStatus) -> bool:
+        """Whether the pod object may go, as the API server shows it. Follows `canBeDeleted`."""
+        if not _is_terminating(pod) or is_mirror_pod(pod):
+            return False
+        if not self.rules.delete_when_finished:
+            return self.kubelet.pod_resources_are_reclaimed(pod, cached.status)
+        return pod.status.phase in TERMINAL_PHASES and cached.is_finished
+
+
+def containers_are_stopped(status: PodStatus) -> bool:
+    """Whether each regular container is terminated or waiting: the part that a status can tell of
+    `pod_resources_are_reclaimed`. Follows the kubelet's `notRunning`."""
+    return all(
+        s.state.terminated is not None or s.state.waiting is not None
+        for s in status.container_statuses or ()
+    )
+
+
+def _is_terminating(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def _find_container(status: PodStatus, container_id: str) -> ContainerStatus | None:
+    for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+        if container.container_id == container_id:
+            return container
+    return None
+
+
+def _with_container(status: PodStatus, old: ContainerStatus, new: ContainerStatus) -> PodStatus:
+    """`status` with `new` in the place of `old`, which is recognised by identity."""
+    regular, init = status.container_statuses, status.init_container_statuses
+    return replace(
+        status,
+        container_statuses=regular and tuple(new if s is old else s for s in regular),
+        init_container_statuses=init and tuple(new if s is old else s for s in init),
+    )

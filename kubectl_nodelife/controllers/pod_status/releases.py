@@ -1,0 +1,102 @@
+"""What the kubelet's status code does differently from release to release.
+
+One table, after the kubelet's own history; everything else in this folder asks a `StatusRules`
+for a fact and never compares version numbers. Where upstream's notes name a range ("1.22 and
+1.26") the first release that behaves so without a feature gate set by hand is taken.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.engine.profiles import Profile
+
+_OLDEST_DESCRIBED = 16  # with container start-up; an older profile behaves as this one
+
+# rule -> (first minor release with it, first minor release without it again); None: no end
+SINCE_UNTIL: Final[dict[str, tuple[int, int | None]]] = {
+    "owns_unschedulable": (0, 19),
+    "request_per_change": (0, 27),
+    "terminate_overwrites_all": (0, 19),
+    "terminate_keeps_never_started": (24, None),  # PR 108366
+    "terminate_sets_phase": (27, None),  # PR 115331
+    "delete_when_finished": (27, None),
+    "phase_waits_for_containers": (22, None),  # PR 102344
+    "disruption_target": (26, None),
+    "terminal_not_ready": (25, None),  # issue 108594
+    "sidecars": (29, None),
+    "started_means_initialized": (28, None),
+    "init_matched_by_index": (29, None),
+    "ephemeral_counted": (23, None),
+    "patch_has_uid": (18, None),
+    "empty_patch_skipped": (20, None),
+    "ready_to_start_containers": (29, None),
+    "resize_conditions": (33, None),
+    "restart_rules": (35, None),
+    "restart_all_containers": (36, None),
+    "resource_claims": (26, None),
+    "listing_blinds_reconcile": (0, 18),  # PR 77661 broke it in 1.15, PR 84951 mended it
+}
+
+
+class StatusRules(msgspec.Struct, frozen=True):
+    """The facts about one release that the functions of this folder ask for."""
+
+    owns_unschedulable: bool
+    """`Unschedulable` is in the list of condition types that only the kubelet writes."""
+    request_per_change: bool
+    """A queue of requests wakes the sender, and not one signal for a batch of what changed."""
+    terminate_overwrites_all: bool
+    """TerminatePod makes every container "terminated, exit code 0", whatever it was."""
+    terminate_keeps_never_started: bool
+    """TerminatePod leaves waiting containers alone that certainly never started."""
+    terminate_sets_phase: bool
+    """TerminatePod makes the phase Failed unless it is terminal (not for static pods)."""
+    delete_when_finished: bool
+    """The pod object may go when its phase is terminal and the kubelet has finished, and no longer
+    when its resources are reclaimed."""
+    phase_waits_for_containers: bool
+    """A terminal phase is not sent while containers could still run."""
+    disruption_target: bool
+    """The kubelet shares the condition DisruptionTarget with others."""
+    terminal_not_ready: bool
+    """Phase Failed implies PodFailed, and a terminal pod is never sent as ready."""
+    sidecars: bool
+    """Restartable init containers count in readiness, initialisation and termination."""
+    started_means_initialized: bool
+    """A regular container that started proves that the pod is initialised."""
+    init_matched_by_index: bool
+    """Init container statuses must stand in the order of the spec, or the update is refused."""
+    ephemeral_counted: bool
+    """Ephemeral containers share the room for termination messages and are normalised."""
+    patch_has_uid: bool
+    """A status patch carries metadata.uid, so that it cannot land on a pod made anew."""
+    empty_patch_skipped: bool
+    """No call is made where the merged status is what the API server has already."""
+    ready_to_start_containers: bool
+    """The kubelet owns the condition PodReadyToStartContainers."""
+    resize_conditions: bool
+    """The kubelet owns the conditions of in-place resize."""
+    restart_rules: bool
+    """Regular containers may have a restart policy and restart rules of their own."""
+    restart_all_containers: bool
+    """A rule may restart all containers of the pod."""
+    resource_claims: bool
+    """status.resourceClaimStatuses belongs to another component."""
+    listing_blinds_reconcile: bool
+    """Whoever lists the kubelet's pods overwrites what reconciling compares with."""
+
+
+@lru_cache
+def rules_for(profile: Profile) -> StatusRules:
+    """The rules of that release; one older than v1.16 behaves as v1.16."""
+    minor = max(profile.minor, _OLDEST_DESCRIBED)
+    return StatusRules(
+        **{
+            rule: since <= minor and (until is None or minor < until)
+            for rule, (since, until) in SINCE_UNTIL.items()
+        }
+    )

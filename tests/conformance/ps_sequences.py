@@ -1,0 +1,302 @@
+"""Pod status vectors that play a kubelet: a status manager, its pod manager and an API server.
+
+The API server is a dict that applies patches; the watch is instantaneous, that is, before each
+batch the pod manager takes over what the API server holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.pod_status.calls import (
+    Answer,
+    ApiCall,
+    Calls,
+    DeletePod,
+    GetPod,
+    PatchPodStatus,
+    Refused,
+    drive,
+)
+from kubectl_nodelife.controllers.pod_status.machine import CachedStatus, PodStatusMachine
+from kubectl_nodelife.controllers.pod_status.pods import is_static_pod
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
+from kubectl_nodelife.kube.times import format_time, parse_time
+from tests.conformance.ps_functions import NOW_NS, Case, read
+
+CALL_WORDS = {GetPod: "get", PatchPodStatus: "patch", DeletePod: "delete"}
+
+
+class World:
+    """The kubelet of one case, with everything that the case says about it."""
+
+    def __init__(self, case: Case, rules: StatusRules) -> None:
+        given = case["given"]
+        self.given = given
+        self.now_ns: int = parse_time(given["clock"]) if "clock" in given else NOW_NS
+        self.machine = PodStatusMachine(rules, self)
+        self.api: dict[tuple[str, str], Pod] = {}
+        self.get_error = bool(given.get("api", {}).get("getError"))
+        self.frozen = "podManagerStatus" in given
+        self.reconcile_before_batch: bool | None = None
+        self.pods = [read(p, Pod) for p in given.get("pods", [])]
+        if "pod" in given:
+            self.pods.insert(0, self._complete(read(given["pod"], Pod)))
+        self._fill_api()
+        self._fill_pod_manager()
+        self._fill_cache()
+
+    # -- what the rest of the kubelet answers
+
+    def could_have_running_containers(self, pod: Pod) -> bool:
+        return bool(self.given.get("couldHaveRunningContainers", False))
+
+    def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
+        return bool(self.given.get("resourcesReclaimed", False))
+
+    # -- the world before the first step
+
+    def _complete(self, pod: Pod) -> Pod:
+        """The vectors give the parts of a pod that matter; a pod whose status has init containers
+        has them in its spec too, or no API server would have taken it."""
+        status = self.given.get("cachedStatus", self.given["pod"].get("status", {}))
+        if "initContainers" in self.given["pod"]["spec"]:
+            return pod
+        statuses = status.get("initContainerStatuses") or []
+        containers = tuple(Container(name=status["name"]) for status in statuses)
+        return replace(pod, spec=replace(pod.spec, init_containers=containers))
+
+    def _fill_api(self) -> None:
+        held = self.given.get("api", {}).get("pods")
+        if held is None:
+            held = [*self.pods, *([self.given["mirror"]] if "mirror" in self.given else [])]
+        for entry in held:
+            self.hold(self._named(entry))
+
+    def _named(self, entry: Any) -> Pod:
+        if entry == "mirror":
+            entry = self.given["mirror"]
+        elif isinstance(entry, str):
+            return next(pod for pod in self.pods if pod.name == entry)
+        return entry if isinstance(entry, Pod) else read(entry, Pod)
+
+    def hold(self, pod: Pod) -> None:
+        """The API server holds this pod now, in the place of one of its name."""
+        self.api[pod.key] = pod
+
+    def _fill_pod_manager(self) -> None:
+        known = self.given.get("podManagerKnows")
+        static = [read(self.given["staticPod"], Pod)] if "staticPod" in self.given else []
+        for pod in (*self.pods, *static):
+            if known is None or pod.uid in known:
+                self.machine.observe(pod)
+        if "mirror" in self.given:
+            mirror = read(self.given["mirror"], Pod)
+            paired = any(is_static_pod(pod) for pod in (*self.pods, *static))
+            if paired if known is None else mirror.uid in known:
+                self.machine.observe(mirror)
+        if self.frozen:
+            shown = read(self.given["podManagerStatus"], PodStatus)
+            self.machine.pods.set_status(self.pods[0].uid, shown)
+
+    def _fill_cache(self) -> None:
+        machine, given = self.machine, self.given
+        machine.api_versions.update(given.get("apiVersions", {}))
+        if not ("cachedStatus" in given or "entryVersion" in given):
+            return
+        pod = self.pods[0]
+        machine.statuses[pod.uid] = CachedStatus(
+            version=given.get("entryVersion", 1),
+            namespace=pod.namespace,
+            name=pod.name,
+            status=read(given.get("cachedStatus", given["pod"].get("status", {})), PodStatus),
+            is_finished=given.get("podIsFinished", False),
+        )
+        if given.get("recordedVersion") is not None:
+            machine.api_versions[pod.uid] = given["recordedVersion"]
+
+    # -- the API server
+
+    def answer(self, call: ApiCall) -> Answer:
+        if isinstance(call, GetPod) and self.get_error:
+            return Refused()
+        pod = self.api.get((call.namespace, call.name))
+        if pod is None:
+            return Refused(not_found=True)
+        if isinstance(call, PatchPodStatus):
+            if call.uid and call.uid != pod.uid:
+                return Refused()
+            pod = replace(pod, status=call.status)
+            self.hold(pod)
+        if isinstance(call, DeletePod):
+            if call.uid != pod.uid:
+                return Refused()
+            del self.api[pod.key]
+        return pod
+
+    def watch(self) -> None:
+        """The pod manager takes over what the API server holds of the pods that it knows."""
+        if self.frozen:
+            self.frozen = False
+            return
+        mirrors = set(self.machine.pods.mirror_uids().values())
+        for pod in self.api.values():
+            if self.machine.pods.by_uid(pod.uid) is not None or pod.uid in mirrors:
+                self.machine.observe(pod)
+
+    def run(self, calls: Calls) -> list[str]:
+        return [CALL_WORDS[type(call)] for call in drive(calls, self.answer)]
+
+    # -- the steps
+
+    def pod_of(self, step: Case) -> Pod:
+        """The pod that a step is about, as the pod manager has it."""
+        named = [p for p in self.pods if p.name == step["pod"]] if "pod" in step else self.pods
+        return self.machine.pods.by_uid(named[0].uid) or named[0]
+
+    def set_pod_status(self, step: Case) -> None:
+        status = read(step["status"], PodStatus)
+        self.machine.set_pod_status(self.pod_of(step), status, self.now_ns)
+
+    def set_container_readiness(self, step: Case) -> None:
+        uid, container = self.pod_of({}).uid, step["containerID"]
+        self.machine.set_container_readiness(uid, container, step["ready"], self.now_ns)
+
+    def set_container_startup(self, step: Case) -> None:
+        uid, container = self.pod_of({}).uid, step["containerID"]
+        self.machine.set_container_startup(uid, container, step["started"], self.now_ns)
+
+    def terminate_pod(self, step: Case) -> None:
+        self.machine.terminate_pod(self.pod_of(step), self.now_ns)
+
+    def remove_orphaned_statuses(self, step: Case) -> None:
+        self.machine.remove_orphaned_statuses(set(step["keep"]))
+
+    def sync_batch(self, step: Case) -> list[str]:
+        self.watch()
+        known = [pod for pod in self.pods if pod.uid in self.machine.statuses]
+        if self.reconcile_before_batch is None and known:
+            self.reconcile_before_batch = self.needs_reconcile({})
+        batch = self.machine.sync_batch if step.get("all", True) else self.machine.sync_changed
+        return self.run(batch(self.now_ns))
+
+    def drain_wakeups(self, step: Case) -> None:
+        for uid in self.machine.unsent():
+            self.mark_sent({}, uid)
+        self.machine.requests.clear()
+
+    def mark_sent(self, step: Case, uid: str = "") -> None:
+        uid = uid or self.pod_of({}).uid
+        api_uid = self.machine.pods.mirror_uids().get(uid) or uid
+        self.machine.api_versions[api_uid] = self.machine.statuses[uid].version
+
+    def api_version(self, step: Case) -> None:
+        self.machine.api_versions[self.pod_of({}).uid] += step["by"]
+
+    def change_api(self, step: Case) -> None:
+        if "pods" in step:
+            self.api.clear()
+            for entry in step["pods"]:
+                self.hold(self._named(entry))
+        if "getError" in step:
+            self.get_error = bool(step["getError"])
+        if "set" in step:
+            pod = next(iter(self.api.values()))
+            plain = to_builtins(pod, enc_hook=format_time)
+            self.hold(read(with_fields(plain, step["set"]), Pod))
+
+    def add_mirror(self, step: Case) -> None:
+        mirror = read(step["pod"], Pod)
+        self.hold(mirror)
+        self.machine.observe(mirror)
+
+    def replace_mirror(self, step: Case) -> None:
+        old = self.machine.pods.mirror_of(self.pod_of({}))
+        if old is not None:
+            self.machine.forget(old)
+        self.add_mirror(step)
+
+    def set_clock(self, step: Case) -> None:
+        self.now_ns = parse_time(step["to"])
+
+    def overwrite(self, step: Case) -> None:
+        self.machine.overwrite_statuses_from_cache()
+
+    def needs_update(self, step: Case) -> bool:
+        uid = self.pods[0].uid
+        return self.machine.needs_update(uid, self.machine.statuses[uid])
+
+    def needs_reconcile(self, step: Case) -> bool:
+        uid = self.pods[0].uid
+        return self.machine.needs_reconcile(uid, self.machine.statuses[uid].status)
+
+
+OPS = {
+    "setPodStatus": World.set_pod_status,
+    "setContainerReadiness": World.set_container_readiness,
+    "setContainerStartup": World.set_container_startup,
+    "terminatePod": World.terminate_pod,
+    "removeOrphanedStatuses": World.remove_orphaned_statuses,
+    "syncBatch": World.sync_batch,
+    "drainWakeups": World.drain_wakeups,
+    "markSent": World.mark_sent,
+    "apiVersion": World.api_version,
+    "api": World.change_api,
+    "addMirror": World.add_mirror,
+    "replaceMirror": World.replace_mirror,
+    "overwritePodManagerStatusesFromCache": World.overwrite,
+    "setClock": World.set_clock,
+    "needsUpdate": World.needs_update,
+    "needsReconcile": World.needs_reconcile,
+}
+
+
+def with_fields(obj: Any, fields: Any) -> Any:
+    """`obj`, plain JSON values, with `fields` merged in: objects by key, dotted paths too."""
+    if not (isinstance(obj, dict) and isinstance(fields, dict)):
+        return fields
+    merged = dict(obj)
+    for path, value in fields.items():
+        key, dot, rest = path.partition(".")
+        if dot:
+            value = {rest: value}
+        merged[key] = with_fields(merged.get(key, {} if dot else None), value)
+    return merged
+
+
+class Observed:
+    """What a run showed, step by step."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.results: list[Any] = []
+        self.versions: list[int] = [0]
+        self.pending: list[int] = []
+        self.requests: list[int] = []
+        self.statuses: list[PodStatus | None] = []
+        self.ops: list[str] = []
+        self.asked: dict[str, Any] = {}
+
+    def play(self, steps: list[Case]) -> None:
+        """Run the steps and note what is seen after each."""
+        machine = self.world.machine
+        for step in steps:
+            self.results.append(OPS[step["op"]](self.world, step))
+            self.ops.append(step["op"])
+            self.asked[step["op"]] = self.results[-1]
+            cached = [machine.statuses.get(pod.uid) for pod in self.world.pods]
+            self.versions.append(sum(c.version for c in cached if c is not None))
+            self.pending.append(len(machine.unsent()))
+            self.requests.append(len(machine.requests))
+            self.statuses.append(None if not cached or cached[0] is None else cached[0].status)
+
+    @property
+    def status(self) -> PodStatus:
+        """The cached status of the first pod at the end."""
+        status = self.statuses[-1]
+        assert status is not None, "nothing is cached"
+        return status
