@@ -1,9 +1,9 @@
 """The engine's picture of the cluster: typed objects, two indexes, and the nodes' heartbeats.
 
-Fed by `apply`, a few lines per kind of event and no thinking. Controllers read; only the engine and
-the projection (`projection.py`) write. A Lease of a node becomes a `Heartbeat`: what counts about it is
-when a renewal was seen, and that may be known in closed form (`events.Heartbeats`), so that the
-renewals of healthy nodes need no events.
+Fed by `apply`, a few lines per kind of event and no thinking. Controllers read; only the engine
+and the projection write. A Lease of a node becomes a `Heartbeat`: what counts about it is when a
+renewal was seen, and that may be known in closed form (`events.Heartbeats`), so that the renewals
+of healthy nodes need no events.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import cast
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put
-from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 
@@ -27,7 +27,7 @@ class ListFailed(Exception):
 
 
 class Heartbeat:
-    """The renewals of one node's Lease: the last one seen as an object, and a schedule if one is known."""
+    """The renewals of one node's Lease: the last that was seen, and a schedule if one is known."""
 
     __slots__ = ("_renew_ns", "_seen_ns", "cause", "schedule")
 
@@ -38,7 +38,7 @@ class Heartbeat:
         self.cause: Action | None = None
 
     def observe(self, renew_ns: int | None, now_ns: int) -> bool:
-        """A Lease object was seen. True unless it is the plain case, a later renewal than the last."""
+        """A Lease object was seen. False in the plain case, a later renewal than the last."""
         if self._renew_ns is not None and renew_ns is not None and self._seen_ns is not None:
             if renew_ns > self._renew_ns:
                 self._renew_ns, self._seen_ns = renew_ns, now_ns
@@ -56,7 +56,10 @@ class Heartbeat:
         self.cause = schedule.cause
 
     def renewal(self, now_ns: int) -> tuple[int | None, int] | None:
-        """(renewTime or None, when it was seen) of the newest renewal at `now_ns`; None: no Lease."""
+        """(renewTime or None, when it was seen) of the newest renewal at `now_ns`.
+
+        None: there is no Lease.
+        """
         last = self._last_scheduled(now_ns)
         if last is not None:
             return last, last
@@ -110,7 +113,7 @@ class Cache:
         return self.pods.get((namespace, name))
 
     def pods_on(self, node: str) -> list[Pod]:
-        """The pods bound to a node ("" is not a node), in the order in which they were first seen."""
+        """The pods bound to a node ("" is none), in the order in which they came there."""
         return [self.pods[key] for key in self._pods_by_node.get(node, ())]
 
     def nodes_with_pods(self) -> Collection[str]:
@@ -186,14 +189,17 @@ class Cache:
             self.pods.pop(key, None)
         else:
             self.pods[key] = pod
-        old_node = old.spec.node_name if old else ""
-        new_node = pod.spec.node_name if pod else ""
-        if old_node != new_node:
-            _move(self._pods_by_node, key, old_node, new_node)
-        old_owner = _owner_uid(old)
-        new_owner = _owner_uid(pod)
-        if old_owner != new_owner:
-            _move(self._pods_by_owner, key, old_owner, new_owner)
+        old_spec, old_meta = (old.spec, old.metadata) if old else (None, None)
+        spec, meta = (pod.spec, pod.metadata) if pod else (None, None)
+        if old_spec is not spec:
+            old_node = old_spec.node_name if old_spec else ""
+            new_node = spec.node_name if spec else ""
+            if old_node != new_node:
+                _move(self._pods_by_node, key, old_node, new_node)
+        if old_meta is not meta:
+            old_owner, new_owner = _owner_uid(old_meta), _owner_uid(meta)
+            if old_owner != new_owner:
+                _move(self._pods_by_owner, key, old_owner, new_owner)
         return old
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
@@ -215,10 +221,10 @@ class Cache:
         return Change("Heartbeat", present, present, cause)
 
 
-def _owner_uid(pod: Pod | None) -> str:
-    if pod is None or not pod.metadata.owner_references:
+def _owner_uid(meta: ObjectMeta | None) -> str:
+    if meta is None or not meta.owner_references:
         return ""
-    owner = controller_of(pod.metadata)
+    owner = controller_of(meta)
     return owner.uid if owner else ""
 
 

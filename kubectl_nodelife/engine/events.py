@@ -1,8 +1,8 @@
 """What can happen to the engine: objects come, change and go, heartbeats move, actions turn out.
 
-A source makes these values, `Cache.apply` turns the first three into a `Change`, and controllers see
-changes. `cause` is the action that led to the event where somebody knows it (the simulated world
-does); it is how every record of a timeline can name the record that led to it.
+A source makes these values, `Cache.apply` turns the first three into a `Change`, and that is what
+controllers see. `cause` is the action that led to the event where somebody knows it (the simulated
+world does); it is how every record of a timeline can name the record that led to it.
 """
 
 from __future__ import annotations

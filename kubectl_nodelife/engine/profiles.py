@@ -2,8 +2,8 @@
 
 The switches are one table, since and until which release each behaviour holds; code asks
 `profile.has("decide_on_current")`, never for a version number. A profile newer than what is
-described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller alone also knows
-v1.11).
+described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller alone also
+knows v1.11).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Upstream's token bucket and the rate-limited timed queue of a zone.
 
 Follows client-go `util/flowcontrol/throttle.go` over golang.org/x/time/rate, and nodelifecycle
-`scheduler/rate_limited_queue.go`. Float arithmetic is done in upstream's order, since a token that is
-worth less than a nanosecond too little counts as there.
+`scheduler/rate_limited_queue.go`. Float arithmetic is done in upstream's order, since a token that
+is worth less than a nanosecond too little counts as there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Limiter(Protocol):
 
 
 class TokenBucket:
-    """A bucket that starts full and refills continuously. `qps` goes through 32 bits, as upstream's."""
+    """A bucket that starts full and refills continuously. `qps` goes through 32 bits."""
 
     def __init__(self, qps: float, burst: int) -> None:
         self._limit = as_float32(qps)
@@ -66,9 +66,10 @@ class TokenBucket:
         if self._limit <= 0:
             return None
         assert self._last_ns is not None
-        at = max(now_ns, self._last_ns + int((1 - self._tokens) / self._limit * 1e9) - 2)
+        last_ns = self._last_ns
+        at = max(now_ns, last_ns + int((1 - self._tokens) / self._limit * 1e9) - 2)
         while not self._enough(self._at(at) - 1):
-            at += 1
+            at += max(1, (at - last_ns) >> 50)  # one ns is less than a float shows after 13 days
         return at
 
     def _at(self, now_ns: int) -> float:
@@ -114,7 +115,10 @@ class Never:
 
 
 class Entry(msgspec.Struct):
-    """A value in the queue: when it was added and when it may be processed (ns), and its uid."""
+    """A value in the queue: when it was added and when it may be processed (ns), and its uid.
+
+    For a standing entry that is in line the queue knows both better (`process_at`).
+    """
 
     value: str
     uid: str
@@ -128,11 +132,13 @@ Act = Callable[[Entry, int], tuple[bool, int]]
 
 
 class RateLimitedTimedQueue:
-    """A zone's queue: a heap by due time, a set of all values ever added and not removed, a limiter.
+    """A zone's queue: a heap by due time, a set of all values added and not removed, a limiter.
 
     A *standing* entry is one that its owner would remove and add anew at each of its passes, as the
     monitor does with a node that still lacks its taint. All of them share the instant of the last
-    pass (`renew`) and stand in the order of their names, so a pass over thousands costs nothing.
+    pass (`renew`) and stand in line in the order of their names, so a pass over thousands costs
+    nothing. One that was added, or failed, since then is *apart*, with an instant of its own, until
+    the next pass.
     """
 
     def __init__(self, limiter: Limiter) -> None:
@@ -140,8 +146,9 @@ class RateLimitedTimedQueue:
         self._heap: list[tuple[int, int, str]] = []
         self._entries: dict[str, Entry] = {}
         self._set: dict[str, None] = {}
-        self._standing: list[str] = []
-        self._standing_at_ns = 0
+        self._line: list[str] = []
+        self._apart: dict[str, None] = {}
+        self._renewed_ns = -(1 << 63)
         self._sequence = 0
 
     def __contains__(self, value: str) -> bool:
@@ -172,23 +179,20 @@ class RateLimitedTimedQueue:
         return True
 
     def remove(self, value: str) -> bool:
-        """Forget the value and drop it from the heap. Follows `Remove`. True if it was remembered."""
+        """Forget the value and drop it from the heap. Follows `Remove`. True: it was remembered."""
         if value not in self._set:
             return False
         del self._set[value]
-        self._entries.pop(value, None)
+        self._take_out(value)
         return True
 
     def remove_from_queue(self, value: str) -> bool:
         """Drop the value from the heap, but remember it. Follows `RemoveFromQueue`."""
-        if value not in self._set:
-            return False
-        return self._entries.pop(value, None) is not None
+        return value in self._set and self._take_out(value)
 
     def put_back(self, entry: Entry, process_at_ns: int) -> None:
-        """Return an entry whose action turned out to have failed; nothing if it was removed meanwhile."""
+        """Return an entry whose action turned out to have failed, unless it was removed by now."""
         if entry.value in self._set and entry.value not in self._entries:
-            entry.standing = False
             entry.process_at_ns = process_at_ns
             self._push(entry)
 
@@ -197,19 +201,22 @@ class RateLimitedTimedQueue:
         self._heap.clear()
         self._entries.clear()
         self._set.clear()
-        self._standing.clear()
+        self._line.clear()
+        self._apart.clear()
 
     def renew(self, now_ns: int) -> None:
         """A pass has removed and added all standing entries."""
-        self._standing_at_ns = now_ns
+        self._renewed_ns = now_ns
+        for value in self._apart:
+            heapq.heappush(self._line, value)
+        self._apart.clear()
 
     def head(self) -> Entry | None:
         """The entry that is due first, not removed. Follows `Head`."""
-        plain = self._plain_head()
-        standing = self._standing_head()
-        if plain is None or standing is None:
-            return plain or standing
-        return min(plain, standing, key=self._order)
+        plain, in_line = self._heap_head(), self._line_head()
+        if plain is None or in_line is None:
+            return plain or in_line
+        return min(plain, in_line, key=self._order)
 
     def try_(self, act: Act, now: Callable[[], int]) -> None:
         """Work through what is due as far as the limiter allows. Follows `Try`.
@@ -246,43 +253,49 @@ class RateLimitedTimedQueue:
 
     def process_at(self, entry: Entry) -> int:
         """When the entry is due, in ns."""
-        return self._standing_at_ns if entry.standing else entry.process_at_ns
+        return self._renewed_ns if self._is_in_line(entry) else entry.process_at_ns
+
+    def _is_in_line(self, entry: Entry) -> bool:
+        return entry.standing and entry.value not in self._apart
 
     def _push(self, entry: Entry) -> None:
         self._sequence += 1
         entry.sequence = self._sequence
         self._entries[entry.value] = entry
+        if entry.standing and entry.process_at_ns == self._renewed_ns:
+            heapq.heappush(self._line, entry.value)
+            return
+        heapq.heappush(self._heap, (entry.process_at_ns, entry.sequence, entry.value))
         if entry.standing:
-            self._standing_at_ns = max(self._standing_at_ns, entry.process_at_ns)
-            heapq.heappush(self._standing, entry.value)
-        else:
-            heapq.heappush(self._heap, (entry.process_at_ns, entry.sequence, entry.value))
+            self._apart[entry.value] = None
+
+    def _take_out(self, value: str) -> bool:
+        self._apart.pop(value, None)
+        return self._entries.pop(value, None) is not None
 
     def _replace(self, entry: Entry, process_at_ns: int) -> None:
-        if self._entries.get(entry.value) is not entry:
-            return
-        entry.standing = False
-        entry.process_at_ns = process_at_ns
-        self._push(entry)
+        if self._entries.get(entry.value) is entry:
+            entry.process_at_ns = process_at_ns
+            self._push(entry)
 
-    def _plain_head(self) -> Entry | None:
+    def _heap_head(self) -> Entry | None:
         while self._heap:
             _, sequence, value = self._heap[0]
             entry = self._entries.get(value)
-            if entry is not None and entry.sequence == sequence and not entry.standing:
+            if entry is not None and entry.sequence == sequence and not self._is_in_line(entry):
                 return entry
             heapq.heappop(self._heap)
         return None
 
-    def _standing_head(self) -> Entry | None:
-        while self._standing:
-            entry = self._entries.get(self._standing[0])
-            if entry is not None and entry.standing:
+    def _line_head(self) -> Entry | None:
+        while self._line:
+            entry = self._entries.get(self._line[0])
+            if entry is not None and self._is_in_line(entry):
                 return entry
-            heapq.heappop(self._standing)
+            heapq.heappop(self._line)
         return None
 
     def _order(self, entry: Entry) -> tuple[int, int, int, str]:
-        if entry.standing:
-            return (self._standing_at_ns, 1, 0, entry.value)
+        if self._is_in_line(entry):
+            return (self._renewed_ns, 1, 0, entry.value)
         return (entry.process_at_ns, 0, entry.sequence, "")

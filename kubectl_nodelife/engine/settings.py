@@ -8,8 +8,8 @@ here.
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -20,9 +20,14 @@ from kubectl_nodelife.kube.duration import format_duration, parse_duration
 _ALWAYS = 0
 _NEVER = 10_000
 
+_NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_COUNT = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+_FLOAT32_MOST = 3.4028234663852886e38
+_INT32_LIMIT = 1 << 31
+
 
 class Flag(msgspec.Struct, frozen=True):
-    """One flag. `defaults`: (first minor release, default), rising; `until`: first one without it."""
+    """One flag. `defaults`: (first minor release, default), rising; `until`: first without it."""
 
     name: str
     type: str
@@ -128,6 +133,11 @@ class Settings(msgspec.Struct, frozen=True):
     taint_mode: bool
     terminated_pod_gc_threshold: int
 
+    @property
+    def taint_manager(self) -> bool:
+        """Whether NoExecute taints evict pods: always, since enable-taint-manager was removed."""
+        return self.flags.get("enable-taint-manager", "true") == "true"
+
     def gate(self, name: str) -> bool:
         """Whether the gate is on; a gate that the release does not know is off."""
         return self.gates.get(name, False)
@@ -139,9 +149,9 @@ def make_settings(
     origin: str = "--set",
     origins: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Defaults of the profile with these flags on top; `origins` names a flag's source where it is not `origin`.
+    """Defaults of the profile with these flags on top.
 
-    Raises SettingsError.
+    `origins` names a flag's source where it is not `origin`. Raises SettingsError.
     """
     if isinstance(profile, str):
         try:
@@ -155,7 +165,7 @@ def make_settings(
     effective = {
         f.name: given.get(f.name, f.default(minor)) for f in FLAGS.values() if minor < f.until
     }
-    where = {name: f"default of {profile.name}" for name in effective}
+    where = dict.fromkeys(effective, f"default of {profile.name}")
     where |= {name: (origins or {}).get(name, origin) for name in given}
     gates = _gates(effective["feature-gates"], profile)
     value = {name: _parse(FLAGS[name], text) for name, text in effective.items()}
@@ -213,7 +223,7 @@ def _check_flag(name: str, profile: Profile) -> None:
         )
 
 
-def _parse(flag: Flag, text: str) -> int | float | bool | str:
+def _parse(flag: Flag, text: str) -> float | str:
     try:
         return _PARSERS[flag.type](text)
     except ValueError as error:
@@ -224,6 +234,8 @@ def _normal(flag: Flag, text: str) -> str:
     """The value as the flag itself would print it, so that equal settings look equal."""
     if flag.type == "duration":
         return format_duration(parse_duration(text))
+    if flag.type == "bool":
+        return "true" if _bool(text) else "false"
     return text
 
 
@@ -235,20 +247,26 @@ def _duration(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value) or value < 0:
+    value = _number(text)
+    if value is None or not 0 <= value <= _FLOAT32_MOST:
         raise ValueError("a rate is a number of nodes a second, 0 or more")
     return value
 
 
 def _fraction(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
+    value = _number(text)
+    if value is None or not 0 <= value <= 1:
         raise ValueError("give a fraction from 0 to 1")
     return value
 
 
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
 def _count(text: str) -> int:
+    if _COUNT.fullmatch(text) is None or not -_INT32_LIMIT <= int(text) < _INT32_LIMIT:
+        raise ValueError("give a whole number of at most 32 bits")
     return int(text)
 
 
@@ -261,7 +279,7 @@ def _bool(text: str) -> bool:
     raise ValueError("give true or false")
 
 
-_PARSERS: Final = {
+_PARSERS: Final[dict[str, Callable[[str], float | str]]] = {
     "duration": _duration,
     "rate": _rate,
     "fraction": _fraction,

@@ -1,8 +1,9 @@
 """An action as API calls: read, change, patch, and again on a conflict. No I/O, a conversation.
 
-`write` yields the call to make and is sent the answer; whoever drives it (an executor, a test) makes
-the call. Follows `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of pkg/controller/controller_utils.go:
-the first read may come from the API server's cache, later ones must not; nothing to change, no patch.
+`write` yields the call to make and is sent the answer; whoever drives it (an executor, a test)
+makes the call. Follows `AddOrUpdateTaintOnNode` and `RemoveTaintOffNode` of
+pkg/controller/controller_utils.go: the first read may come from the API server's cache, later ones
+must not; nothing to change, no patch.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Answer(msgspec.Struct, frozen=True):
 def write(action: Action, now_ns: int) -> Generator[Get | Patch, Answer, int]:
     """The conversation of one action; its return value is the last status code.
 
-    An object of another uid than the action's is treated as not found: it is not the one decided upon.
+    An object of another uid than the action's is treated as not found: it is not the one that was
+    decided upon.
     """
     kind, key = action.target
     code = CONFLICT
