@@ -1,0 +1,1 @@
+"""Pure rules that several users share: budgets, eviction, scheduling, replacement."""

@@ -1,0 +1,225 @@
+"""The Eviction API's decision about one pod, and what a deletion then does to it.
+
+Follows pkg/registry/core/pod/storage/eviction.go (`Create`, `checkAndDecrement`),
+pkg/registry/core/pod/strategy.go (`CheckGracefulDelete`) and apiserver registry/rest/delete.go.
+Decisions are values: whoever calls them writes the status that comes with an `Allowed`. Left out:
+admission, which comes before; conflicts between writers, which only time shows (the drain planner
+plays them); the options' own preconditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
+from kubectl_nodelife.workloads.budgets import (
+    SYNC_FAILED,
+    allowed_condition,
+    with_allowed_condition,
+)
+
+MAX_DISRUPTED_PODS: Final = 2000
+ALWAYS_ALLOW: Final = "AlwaysAllow"
+
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+
+TWO_BUDGETS: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+    " support."
+)
+VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+
+# Gates: which rule decided. The words are those of the plan's JSON.
+GATE_NONE: Final = "none"
+GATE_PDB: Final = "pdb"
+GATE_TWO_PDBS: Final = "two-pdbs"
+GATE_SYNC_FAILED: Final = "pdb-sync-failed"
+GATE_STALE: Final = "pdb-stale"
+GATE_UNREADY: Final = "unready-under-pdb"
+
+
+class Allowed(NamedTuple):
+    """The eviction goes through: the pod is deleted.
+
+    `budget` is the one that was asked, or None; `status` what to write to it, or None where it is
+    not spent; `guarded`: the deletion holds only for the pod as it was seen (its resourceVersion).
+    """
+
+    budget: PodDisruptionBudget | None = None
+    status: PodDisruptionBudgetStatus | None = None
+    guarded: bool = False
+
+
+class Refused(NamedTuple):
+    """The eviction is refused. `cause` is the status' DisruptionBudget cause, "" if it has none."""
+
+    code: int
+    message: str
+    gate: str
+    cause: str = ""
+    retry_after_seconds: int = 0
+    budget: PodDisruptionBudget | None = None
+
+
+def can_ignore_budgets(pod: Pod) -> bool:
+    """Whether budgets do not matter: the pod is over, has not begun, or is going already.
+
+    Follows `canIgnorePDB`.
+    """
+    return (
+        pod.status.phase in TERMINAL_PHASES
+        or pod.status.phase == "Pending"
+        or pod.metadata.deletion_timestamp is not None
+    )
+
+
+def decide_eviction(
+    pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int, *, dry_run: bool = False
+) -> Allowed | Refused:
+    """What POST pods/eviction answers, given the budgets of the namespace that match the pod.
+
+    The budgets' statuses are believed as they stand; a dry run spends nothing.
+    """
+    if can_ignore_budgets(pod):
+        terminal = pod.status.phase in TERMINAL_PHASES
+        going = pod.metadata.deletion_timestamp is not None
+        return Allowed(guarded=not terminal and not going)
+    if len(budgets) > 1:
+        return Refused(500, TWO_BUDGETS, GATE_TWO_PDBS)
+    if not budgets:
+        return Allowed()
+    budget = budgets[0]
+    if not pod.ready():
+        if budget.spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW:
+            return Allowed(budget, guarded=True)
+        # IfHealthyBudget, which is also what no policy means.
+        if budget.status.current_healthy >= budget.status.desired_healthy > 0:
+            return Allowed(budget, guarded=True)
+    return _check_and_decrement(pod, budget, now_ns, dry_run)
+
+
+def _check_and_decrement(
+    pod: Pod, budget: PodDisruptionBudget, now_ns: int, dry_run: bool
+) -> Allowed | Refused:
+    status = budget.status
+    if status.observed_generation < budget.metadata.generation:
+        cause = f"The disruption budget {budget.name} is still being processed by the server."
+        return Refused(429, VIOLATES, GATE_STALE, cause, 10, budget)
+    if status.disruptions_allowed < 0:
+        message = _forbidden(budget, "pdb disruptions allowed is negative")
+        return Refused(403, message, GATE_PDB, budget=budget)
+    if len(status.disrupted_pods or ()) > MAX_DISRUPTED_PODS:
+        message = _forbidden(
+            budget,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+        return Refused(403, message, GATE_PDB, budget=budget)
+    if status.disruptions_allowed == 0:
+        gate, cause = _why_none_allowed(pod, budget)
+        return Refused(429, VIOLATES, gate, cause, 0, budget)
+    if dry_run:
+        return Allowed(budget)
+    return Allowed(budget, spend(status, pod.name, now_ns))
+
+
+def spend(
+    status: PodDisruptionBudgetStatus, pod_name: str, now_ns: int
+) -> PodDisruptionBudgetStatus:
+    """The status after one disruption more, with the pod among the disrupted."""
+    spent = msgspec.structs.replace(
+        status,
+        disruptions_allowed=status.disruptions_allowed - 1,
+        disrupted_pods={**(status.disrupted_pods or {}), pod_name: Time(now_ns)},
+    )
+    return with_allowed_condition(spent, now_ns) if spent.disruptions_allowed == 0 else spent
+
+
+def _why_none_allowed(pod: Pod, budget: PodDisruptionBudget) -> tuple[str, str]:
+    """(gate, the cause's message) of a budget that allows nothing."""
+    status, name = budget.status, budget.name
+    condition = allowed_condition(status)
+    told = condition is not None and condition.status == "False" and bool(condition.message)
+    if condition is not None and told and condition.reason == SYNC_FAILED:
+        # Asked first: the counts are not to be trusted when the sync failed.
+        return GATE_SYNC_FAILED, (
+            f"The disruption budget {name} does not allow evicting pods currently because it"
+            f" failed sync: {condition.message}"
+        )
+    gate = GATE_PDB if pod.ready() else GATE_UNREADY
+    if status.current_healthy <= status.desired_healthy:
+        return gate, (
+            f"The disruption budget {name} needs {status.desired_healthy} healthy pods and has"
+            f" {status.current_healthy} currently"
+        )
+    if condition is not None and told:
+        return gate, (
+            f"The disruption budget {name} does not allow evicting pods currently"
+            f" ({condition.reason}): {condition.message}"
+        )
+    return gate, f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _forbidden(budget: PodDisruptionBudget, why: str) -> str:
+    return f'poddisruptionbudget.policy "{budget.name}" is forbidden: {why}'
+
+
+# --- the deletion --------------------------------------------------------------------------------
+
+
+def deletion_grace_seconds(pod: Pod, requested: int | None = None) -> int:
+    """Seconds of grace that a deletion gives the pod; 0: the object goes at once.
+
+    `requested` is DeleteOptions.gracePeriodSeconds, None where it is not set. A pod on no node and
+    one that is over get none. Follows `CheckGracefulDelete`.
+    """
+    if not pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
+        return 0
+    grace = pod.spec.termination_grace_period_seconds if requested is None else requested
+    if grace is None:
+        return 0
+    return 1 if grace < 0 else grace
+
+
+def mark_deleted(pod: Pod, now_ns: int, requested: int | None = None) -> Pod | None:
+    """The pod as a DELETE leaves it, or None where nothing of it is left.
+
+    A pod that is going already may only have its grace shortened; finalizers keep a pod whose time
+    is over. Follows `BeforeDelete` and the store's `Delete`.
+    """
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None:
+        return _shorten_grace(pod, now_ns, requested)
+    grace = deletion_grace_seconds(pod, requested)
+    if grace == 0 and not meta.finalizers:
+        return None
+    meta = msgspec.structs.replace(
+        meta,
+        deletion_timestamp=Time(now_ns + grace * 1_000_000_000),
+        deletion_grace_period_seconds=grace,
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def _shorten_grace(pod: Pod, now_ns: int, requested: int | None) -> Pod | None:
+    meta = pod.metadata
+    present = meta.deletion_grace_period_seconds or 0
+    if present == 0:
+        return pod if meta.finalizers else None
+    if requested is None or requested >= present:
+        return pod
+    requested = max(requested, 1) if requested != 0 else 0
+    if requested == 0 and not meta.finalizers:
+        return None
+    assert meta.deletion_timestamp is not None
+    moved = meta.deletion_timestamp + (requested - present) * 1_000_000_000
+    meta = msgspec.structs.replace(
+        meta,
+        deletion_timestamp=Time(max(moved, now_ns)),
+        deletion_grace_period_seconds=requested,
+    )
+    return msgspec.structs.replace(pod, metadata=meta)

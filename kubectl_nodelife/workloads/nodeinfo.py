@@ -1,0 +1,85 @@
+"""What a node has left for one more pod: resources, the pod limit, host ports.
+
+Follows kube-scheduler framework `NodeInfo` and `HostPortInfo` and plugins/noderesources
+(`fitsRequest`); amounts are those of `kube.quantity`. Left out: dynamic resource claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
+
+PODS = "pods"
+_ALL_ADDRESSES = "0.0.0.0"
+
+HostPort = tuple[str, str, int]
+"""(host IP, protocol, port)"""
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The host ports that the pod's containers take, sidecars with them."""
+    sidecars = tuple(c for c in pod.spec.init_containers if c.restart_policy == "Always")
+    return tuple(
+        (port.host_ip or _ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
+        for container in pod.spec.containers + sidecars
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+class NodeInfo:
+    """A node, and the sum of what its pods take. Pods that are going count until they are gone."""
+
+    __slots__ = ("allocatable", "node", "pod_count", "ports", "requested")
+
+    def __init__(self, node: Node, pods: Iterable[Pod] = ()) -> None:
+        self.node = node
+        self.allocatable = amounts(node.status.allocatable)
+        self.requested: Amounts = {}
+        self.pod_count = 0
+        self.ports: dict[HostPort, int] = {}
+        for pod in pods:
+            self.add(pod_requests(pod), host_ports(pod))
+
+    def add(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
+        """A pod with these requests and ports is here."""
+        self.pod_count += 1
+        requested = self.requested
+        for name, amount in requests.items():
+            requested[name] = requested.get(name, 0) + amount
+        for port in ports:
+            self.ports[port] = self.ports.get(port, 0) + 1
+
+    def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
+        """A pod with these requests and ports has left."""
+        self.pod_count -= 1
+        for name, amount in requests.items():
+            self.requested[name] -= amount
+        for port in ports:
+            self.ports[port] -= 1
+            if not self.ports[port]:
+                del self.ports[port]
+
+    def shortages(self, requests: Mapping[str, int]) -> list[str]:
+        """What the node is short of, in upstream's words. Follows `fitsRequest`."""
+        short: list[str] = []
+        allocatable, requested = self.allocatable, self.requested
+        if self.pod_count + 1 > allocatable.get(PODS, 0):
+            short.append("Too many pods")
+        for name, amount in requests.items():
+            if amount > 0 and amount > allocatable.get(name, 0) - requested.get(name, 0):
+                short.append(f"Insufficient {name}")
+        return short
+
+    def port_taken(self, wanted: Iterable[HostPort]) -> bool:
+        """Whether one of the host ports is taken. Follows `HostPortInfo.CheckConflict`."""
+        for ip, protocol, port in wanted:
+            for taken_ip, taken_protocol, taken_port in self.ports:
+                if (protocol, port) != (taken_protocol, taken_port):
+                    continue
+                if ip in (taken_ip, _ALL_ADDRESSES) or taken_ip == _ALL_ADDRESSES:
+                    return True
+        return False

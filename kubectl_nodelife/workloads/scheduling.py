@@ -1,0 +1,109 @@
+"""The scheduler's filters for one pod: on which nodes it fits, and why not on the others.
+
+Follows kube-scheduler's default filter plugins in their order: NodeUnschedulable, TaintToleration,
+NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins, PodTopologySpread, InterPodAffinity.
+The first plugin that refuses a node tells why. Scores are left out: which of the nodes that fit is
+taken is the caller's choice.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.kube.affinity import matches_required_node_affinity
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import pod_requests
+from kubectl_nodelife.kube.taints import find_matching_untolerated_taint, first_tolerating
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+from kubectl_nodelife.workloads.interpod import InterPodAffinity
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
+from kubectl_nodelife.workloads.spread import TopologySpread
+from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, Volumes, volume_reason
+
+REASON_UNSCHEDULABLE = "node(s) were unschedulable"
+REASON_TAINT = "node(s) had untolerated taint(s)"
+REASON_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+REASON_PORTS = "node(s) didn't have free ports for the requested pod ports"
+
+_UNSCHEDULABLE = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
+_DO_NOT_SCHEDULE = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+
+class Wanted:
+    """What one pod, or every pod of one template, wants of a node.
+
+    `spread` and `interpod` are None where the pod has nothing to do with them; they hold counts
+    that the caller keeps up as pods come and go. `needs` differ between a StatefulSet's pods.
+    """
+
+    __slots__ = ("interpod", "needs", "pod", "ports", "requests", "spread", "volumes")
+
+    def __init__(
+        self,
+        pod: Pod,
+        spread: TopologySpread | None = None,
+        interpod: InterPodAffinity | None = None,
+        needs: VolumeNeeds = NO_NEEDS,
+        volumes: Volumes | None = None,
+    ) -> None:
+        self.pod = pod
+        self.requests = pod_requests(pod)
+        self.ports = host_ports(pod)
+        self.spread = spread
+        self.interpod = interpod
+        self.needs = needs
+        self.volumes = volumes
+
+
+def static_reason(pod: Pod, node: Node) -> str | None:
+    """Why the pod may never go to the node as it is, whatever runs there; None if it may.
+
+    The cordon, taints, node selector and node affinity.
+    """
+    if node.spec.unschedulable and first_tolerating(pod.spec.tolerations, _UNSCHEDULABLE) is None:
+        return REASON_UNSCHEDULABLE
+    taints = node.spec.taints
+    if taints and (
+        find_matching_untolerated_taint(taints, pod.spec.tolerations, _DO_NOT_SCHEDULE) is not None
+    ):
+        return REASON_TAINT
+    if not matches_required_node_affinity(pod.spec, node):
+        return REASON_AFFINITY
+    return None
+
+
+def room_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
+    """Why there is no room on the node now, given what runs there and elsewhere; empty if there is.
+
+    Everything but `static_reason`.
+    """
+    if wanted.ports and info.port_taken(wanted.ports):
+        return [REASON_PORTS]
+    short = info.shortages(wanted.requests)
+    if short:
+        return short
+    if wanted.needs is not NO_NEEDS and wanted.volumes is not None:
+        reason = volume_reason(wanted.needs, info.node, wanted.volumes)
+        if reason is not None:
+            return [reason]
+    if wanted.spread is not None:
+        reason = wanted.spread.reason(info.node)
+        if reason is not None:
+            return [reason]
+    if wanted.interpod is not None:
+        reason = wanted.interpod.reason(info.node)
+        if reason is not None:
+            return [reason]
+    return []
+
+
+def fits(wanted: Wanted, info: NodeInfo) -> list[str]:
+    """Why the pod does not fit the node, in upstream's words; empty if it does.
+
+    `needs.nowhere` is about all nodes at once and is the caller's to ask first.
+    """
+    reason = static_reason(wanted.pod, info.node)
+    return [reason] if reason is not None else room_reasons(wanted, info)
