@@ -1,0 +1,154 @@
+"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`) and what a pod requests.
+
+Follows apimachinery/pkg/api/resource/quantity.go and component-helpers/resource/helpers.go
+(`PodRequests`). A quantity is an int of nano-units, upstream's finest step; anything finer is
+rounded away from zero, as there. Amounts of resources are ints in the scheduler's units: CPU in
+thousandths of a core, everything else in whole units (bytes, pods, devices), both rounded up.
+
+Left out: what a resize in place has allocated already (upstream takes the larger of spec and
+status).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+
+from kubectl_nodelife.kube.pod import Container, Pod, PodSpec, ResourceRequirements
+
+Quantity = str | int | float
+Amounts = dict[str, int]
+
+NANO = 1_000_000_000
+CPU = "cpu"
+
+_SUFFIXES = {
+    "": Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(1 << 10),
+    "Mi": Fraction(1 << 20),
+    "Gi": Fraction(1 << 30),
+    "Ti": Fraction(1 << 40),
+    "Pi": Fraction(1 << 50),
+    "Ei": Fraction(1 << 60),
+}
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:\d{1,100}(?:\.\d{0,100})?|\.\d{1,100}))"
+    r"(?:[eE](?P<exponent>[+-]?\d{1,3})|(?P<suffix>[KMGTPE]i|[numkMGTPE]?))",
+    re.ASCII,
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_quantity(quantity: Quantity) -> int:
+    """The quantity in nano-units. Follows `ParseQuantity`; a number stands for its decimal text.
+
+    Raises ValueError for text that is not a quantity.
+    """
+    text = str(quantity).strip()
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{quantity!r} is not a quantity such as 100m, 2 or 1.5Gi")
+    if match["exponent"] is not None:
+        scale = Fraction(10) ** int(match["exponent"])
+    else:
+        scale = _SUFFIXES[match["suffix"]]
+    nanos = Fraction(match["number"]) * scale * NANO
+    return _ceil(nanos) if nanos >= 0 else -_ceil(-nanos)
+
+
+def _ceil(number: Fraction) -> int:
+    return -(-number.numerator // number.denominator)
+
+
+@lru_cache(maxsize=1 << 14)
+def milli_value(quantity: Quantity) -> int:
+    """The quantity in thousandths, rounded up. Follows `Quantity.MilliValue`. Raises ValueError."""
+    return -(-parse_quantity(quantity) // (NANO // 1000))
+
+
+@lru_cache(maxsize=1 << 14)
+def value(quantity: Quantity) -> int:
+    """The quantity in whole units, rounded up. Follows `Quantity.Value`. Raises ValueError."""
+    return -(-parse_quantity(quantity) // NANO)
+
+
+def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
+    """Resource amounts in the scheduler's units (`milli_value` for CPU). Raises ValueError."""
+    if not quantities:
+        return {}
+    return {n: milli_value(q) if n == CPU else value(q) for n, q in quantities.items()}
+
+
+def container_requests(resources: ResourceRequirements) -> Amounts:
+    """What a container requests; where it names a limit only, that is the request, as API defaults.
+
+    Raises ValueError.
+    """
+    requests = amounts(resources.requests)
+    for name, limit in (resources.limits or {}).items():
+        if name not in requests:
+            requests[name] = milli_value(limit) if name == CPU else value(limit)
+    return requests
+
+
+def pod_requests(pod: Pod) -> Amounts:
+    """What the scheduler reserves for the pod. Follows `PodRequests`. Raises ValueError.
+
+    The sum over containers and sidecars, or the peak while init containers run, whichever is larger;
+    resources of the pod as a whole go first where they are given; overhead comes on top.
+    """
+    spec = pod.spec
+    requests = _sum(container_requests(c.resources) for c in spec.containers)
+    if spec.init_containers:
+        requests = _with_init_containers(requests, spec.init_containers)
+    if spec.resources is not None:
+        requests |= _pod_level(spec)
+    return _sum((requests, amounts(spec.overhead))) if spec.overhead else requests
+
+
+def _with_init_containers(requests: Amounts, init_containers: Iterable[Container]) -> Amounts:
+    """Sidecars (restartPolicy Always) stay; another init container runs beside those before it."""
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in init_containers:
+        own = container_requests(container.resources)
+        if container.restart_policy == "Always":
+            sidecars = _sum((sidecars, own))
+            peak = _max(peak, sidecars)
+        else:
+            peak = _max(peak, _sum((sidecars, own)))
+    return _max(_sum((requests, sidecars)), peak)
+
+
+def _pod_level(spec: PodSpec) -> Amounts:
+    """Pod-level resources: CPU, memory and huge pages only (1.34 beta)."""
+    if spec.resources is None:
+        return {}
+    return {
+        name: amount
+        for name, amount in container_requests(spec.resources).items()
+        if name in (CPU, "memory") or name.startswith("hugepages-")
+    }
+
+
+def _sum(parts: Iterable[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _max(one: Amounts, other: Amounts) -> Amounts:
+    return {n: max(one.get(n, 0), other.get(n, 0)) for n in (*one, *other)}
