@@ -1,0 +1,182 @@
+"""Does a pod's readiness fit its containers and its node? Seen from outside, by the API alone.
+
+Our own design on top of upstream's facts. We cannot know what runs; we know what the kubelet last
+*reported*, and can compute the conditions that follow from it. The node lifecycle controller marks
+the pods of a lost node by setting Ready to False and nothing else: no reason, no message, and
+ContainersReady stays True. That shape is what most classes turn on.
+
+Ages are not judged here, but where a class turns on how long the node has been Ready again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.conditions import (
+    CONTAINERS_READY,
+    INITIALIZED,
+    READINESS_GATES_NOT_READY,
+    READY,
+    TERMINAL_PHASES,
+    containers_ready_condition,
+    initialized_condition,
+    ready_condition,
+)
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+
+OK: Final = "ok"
+STUCK_NOT_READY: Final = "stuck-not-ready"
+MARKED_NODE_DOWN: Final = "marked-node-down"
+RECOVERING: Final = "recovering"
+GATES: Final = "gates"
+STALE_READY: Final = "stale-ready"
+UNKNOWN: Final = "unknown"
+LAGGING: Final = "lagging"
+
+SETTLE_NS: Final = 60 * SECOND_NS
+"""Six batches of a kubelet: what it was going to mend it has mended by then."""
+
+LEAST_SETTLE_NS: Final = 20 * SECOND_NS
+"""Two batches; a shorter settle time is not taken."""
+
+
+class NodeHealth(msgspec.Struct, frozen=True):
+    """What of a node the judgement of its pods asks for, worked out once a node.
+
+    `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
+    node. `ready` is the Ready condition's status, "" without one. Instants in ns.
+    """
+
+    name: str
+    read: bool = True
+    exists: bool = True
+    ready: str = ""
+    ready_reason: str = ""
+    ready_since_ns: int | None = None
+    heartbeat_ns: int | None = None
+    heartbeat_field: str = ""
+    taints: tuple[Taint, ...] = ()
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """The node exists and its Ready condition is True."""
+        return self.ready == TRUE
+
+    @property
+    def is_down(self) -> bool:
+        """The node was read and is not Ready, or does not exist."""
+        return self.read and self.ready != TRUE
+
+    def has_taint(self, key: str) -> bool:
+        """Whether the node has a taint of that key, whatever its effect."""
+        return any(taint.key == key for taint in self.taints)
+
+
+def node_health(node: Node, lease: Lease | None) -> NodeHealth:
+    """The health of a node that exists. Its heartbeat is the lease's, or without a lease the one of
+    the Ready condition."""
+    ready = node.ready()
+    heartbeat: int | None = None if lease is None else lease.spec.renew_time
+    field = "lease.spec.renewTime"
+    if heartbeat is None:
+        heartbeat = None if ready is None else ready.last_heartbeat_time
+        field = "node.status.conditions[Ready].lastHeartbeatTime"
+    return NodeHealth(
+        name=node.name,
+        ready="" if ready is None else ready.status,
+        ready_reason="" if ready is None else ready.reason,
+        ready_since_ns=None if ready is None else ready.last_transition_time,
+        heartbeat_ns=heartbeat,
+        heartbeat_field=field,
+        taints=node.spec.taints,
+        uid=node.uid,
+        resource_version=node.metadata.resource_version,
+    )
+
+
+class Classification(msgspec.Struct, frozen=True):
+    """A class of readiness, and the Ready condition that the pod should have (None: not to be
+    said)."""
+
+    name: str
+    expected: PodCondition | None = None
+
+
+def classify(
+    pod: Pod, node: NodeHealth, rules: StatusRules, *, now_ns: int, settle_ns: int = SETTLE_NS
+) -> Classification:
+    """The class of the pod's readiness. `node` is the one the pod is bound to."""
+    status = pod.status
+    stored = status.condition(READY)
+    if stored is None:
+        return Classification(UNKNOWN)
+    expected = ready_condition(pod.spec, status, rules)
+    if stored.status == TRUE and (node.is_down or status.phase in TERMINAL_PHASES):
+        return Classification(STALE_READY, expected)
+    if not status.container_statuses:
+        return Classification(UNKNOWN)
+    if stored.status == TRUE and expected.status != TRUE:
+        return Classification(STALE_READY, expected)
+    if stored.status == FALSE and stored.reason == READINESS_GATES_NOT_READY:
+        return Classification(GATES, expected)
+    if expected.status == TRUE and bears_the_mark(status):
+        return Classification(_class_of_mark(pod, node, now_ns, settle_ns), expected)
+    return Classification(OK if _fits(pod, stored, expected, rules) else LAGGING, expected)
+
+
+def bears_the_mark(status: PodStatus) -> bool:
+    """Whether Ready is False in the way that only the node controller makes it so. Follows the
+    traces of `MarkPodsNotReady`."""
+    ready, containers = status.condition(READY), status.condition(CONTAINERS_READY)
+    return (
+        ready is not None
+        and containers is not None
+        and (ready.status, ready.reason, ready.message) == (FALSE, "", "")
+        and containers.status == TRUE
+    )
+
+
+def settle_time_ns(settle_ns: int) -> int:
+    """The settle time asked for, but never less than a healthy kubelet needs for two batches."""
+    return max(settle_ns, LEAST_SETTLE_NS)
+
+
+def _class_of_mark(pod: Pod, node: NodeHealth, now_ns: int, settle_ns: int) -> str:
+    if not node.read:
+        return UNKNOWN
+    if node.is_down:
+        return MARKED_NODE_DOWN
+    if pod.status.phase != "Running" or pod.metadata.deletion_timestamp is not None:
+        return LAGGING
+    since = node.ready_since_ns
+    if since is not None and now_ns - since < settle_time_ns(settle_ns):
+        return RECOVERING
+    return STUCK_NOT_READY
+
+
+def _fits(pod: Pod, stored: PodCondition, expected: PodCondition, rules: StatusRules) -> bool:
+    """Whether Ready agrees word for word, and the conditions behind it by status.
+
+    The words of a terminal pod are those of the release that it ended under, and say nothing.
+    """
+    status = pod.status
+    if stored.status != expected.status:
+        return False
+    words_count = status.phase not in TERMINAL_PHASES
+    if words_count and (stored.reason, stored.message) != (expected.reason, expected.message):
+        return False
+    return _agrees(
+        status.condition(CONTAINERS_READY), containers_ready_condition(pod.spec, status, rules)
+    ) and _agrees(status.condition(INITIALIZED), initialized_condition(pod.spec, status, rules))
+
+
+def _agrees(stored: PodCondition | None, expected: PodCondition) -> bool:
+    return stored is None or stored.status == expected.status

@@ -1,0 +1,179 @@
+"""When the node controller's mark on a pod may be undone from outside, and the patch that does it.
+
+Our own design. A kubelet at work mends the mark by itself within two batches, so everything that
+must hold here is a reason to believe that this one never will, and that its pod is fit to serve.
+Each rule that does not hold is a refusal of its own, in one line.
+
+The kubelet may overwrite the patch at any time, and wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import (
+    STUCK_NOT_READY,
+    Classification,
+    NodeHealth,
+    settle_time_ns,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import (
+    CONTAINERS_READY,
+    READY,
+    containers_ready_condition,
+    is_sidecar,
+)
+from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import (
+    FALSE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+    TRUE,
+)
+
+PER_NODE_AND_SECOND: Final = 5
+"""No more pods of one node are repaired in a second."""
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """Since when a pod has been seen in its class without a break, and its resourceVersion then
+    ("": not known, as where the times in a single snapshot tell the age)."""
+
+    first_seen_ns: int
+    resource_version: str = ""
+
+
+def times_of_one_look(pod: Pod, node: NodeHealth) -> Sighting | None:
+    """The age of the class as one look at the objects proves it; None where it does not.
+
+    What makes the class is Ready False, ContainersReady True and the node Ready. Each carries the
+    time since when it has been so, and since 1.16 the mark of the node controller moves that time
+    too (PR 78104).
+    """
+    times = [node.ready_since_ns]
+    for type_ in (READY, CONTAINERS_READY):
+        condition = pod.status.condition(type_)
+        times.append(None if condition is None else condition.last_transition_time)
+    known = [time for time in times if time is not None]
+    return Sighting(max(known)) if len(known) == len(times) else None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long things must have been so. Both in ns."""
+
+    settle_ns: int
+    heartbeat_ns: int
+    """A node is alive whose heartbeat is younger: the node monitor grace period."""
+
+
+def refusals(
+    pod: Pod,
+    node: NodeHealth,
+    found: Classification,
+    sighting: Sighting | None,
+    rules: StatusRules,
+    limits: Limits,
+    now_ns: int,
+) -> tuple[str, ...]:
+    """Every reason against undoing the mark; none means that it is safe."""
+    if found.name != STUCK_NOT_READY:
+        return (f"its class is {found.name}, and only {STUCK_NOT_READY} is undone",)
+    return (
+        *_node_refusals(node, limits, now_ns),
+        *_pod_refusals(pod, found, rules),
+        *_sighting_refusals(pod, sighting, limits, now_ns),
+    )
+
+
+def _node_refusals(node: NodeHealth, limits: Limits, now_ns: int) -> Iterator[str]:
+    settle_ns = settle_time_ns(limits.settle_ns)
+    if not node.exists or not node.is_ready:
+        yield f"node {node.name} is not Ready"
+        return
+    if node.ready_since_ns is None:
+        yield f"node {node.name} does not say since when it is Ready"
+    elif now_ns - node.ready_since_ns < settle_ns:
+        yield f"node {node.name} has been Ready for less than {settle_ns // SECOND_NS}s"
+    if node.heartbeat_ns is None:
+        yield f"node {node.name} has no heartbeat that was read: no lease and no lastHeartbeatTime"
+    elif now_ns - node.heartbeat_ns >= limits.heartbeat_ns:
+        age_s = (now_ns - node.heartbeat_ns) // SECOND_NS
+        yield f"the last heartbeat of node {node.name} is {age_s}s old ({node.heartbeat_field})"
+    for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE):
+        if node.has_taint(key):
+            yield f"node {node.name} still has the taint {key}"
+
+
+def _pod_refusals(pod: Pod, found: Classification, rules: StatusRules) -> Iterator[str]:
+    status = pod.status
+    if not pod.uid or not pod.metadata.resource_version:
+        yield "without its uid and resourceVersion the patch would have no precondition"
+    if pod.metadata.deletion_timestamp is not None:
+        yield "it is terminating"
+    if status.phase != "Running":
+        yield f"its phase is {status.phase or 'not set'}"
+    if is_mirror_pod(pod):
+        yield "it is a mirror pod: only its kubelet knows it"
+    containers_ready = containers_ready_condition(pod.spec, status, rules)
+    stored = status.condition(CONTAINERS_READY)
+    if stored is None or stored.status != TRUE or containers_ready.status != TRUE:
+        yield "its containers are not all ready"
+    for name in _not_running(pod, rules):
+        yield f"container {name} is not reported as running and ready"
+    if found.expected is None or found.expected.status != TRUE:
+        yield "its readiness gates are not all True"
+    ready = status.condition(READY)
+    if ready is None or (ready.status, ready.reason, ready.message) != (FALSE, "", ""):
+        yield "its Ready condition was not made by the node controller"
+
+
+def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
+    """Regular containers and sidecars that are not reported as ready and running."""
+    sidecars = [c for c in pod.spec.init_containers if rules.sidecars and is_sidecar(c)]
+    reported = (
+        *(pod.status.init_container_statuses or ()),
+        *(pod.status.container_statuses or ()),
+    )
+    fit = {s.name for s in reported if s.ready and s.state.running is not None}
+    return (c.name for c in (*sidecars, *pod.spec.containers) if c.name not in fit)
+
+
+def _sighting_refusals(
+    pod: Pod, sighting: Sighting | None, limits: Limits, now_ns: int
+) -> Iterator[str]:
+    settle_ns = settle_time_ns(limits.settle_ns)
+    if sighting is None:
+        yield "nothing proves since when it has been so"
+        return
+    if now_ns - sighting.first_seen_ns < settle_ns:
+        yield f"it has been so for less than {settle_ns // SECOND_NS}s"
+    if sighting.resource_version not in ("", pod.metadata.resource_version):
+        yield "its status changed meanwhile: a kubelet at work mends it by itself"
+
+
+def readiness_patch(pod: Pod, now_ns: int) -> dict[str, Any]:
+    """The strategic merge patch of the `status` subresource that undoes the mark, with uid and
+    resourceVersion as preconditions: a conflict means to read again and classify anew."""
+    return condition_patch(pod, PodCondition(type=READY, status=TRUE), now_ns)
+
+
+def condition_patch(pod: Pod, condition: PodCondition, now_ns: int) -> dict[str, Any]:
+    """A strategic merge patch that sets the status of one condition and nothing else."""
+    return {
+        "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
+        "status": {
+            "conditions": [
+                {
+                    "type": condition.type,
+                    "status": condition.status,
+                    "lastTransitionTime": format_time(now_ns),
+                }
+            ]
+        },
+    }
