@@ -1,0 +1,181 @@
+"""Sentences about a node: its state, the sum of times to eviction, its zone's brake, its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import no_execute_taints
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import Section, Term
+from kubectl_nodelife.outlook.fate import LOST, Fate, fate
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.terminating import why_terminating
+from kubectl_nodelife.outlook.verdict import Verdict, judge
+from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
+
+
+def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[Section]:
+    """The sections about one node."""
+    verdict = judge(of_node, outlook.now_ns)
+    yield Section("What state is it in?", list(_state(outlook, of_node, verdict)))
+    zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+    terms = eviction_terms(outlook, of_node, zone)
+    if terms:
+        yield Section("When would its pods be evicted?", list(_when(of_node)), terms)
+    yield Section(
+        "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook.settings))
+    )
+    yield Section("What becomes of its pods?", list(_pods(outlook, of_node)))
+
+
+def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[Term]:
+    """What adds up from now to the NoExecute taint; empty where it is there or not foreseeable."""
+    settings = outlook.settings
+    terms = []
+    if of_node.ready in ("True", ""):
+        left = of_node.unknown_in
+        if left is None:
+            return []
+        flag = "node-monitor-grace-period" if of_node.ready else "node-startup-grace-period"
+        grace = format_duration(of_node.grace_ns)
+        age = (
+            ""
+            if of_node.lease_age_ns is None
+            else f", lease renewed {_s(of_node.lease_age_ns)} ago"
+        )
+        low = left.low_ns / SECOND_NS
+        origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
+        terms.append(Term("grace period left, if no heartbeat comes", low, low, origin))
+        terms.append(_pass_term(settings, "until a monitor pass notices"))
+        if not settings.profile.has("decide_on_current"):
+            terms.append(_pass_term(settings, "one more pass until it is queued", whole=True))
+        terms.append(_token_term(zone))
+    elif of_node.queued is not None:
+        turn = of_node.queued.turn
+        origin = (
+            f"number {of_node.queued.position + 1} in the queue at {zone.rate:g} nodes a second"
+        )
+        if turn is None:
+            terms.append(Term("waiting for a token", 0.0, None, "the zone's rate is 0"))
+        else:
+            low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
+            terms.append(Term("waiting for a token", low, high, origin))
+    return terms
+
+
+def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> Term:
+    period_s = settings.node_monitor_period_ns / SECOND_NS
+    origin = f"node-monitor-period {settings.flags['node-monitor-period']}"
+    return Term(what, period_s if whole else 0.0, period_s, origin)
+
+
+def _token_term(zone: ZoneOutlook) -> Term:
+    if zone.rate <= 0:
+        return Term("waiting for a token", 0.0, None, "the zone's rate is 0 now")
+    waiting = len(zone.queued)
+    origin = f"{waiting} nodes wait, {zone.rate:g} nodes a second"
+    return Term("waiting for a token", waiting / zone.rate, (waiting + 1) / zone.rate, origin)
+
+
+def _s(duration_ns: int) -> str:
+    """A duration in seconds with at most one decimal."""
+    return f"{duration_ns / SECOND_NS:.1f}".removesuffix(".0") + "s"
+
+
+def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator[str]:
+    yield f"{verdict.state}: {verdict.because}."
+    if of_node.lease_age_ns is not None:
+        yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
+    elif outlook.cache.heartbeats:
+        yield "It has no Lease, so how old its last sign of life is cannot be told."
+    else:
+        yield "No Lease was read, so how old its last sign of life is cannot be told."
+    if of_node.status_age_ns is not None:
+        yield f"Its kubelet last posted a status {_s(of_node.status_age_ns)} before this moment."
+    ready = of_node.node.ready()
+    if ready is not None and ready.last_transition_time is not None:
+        since = outlook.now_ns - ready.last_transition_time
+        reason = f" ({ready.reason})" if ready.reason else ""
+        yield f"Ready is {ready.status}{reason} for {format_duration(since // SECOND_NS * SECOND_NS)}."
+    if of_node.node.spec.taints:
+        yield f"Its taints: {', '.join(str(t) for t in of_node.node.spec.taints)}."
+    if of_node.node.spec.unschedulable:
+        yield "It is cordoned."
+
+
+def _when(of_node: NodeOutlook) -> Iterator[str]:
+    if of_node.ready == "True":
+        yield (
+            "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod has "
+            "its own tolerationSeconds left. While heartbeats come, none of this happens."
+            if of_node.lease_age_ns is not None and of_node.lease_age_ns < 15 * SECOND_NS
+            else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each pod "
+            "has its own tolerationSeconds left."
+        )
+    else:
+        yield "These times add up to its NoExecute taint; then each pod has its tolerationSeconds left."
+
+
+def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterator[str]:
+    name = f"Zone {zone.name}" if zone.name else "The nodes without a zone label"
+    yield f"{name}: {zone.state or 'no state'}, {zone.why}."
+    if zone.rate > 0:
+        yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
+    else:
+        yield "No node of it gets a NoExecute taint now; timers already running go on."
+    if zone.queued:
+        shown = ", ".join(zone.queued[:5]) + (", ..." if len(zone.queued) > 5 else "")
+        yield f"Waiting in its queue: {len(zone.queued)} ({shown})."
+    partial = settings.origins["unhealthy-zone-threshold"]
+    yield (
+        f"It would be PartialDisruption from 3 nodes and a share of {zone.threshold:g} not ready on "
+        f"({partial}); the number compared with large-cluster-size-threshold "
+        f"{settings.large_cluster_size_threshold} is the zone's size, {zone.nodes}."
+    )
+
+
+def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
+    if not of_node.pods:
+        yield "No pod is bound to it."
+        return
+    taints = no_execute_taints(of_node.node.spec.taints)
+    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+    timers = {(t.namespace, t.name): t for t in of_node.timers}
+    staying: list[str] = []
+    for pod in of_node.pods:
+        name = f"{pod.namespace}/{pod.name}"
+        timer = timers.get(pod.key)
+        if pod.metadata.deletion_timestamp is not None:
+            yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
+        elif timer is not None:
+            left = _s(max(0, timer.due_ns - outlook.now_ns))
+            verdict = fate(pod, taints, comparison_operators=operators)
+            yield f"{name} is deleted in {left}: {verdict.because}, counted from when it was tainted."
+        else:
+            staying.append(_staying(pod, name, fate(pod, taints or LOST[:1])))
+    yield from (
+        sorted(staying) if len(staying) <= 12 else _counted(of_node.pods, taints, timers.keys())
+    )
+
+
+def _staying(pod: Pod, name: str, what: Fate) -> str:
+    if what.after_seconds is None:
+        return f"{name} stays, whatever happens to the node: {what.because}."
+    after = "at once" if what.after_seconds == 0 else f"{what.after_seconds}s after the taint"
+    return f"{name} would be deleted {after}: {what.because}."
+
+
+def _counted(pods: list[Pod], taints: object, timed: object) -> Iterator[str]:
+    """Many pods: how many go after how long, the shortest first."""
+    after: dict[int | None, int] = {}
+    for pod in pods:
+        seconds = fate(pod, LOST[:1]).after_seconds
+        after[seconds] = after.get(seconds, 0) + 1
+    for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+        if seconds is None:
+            yield f"{count} pods tolerate a lost node for ever and stay (DaemonSet pods do)."
+        else:
+            yield f"{count} pods would be deleted {seconds}s after an unreachable taint."

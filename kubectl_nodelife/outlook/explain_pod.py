@@ -1,0 +1,101 @@
+"""Sentences about a pod: where it is, what its node's state means for it, when it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import no_execute_taints
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import Section, Term
+from kubectl_nodelife.outlook.explain_node import eviction_terms
+from kubectl_nodelife.outlook.fate import LOST, Fate, fate, termination_grace_seconds
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.terminating import why_terminating
+from kubectl_nodelife.outlook.verdict import judge
+from kubectl_nodelife.outlook.zone import zones
+
+
+def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[Section]:
+    """The sections about one pod."""
+    node = outlook.cache.node(pod.spec.node_name) if pod.spec.node_name else None
+    yield Section("Where is it, and how is it?", list(_where(outlook, pod, node)))
+    if pod.metadata.deletion_timestamp is not None:
+        because = why_terminating(outlook, node, pod)
+        yield Section("Why is it Terminating?", [because[0].upper() + because[1:]])
+        return
+    if node is None:
+        return
+    of_node = outlook.node(node)
+    timer = next((t for t in of_node.timers if (t.namespace, t.name) == pod.key), None)
+    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+    taints = no_execute_taints(node.spec.taints)
+    if timer is not None:
+        left_s = max(0, timer.due_ns - outlook.now_ns) / SECOND_NS
+        what = fate(pod, taints, comparison_operators=operators)
+        terms = [Term("until its deletion", left_s, left_s, what.because), _grace_term(pod)]
+        sentence = (
+            "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor a "
+            "shorter toleration changes it now, only losing the taint does."
+        )
+        yield Section("When will it be evicted?", [sentence], terms)
+        return
+    if taints:
+        what = fate(pod, taints, comparison_operators=operators)
+        names = ", ".join(str(t) for t in taints)
+        yield Section("Why is it not evicted?", [f"Its node has {names}, and {what.because}."])
+        return
+    yield from _not_tainted(outlook, pod, of_node)
+
+
+def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[Section]:
+    what = fate(pod, LOST[:1])
+    zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+    if what.after_seconds is None:
+        sentence = (
+            f"It never is while its node object exists: {what.because}. If the node is lost it stays "
+            "bound to it, marked not ready."
+        )
+        yield Section("When would it be evicted if its node were lost?", [sentence])
+        return
+    terms = eviction_terms(outlook, of_node, zone)
+    if not terms:
+        sentence = f"No Lease was read, so only the last term is known: {what.because}."
+        yield Section("When would it be evicted if its node were lost?", [sentence])
+        return
+    question = "When would it be evicted if its node were lost?"
+    if of_node.ready != "True":
+        question = "Why is it not evicted yet, and when will it be?"
+    yield Section(question, ["These times add up, term by term."], [*terms, *_own_terms(pod, what)])
+
+
+def _own_terms(pod: Pod, what: Fate) -> list[Term]:
+    seconds = float(what.after_seconds or 0)
+    return [Term("tolerated after the taint", seconds, seconds, what.because), _grace_term(pod)]
+
+
+def _grace_term(pod: Pod) -> Term:
+    grace = float(termination_grace_seconds(pod))
+    origin = "terminationGracePeriodSeconds; for ever while the kubelet is dead"
+    return Term("terminating", 0.0, grace, origin)
+
+
+def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
+    owner = controller_of(pod.metadata)
+    owned = f"controlled by {owner.kind} {owner.name}" if owner else "controlled by nobody"
+    yield f"Phase {pod.status.phase or 'unknown'}, {owned}."
+    ready = pod.status.condition("Ready")
+    if ready is not None:
+        reason = f" ({ready.reason})" if ready.reason else ""
+        yield f"Ready is {ready.status}{reason}."
+    if not pod.spec.node_name:
+        yield "It is bound to no node, so no node's state concerns it."
+        return
+    if node is None:
+        read = "was read" if outlook.cache.nodes else "was read at all"
+        yield f"It is bound to {pod.spec.node_name}, but no such node {read}."
+        return
+    verdict = judge(outlook.node(node), outlook.now_ns)
+    yield f"Its node {node.name} is {verdict.state}: {verdict.because}."

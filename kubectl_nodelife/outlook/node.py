@@ -1,0 +1,145 @@
+"""One node's outlook: its signs of life, how long until it is called Unknown, tainted, its pods deleted.
+
+The arithmetic is the controllers' own, read off their memory; nothing is simulated. Ranges: a monitor
+pass comes at most one period after a grace period is over, and a token at most 1/rate after the last.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
+from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Some time from now, in ns: at the earliest and at the latest."""
+
+    low_ns: int
+    high_ns: int
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """A pod's pending deletion: when it is due (ns since the epoch) and what the pod tolerates."""
+
+    namespace: str
+    name: str
+    due_ns: int
+    toleration_seconds: int
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """A node's place in its zone's queue, from 0, and when its turn comes; None: not at this rate."""
+
+    position: int
+    turn: Range | None
+
+
+class NodeOutlook(msgspec.Struct, frozen=True):
+    """What is known of one node's future.
+
+    `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `unknown_in`: until Ready
+    becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any more.
+    """
+
+    node: Node
+    zone: str
+    ready: str
+    reason: str
+    lease_age_ns: int | None
+    status_age_ns: int | None
+    grace_ns: int
+    unknown_in: Range | None
+    queued: Queued | None
+    pods: list[Pod]
+    timers: list[Timer]
+
+
+class Outlook:
+    """Answers about nodes and zones at one instant."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        settings: Settings,
+        lifecycle: NodeLifecycleController,
+        eviction: TaintEvictionController | None,
+        now_ns: int,
+    ) -> None:
+        self.cache = cache
+        self.settings = settings
+        self.memory = lifecycle.memory
+        self.now_ns = now_ns
+        self._eviction = eviction
+        self._positions = {
+            name: (zone, i)
+            for zone, queue in self.memory.zones.queues.items()
+            for i, name in enumerate(queue.waiting())
+        }
+
+    def node(self, node: Node) -> NodeOutlook:
+        """The outlook of one node of the cache."""
+        ready = node.ready()
+        heartbeat = self.cache.heartbeat(node.name)
+        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        renew_ns = renewal[0] if renewal is not None else None
+        posted = ready.last_heartbeat_time if ready is not None else None
+        grace_ns = (
+            self.settings.node_monitor_grace_period_ns
+            if ready is not None
+            else self.settings.node_startup_grace_period_ns
+        )
+        return NodeOutlook(
+            node=node,
+            zone=self.memory.zones.key(node),
+            ready=ready.status if ready is not None else "",
+            reason=ready.reason if ready is not None else "",
+            lease_age_ns=None if renew_ns is None else max(0, self.now_ns - renew_ns),
+            status_age_ns=None if posted is None else max(0, self.now_ns - posted),
+            grace_ns=grace_ns,
+            unknown_in=self._unknown_in(node, renew_ns is not None, grace_ns),
+            queued=self._queued(node.name),
+            pods=self.cache.pods_on(node.name),
+            timers=self._timers(node.name),
+        )
+
+    def zone_of(self, node: Node) -> str:
+        """The node's zone key."""
+        return self.memory.zones.key(node)
+
+    def _unknown_in(self, node: Node, has_lease: bool, grace_ns: int) -> Range | None:
+        ready = node.ready()
+        if ready is not None and (ready.status == "Unknown" or not has_lease):
+            return None
+        health = self.memory.health.get(node.name)
+        if health is None:
+            return None
+        left_ns = max(0, health.probe_ns + grace_ns - self.now_ns)
+        return Range(left_ns, left_ns + self.settings.node_monitor_period_ns)
+
+    def _queued(self, name: str) -> Queued | None:
+        place = self._positions.get(name)
+        if place is None:
+            return None
+        zone, position = place
+        rate = self.memory.zones.rate(zone)
+        if rate <= 0:
+            return Queued(position, None)
+        per_node_ns = round(SECOND_NS / rate)
+        latest_ns = (position + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
+        return Queued(position, Range(position * per_node_ns, latest_ns))
+
+    def _timers(self, node: str) -> list[Timer]:
+        if self._eviction is None:
+            return []
+        timers = [
+            Timer(p.namespace, p.name, p.due_ns, p.toleration_seconds)
+            for p in self._eviction.pending(node)
+        ]
+        return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))

@@ -1,0 +1,139 @@
+"""One word and one sentence for a node: what state it is in, why, and what comes next.
+
+The words: `healthy`, `cordoned`, `pressure`, `silent` (its lease is late), `overdue` (late beyond the
+grace period, and the cluster does not say so), `never-posted`, `not-ready`, `unreachable`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.outlook.node import NodeOutlook
+
+FINE = frozenset({"healthy", "cordoned"})
+
+# A kubelet renews every quarter of its lease's 40 s; one renewal may be late without meaning much.
+_LATE_NS = 15 * SECOND_NS
+
+
+class Next(msgspec.Struct, frozen=True):
+    """What comes next and in how many seconds; None: not while things stay as they are."""
+
+    action: str
+    in_seconds: float | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A state, a sentence, and what comes next (None: nothing)."""
+
+    state: str
+    because: str
+    next: Next | None
+
+
+def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
+    """The verdict on one node."""
+    if outlook.ready == "":
+        return _never_posted(outlook)
+    if outlook.ready != "True":
+        return _lost(outlook, now_ns)
+    age_ns, left = outlook.lease_age_ns, outlook.unknown_in
+    grace = format_duration(outlook.grace_ns)
+    if left is not None and age_ns is not None and age_ns > _LATE_NS:
+        age = format_duration(age_ns // SECOND_NS * SECOND_NS)
+        if left.low_ns <= 0:
+            because = (
+                f"its lease was last renewed {age} ago, longer than the grace period {grace}, yet "
+                f"Ready is still True: no controller acted on it"
+            )
+            return Verdict("overdue", because, Next("SetNodeCondition Ready=Unknown", 0))
+        because = (
+            f"its lease was last renewed {age} ago; Ready becomes Unknown after {grace} of silence"
+        )
+        seconds = left.low_ns / SECOND_NS
+        return Verdict("silent", because, Next("SetNodeCondition Ready=Unknown", seconds))
+    return _ready(outlook, now_ns)
+
+
+def _ready(outlook: NodeOutlook, now_ns: int) -> Verdict:
+    upcoming = _next_deletion(outlook, now_ns)
+    node = outlook.node
+    pressures = [
+        c.type
+        for c in node.status.conditions
+        if c.type != "Ready" and c.status == "True" and c.type.endswith(("Pressure", "Unavailable"))
+    ]
+    if pressures:
+        because = f"Ready, with {', '.join(pressures)}: no new pods, running ones are not evicted"
+        return Verdict("pressure", because, upcoming)
+    if upcoming is not None:
+        taints = ", ".join(str(t) for t in node.spec.taints if t.effect == NO_EXECUTE)
+        because = f"Ready, but pods do not tolerate {taints} for ever"
+        return Verdict("cordoned" if node.spec.unschedulable else "healthy", because, upcoming)
+    if node.spec.unschedulable:
+        return Verdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
+    if outlook.lease_age_ns is None:
+        return Verdict("healthy", "Ready is True; no lease was read, so its age is unknown", None)
+    age = format_duration(outlook.lease_age_ns // SECOND_NS * SECOND_NS)
+    return Verdict("healthy", f"Ready; lease renewed {age} ago", None)
+
+
+def _never_posted(outlook: NodeOutlook) -> Verdict:
+    grace = format_duration(outlook.grace_ns)
+    because = f"the kubelet has never posted a Ready condition; startup grace period {grace}"
+    left = outlook.unknown_in
+    upcoming = None
+    if left is not None:
+        upcoming = Next("SetNodeCondition Ready=Unknown", left.low_ns / SECOND_NS)
+    return Verdict("never-posted", because, upcoming)
+
+
+def _lost(outlook: NodeOutlook, now_ns: int) -> Verdict:
+    unknown = outlook.ready == "Unknown"
+    state = "unreachable" if unknown else "not-ready"
+    key = f"node.kubernetes.io/{state}"
+    says = (
+        "its kubelet stopped posting (Ready is Unknown)"
+        if unknown
+        else f"its kubelet reports Ready=False ({outlook.reason or 'no reason given'})"
+    )
+    if outlook.queued is not None:
+        missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
+        turn, place = outlook.queued.turn, outlook.queued.position + 1
+        if turn is None:
+            because = f"{says}; waits for its NoExecute taint, but its zone is stopped{missing}"
+            return Verdict(state, because, Next(f"AddTaint {key}:NoExecute", None))
+        because = f"{says}; number {place} in its zone's queue for a NoExecute taint{missing}"
+        seconds = turn.low_ns / SECOND_NS
+        return Verdict(state, because, Next(f"AddTaint {key}:NoExecute", seconds))
+    upcoming = _next_deletion(outlook, now_ns)
+    if upcoming is not None:
+        count = len(outlook.timers)
+        because = (
+            f"{says}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
+        )
+        return Verdict(state, because, upcoming)
+    if _tainted(outlook.node, key):
+        because = f"{says}; tainted; the pods left on it tolerate that for ever or are leaving"
+        return Verdict(state, because, None)
+    return Verdict(state, says, None)
+
+
+def _no_taint_at_all(key: str) -> str:
+    return f"; it lacks even {key}:NoSchedule, which the controller adds at once: is it running?"
+
+
+def _tainted(node: Node, key: str) -> bool:
+    return node.has_taint(key, NO_EXECUTE)
+
+
+def _next_deletion(outlook: NodeOutlook, now_ns: int) -> Next | None:
+    if not outlook.timers:
+        return None
+    first = outlook.timers[0]
+    seconds = max(0, first.due_ns - now_ns) / SECOND_NS
+    return Next(f"DeletePod {first.namespace}/{first.name}", seconds)

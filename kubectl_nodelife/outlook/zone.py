@@ -1,0 +1,70 @@
+"""A zone's outlook: its state, the row of the rate table that applies, and who waits."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.zones import zone_display
+
+
+class ZoneOutlook(msgspec.Struct, frozen=True):
+    """`nodes`, `not_ready`: the counted ones. `rate`: nodes a second. `why`: the rule that applies."""
+
+    key: str
+    name: str
+    state: str
+    nodes: int
+    not_ready: int
+    threshold: float
+    rate: float
+    queued: list[str]
+    why: str
+
+
+def zones(memory: Memory, settings: Settings) -> list[ZoneOutlook]:
+    """All zones that have nodes, in order of their keys."""
+    counts = memory.zones.counts()
+    dark = bool(counts) and all(ready == 0 for ready, _ in counts.values())
+    return [
+        _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
+        for key in sorted(memory.zones.members)
+    ]
+
+
+def _zone(
+    memory: Memory, settings: Settings, key: str, count: tuple[int, int], dark: bool
+) -> ZoneOutlook:
+    ready, not_ready = count
+    size = ready + not_ready
+    state = memory.zones.states.get(key, "")
+    return ZoneOutlook(
+        key=key,
+        name=zone_display(key),
+        state=state,
+        nodes=size,
+        not_ready=not_ready,
+        threshold=settings.unhealthy_zone_threshold,
+        rate=memory.zones.rate(key) if key in memory.zones.queues else 0.0,
+        queued=memory.zones.queues[key].waiting() if key in memory.zones.queues else [],
+        why=_why(settings, state, size, not_ready, dark),
+    )
+
+
+def _why(settings: Settings, state: str, size: int, not_ready: int, dark: bool) -> str:
+    threshold = f"{settings.unhealthy_zone_threshold:g}"
+    share = f"{not_ready} of {size} not ready"
+    if size == 0:
+        return "all its nodes are excluded from the statistics"
+    if dark:
+        return f"{share}, and no zone has a ready node: nothing is tainted, taints are taken off"
+    if state == FULL:
+        return f"{share}, while other zones have ready nodes: tainted at the normal rate, by design"
+    if state == PARTIAL:
+        limit = settings.large_cluster_size_threshold
+        if size > limit:
+            return f"{share} (at least 3, share >= {threshold}) and {size} > {limit} nodes: slowed"
+        return f"{share} (at least 3, share >= {threshold}) and {size} <= {limit} nodes: stopped"
+    return f"{share}: below 3 nodes or below a share of {threshold}"
