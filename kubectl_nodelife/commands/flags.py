@@ -42,12 +42,11 @@ class Connection(NamedTuple):
 
     def overridden_by(self, nearer: Connection) -> Connection:
         """These flags with those of `nearer` on top; repeatable flags add up."""
-        return Connection(
-            *(
-                mine + theirs if isinstance(mine, tuple) else theirs or mine
-                for mine, theirs in zip(self, nearer, strict=True)
-            )
-        )
+        merged = self._asdict()
+        for field, theirs in nearer._asdict().items():
+            mine = merged[field]
+            merged[field] = mine + theirs if isinstance(mine, tuple) else theirs or mine
+        return Connection(**merged)
 
 
 class Flag(NamedTuple):
