@@ -1,0 +1,80 @@
+"""Which function plays the vectors of which topic.
+
+An adapter module exports `TOPICS`, topic -> function of one case, which raises AssertionError
+where the case does not hold. A topic says which system a vector belongs to, so the name of the
+folder that vectors come from does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.conformance import nl_controller, nl_vocabulary
+
+Case = dict[str, Any]
+Adapter = Callable[[Case], None]
+
+ADAPTERS = (nl_controller, nl_vocabulary)
+
+# Topics whose adapter is still to be written; an unknown topic fails.
+PENDING = frozenset(
+    {
+        "api_defaults",
+        "container_state_transition",
+        "containers_ready_condition",
+        "default_tolerations",
+        "desired_counts",
+        "drift_from_outside",
+        "events_to_queue",
+        "expectations_and_backoff",
+        "initialized_condition",
+        "kubectl_rollout",
+        "merge_pod_status",
+        "needs_update_needs_reconcile",
+        "node_should_run_daemon_pod",
+        "pod_template_and_placement",
+        "podgc",
+        "pods_by_node",
+        "pods_should_be_on_node",
+        "rate-limited-queue",
+        "ready_condition",
+        "revision_history",
+        "rolling_update",
+        "status",
+        "status_equality_and_times",
+        "sync_sequences",
+        "taint-manager",
+        "terminate_pod",
+        "timed-workers",
+        "token-bucket",
+        "worker-hash",
+    }
+)
+
+CASE_KEYS = frozenset(
+    {
+        "basis",
+        "expect",
+        "expect_derived",
+        "given",
+        "id",
+        "note",
+        "profile",
+        "requires",
+        "source",
+        "steps",
+        "topic",
+    }
+)
+
+
+def topics() -> Mapping[str, Adapter]:
+    """Every topic that has an adapter. Raises ValueError where two adapters claim one topic."""
+    found: dict[str, Adapter] = {}
+    for module in ADAPTERS:
+        for topic, adapter in module.TOPICS.items():
+            if topic in found:
+                raise ValueError(f"two adapters for topic {topic!r}")
+            found[topic] = adapter
+    return found
