@@ -105,7 +105,7 @@ def container_requests(resources: ResourceRequirements) -> Amounts:
 def pod_requests(pod: Pod) -> Amounts:
     """What the scheduler reserves for the pod. Follows `PodRequests`. Raises ValueError.
 
-    The sum over containers and sidecars, or the peak while init containers run, whichever is larger;
+    The sum over containers and sidecars, or the peak while init containers run, if that is larger;
     resources of the pod as a whole go first where they are given; overhead comes on top.
     """
     spec = pod.spec
