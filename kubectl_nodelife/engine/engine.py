@@ -54,7 +54,17 @@ class Engine:
         Raises RequeueInThePast.
         """
         for event in events:
-            yield from self._take(event, now_ns)
+            if isinstance(event, Synced):
+                self._unsynced.discard(event.kind)
+            elif isinstance(event, Outcome):
+                yield from self._settle(self._failed(event, now_ns), now_ns)
+            else:
+                change = self.cache.apply(event, now_ns)
+                if change is None or not self.started:
+                    continue
+                for changed in self._watchers.get(change.kind, ()):
+                    if actions := changed(change, self.cache, now_ns):
+                        yield from self._settle(actions, now_ns)
         if not self.started and not self._unsynced:
             self.started = True
             for controller in self.controllers:
@@ -66,20 +76,9 @@ class Engine:
                 woken = self._by_name[name].reconcile(key, self.cache, now_ns)
                 yield from self._settle(woken, now_ns)
 
-    def _take(self, event: Event, now_ns: int) -> Iterator[Action]:
-        if isinstance(event, Synced):
-            self._unsynced.discard(event.kind)
-            return
-        if isinstance(event, Outcome):
-            controller = self._by_name.get(event.action.controller)
-            if controller is not None:
-                yield from self._settle(controller.failed(event, self.cache, now_ns), now_ns)
-            return
-        change = self.cache.apply(event, now_ns)
-        if change is None or not self.started:
-            return
-        for changed in self._watchers.get(change.kind, ()):
-            yield from self._settle(changed(change, self.cache, now_ns), now_ns)
+    def _failed(self, outcome: Outcome, now_ns: int) -> Actions:
+        controller = self._by_name.get(outcome.action.controller)
+        return controller.failed(outcome, self.cache, now_ns) if controller is not None else ()
 
     def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
         for action in actions:

@@ -1,0 +1,163 @@
+"""The pages of `status` and `explain`. The facts come from `outlook`; here they only get a form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import Explanation, Section, total
+from kubectl_nodelife.outlook.status import NodeStatus, Status, zone_name
+from kubectl_nodelife.outlook.zone import ZoneOutlook
+from kubectl_nodelife.report.ages import due_in, human_duration
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
+
+_PREFIX = "node.kubernetes.io/"
+
+_NODE_COLUMNS = (
+    Column("name"),
+    Column("zone", wide=True),
+    Column("ready"),
+    Column("reason", wide=True),
+    Column("lease age"),
+    Column("status age", wide=True),
+    Column("unknown in"),
+    Column("taints"),
+    Column("pods"),
+    Column("next eviction"),
+    Column("verdict"),
+    Column("because", wide=True),
+)
+_ZONE_COLUMNS = (
+    Column("zone"),
+    Column("state"),
+    Column("nodes"),
+    Column("not ready"),
+    Column("threshold"),
+    Column("rate"),
+    Column("queue"),
+    Column("why"),
+)
+_TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("from"))
+
+
+class StatusPage:
+    """A `Status` as an answer."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """Nodes, zones, and which instant and settings this is about."""
+        status = self._status
+        yield Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
+        if status.zones:
+            yield Table(_ZONE_COLUMNS, [_zone_row(z) for z in status.zones])
+        if wide:
+            flags = status.settings.items()
+            yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
+
+    def document(self) -> object:
+        """The contract's NodeLifeStatus."""
+        return self._status.document()
+
+    def names(self) -> Iterable[str]:
+        """node/NAME of each."""
+        return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
+
+
+class ExplanationPage:
+    """An `Explanation` as an answer."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        self._explanation = explanation
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The questions with their sentences and sums."""
+        for section in self._explanation.sections:
+            yield f"{section.question}\n" + "\n".join(f"  {s}" for s in section.sentences)
+            if section.terms:
+                yield Table(_TERM_COLUMNS, _term_rows(section))
+
+    def document(self) -> object:
+        """The Explanation document."""
+        return self._explanation.document()
+
+    def names(self) -> Iterable[str]:
+        """The one object."""
+        e = self._explanation
+        namespaced = f"{e.namespace}/" if e.namespace else ""
+        yield f"{e.kind.lower()}/{namespaced}{e.name}"
+
+
+def _node_row(status: NodeStatus, now_ns: int) -> list[object]:
+    outlook, verdict = status.outlook, status.verdict
+    node = outlook.node
+    pods = str(len(outlook.pods))
+    if outlook.timers:
+        pods += f" ({len(outlook.timers)} evicting)"
+    unknown_in = outlook.unknown_in
+    return [
+        node.name,
+        zone_name(outlook),
+        outlook.ready or UNKNOWN,
+        outlook.reason,
+        UNKNOWN if outlook.lease_age_ns is None else human_duration(outlook.lease_age_ns),
+        UNKNOWN if outlook.status_age_ns is None else human_duration(outlook.status_age_ns),
+        NONE if unknown_in is None else due_in(unknown_in.low_ns).removeprefix("in "),
+        ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
+        pods,
+        due_in(outlook.timers[0].due_ns - now_ns) if outlook.timers else NONE,
+        verdict.state + _next(status),
+        verdict.because,
+    ]
+
+
+def _cordon(status: NodeStatus) -> str:
+    """A cordoned node whose taint is missing shows all the same that it is cordoned."""
+    node = status.outlook.node
+    tainted = any(t.key == f"{_PREFIX}unschedulable" for t in node.spec.taints)
+    if not node.spec.unschedulable or tainted:
+        return ""
+    return " (cordoned)" if node.spec.taints else "(cordoned)"
+
+
+def _next(status: NodeStatus) -> str:
+    upcoming = status.verdict.next
+    if upcoming is None:
+        return ""
+    if upcoming.in_seconds is None:
+        return f", {upcoming.action.replace(_PREFIX, '')}: not at the zone's rate 0"
+    when = due_in(round(upcoming.in_seconds * SECOND_NS))
+    return f", {upcoming.action.replace(_PREFIX, '')} {when}"
+
+
+def _zone_row(zone: ZoneOutlook) -> list[object]:
+    return [
+        zone.name,
+        zone.state,
+        zone.nodes,
+        zone.not_ready,
+        f"{zone.threshold:g}",
+        f"{zone.rate:g}/s",
+        len(zone.queued),
+        zone.why,
+    ]
+
+
+def _term_rows(section: Section) -> list[list[object]]:
+    rows: list[list[object]] = [
+        [t.what, _seconds(t.low), _seconds(t.high), t.origin] for t in section.terms
+    ]
+    low, high = total(section.terms)
+    return [*rows, ["in all", _seconds(low), _seconds(high), "the sum"]]
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.1f}".removesuffix(".0") + "s"
+
+
+def short_taint(taint: Taint) -> str:
+    """The taint as text, without the prefix that all of Kubernetes' own share."""
+    return str(taint).removeprefix(_PREFIX)
