@@ -1,0 +1,262 @@
+"""The DaemonSet controller as the engine sees it: changes in, actions out.
+
+Follows the queue and workers of `pkg/controller/daemon/daemon_controller.go`. A key that changes
+touch waits one nanosecond, so that all changes of one instant lead to one sync. A sync that has
+made calls is put aside until the cache shows what they did, or they failed; a key that is added
+meanwhile is synced again afterwards. Left out: the number of workers (each set's sync is its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from kubectl_nodelife.controllers.daemonset.backoff import Backoff
+from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.controllers.daemonset.desk import (
+    CONTROLLER,
+    Desk,
+    Steps,
+    SyncError,
+)
+from kubectl_nodelife.controllers.daemonset.expectations import (
+    EXPECTATIONS_TIMEOUT_NS,
+    ControllerExpectations,
+)
+from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers
+from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
+from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
+from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Change, Outcome
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+
+Key = tuple[str, str]
+Target = tuple[str, Key]
+
+_QUEUE = "queue"
+_OVERDUE = "overdue"
+_NO_CALL_SHOWS = (RecordEvent,)
+
+
+@dataclass
+class RunningSync:
+    """A sync that waits for the cache to show its calls, or for their failure."""
+
+    desk: Desk
+    steps: Steps
+    waiting: dict[Target, Action] = field(default_factory=dict)
+    failures: list[Outcome] = field(default_factory=list)
+    again: bool = False
+    started: bool = False
+    since_ns: int = 0
+
+
+class DaemonSetController:
+    """Keeps one pod of each DaemonSet on each node that should have one."""
+
+    name = CONTROLLER
+    watches = frozenset({"DaemonSet", "ControllerRevision", "Pod", "Node"})
+
+    def __init__(self, settings: Settings, backoff: Backoff | None = None) -> None:
+        self.rules = behaviour_of((1, settings.profile.minor), settings.gates)
+        self.index = SetIndex()
+        self.queue = WorkQueue()
+        self.expectations = ControllerExpectations()
+        self.backoff = backoff or Backoff()
+        self.handlers = EventHandlers(self.rules, self.index, self.queue, self.expectations)
+        self.errors: dict[Key, str] = {}
+        """What the last sync of a set ended with, where that was an error."""
+        self._running: dict[Key, RunningSync] = {}
+        self._awaited: dict[Target, Key] = {}
+        self._wake_at_ns: int | None = None
+
+    def start(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """Begin as a restarted controller: every set is synced, nothing is remembered."""
+        for pod in cache.all("Pod"):
+            assert isinstance(pod, Pod)
+            self.index.observe_pod(None, pod)
+        for revision in cache.all("ControllerRevision"):
+            assert isinstance(revision, ControllerRevision)
+            self.index.observe_revision(None, revision)
+        for daemon_set in cache.all("DaemonSet"):
+            assert isinstance(daemon_set, DaemonSet)
+            self.handlers.daemon_set(None, daemon_set, cache, None)
+        yield from self._wake(now_ns)
+
+    def join(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """Begin beside a running one: the same, since all but its backoffs can be seen."""
+        yield from self.start(cache, now_ns)
+
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """Tell the handlers, and go on with a sync that waited for this."""
+        self.note(change, cache, now_ns)
+        present = change.new if change.new is not None else change.old
+        if present is not None and self._awaited:
+            yield from self._resolve((change.kind, present.key), None, now_ns)
+        yield from self._wake(now_ns)
+
+    def note(self, change: Change, cache: Cache, now_ns: int) -> None:
+        """Keep indexes and queue up with a change; no sync goes on."""
+        old, new, cause = change.old, change.new, change.cause
+        if change.kind == "Pod":
+            assert isinstance(old, Pod | None) and isinstance(new, Pod | None)
+            self.handlers.pod(old, new, cache, now_ns, cause)
+        elif change.kind == "Node":
+            assert isinstance(old, Node | None) and isinstance(new, Node | None)
+            self.handlers.node(old, new, cache, cause)
+        elif change.kind == "DaemonSet":
+            assert isinstance(old, DaemonSet | None) and isinstance(new, DaemonSet | None)
+            self.handlers.daemon_set(old, new, cache, cause)
+            present = new if new is not None else old
+            if present is not None and present.key not in self.index.by_key:
+                self._abandon(present.key)
+        elif change.kind == "ControllerRevision":
+            assert isinstance(old, ControllerRevision | None)
+            assert isinstance(new, ControllerRevision | None)
+            self.handlers.revision(old, new, cause)
+
+    def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """Sync what the queue holds, or give up a sync whose calls never showed."""
+        if key == _QUEUE:
+            self._wake_at_ns = None
+            self.backoff.collect(now_ns)
+            self.handlers.drain_nodes(cache)
+            for set_key, cause in self.queue.pop(now_ns):
+                yield from self.sync(set_key, cache, now_ns, cause)
+        elif isinstance(key, tuple) and key[0] == _OVERDUE:
+            yield from self._give_up((key[1], key[2]), now_ns)
+        yield from self._wake(now_ns)
+
+    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """A call failed; the sync that made it goes on once all its calls are answered."""
+        yield from self._resolve(outcome.action.target, outcome, now_ns)
+        yield from self._wake(now_ns)
+
+    def sync(
+        self, key: Key, cache: Cache, now_ns: int, cause: Action | None = None
+    ) -> Iterator[Action | Requeue]:
+        """Begin a sync of a set, unless one is under way: then it comes after that."""
+        running = self._running.get(key)
+        if running is not None:
+            running.again = True
+            return
+        tracked = self.index.by_key.get(key)
+        if tracked is None:
+            self.expectations.delete(key)
+            return
+        desk = self.desk(tracked, cache, now_ns, cause)
+        running = RunningSync(desk, sync_daemon_set(desk))
+        self._running[key] = running
+        yield from self._go_on(running, now_ns)
+
+    def desk(
+        self, tracked: TrackedSet, cache: Cache, now_ns: int, cause: Action | None = None
+    ) -> Desk:
+        """What a sync of the set works with."""
+        return Desk(
+            tracked=tracked,
+            daemon_set=tracked.daemon_set,
+            template=tracked.template,
+            index=self.index,
+            cache=cache,
+            expectations=self.expectations,
+            backoff=self.backoff,
+            now=now_ns,
+            cause=cause,
+        )
+
+    def is_syncing(self, key: Key) -> bool:
+        """Whether a sync of the set waits for its calls."""
+        return key in self._running
+
+    def _go_on(self, running: RunningSync, now_ns: int) -> Iterator[Action | Requeue]:
+        """Resume a sync with its failures, until it waits again or ends."""
+        desk = running.desk
+        desk.now = now_ns
+        while True:
+            failures, running.failures = running.failures, []
+            try:
+                batch = running.steps.send(failures) if running.started else next(running.steps)
+            except StopIteration:
+                self._end(running, "", now_ns)
+                return
+            except SyncError as error:
+                self._end(running, str(error), now_ns)
+                return
+            running.started = True
+            running.since_ns = now_ns
+            self._await(running, batch)
+            yield from batch
+            if running.waiting:
+                at_ns = now_ns + EXPECTATIONS_TIMEOUT_NS
+                yield Requeue(self.name, (_OVERDUE, *desk.key), at_ns)
+                return
+
+    def _await(self, running: RunningSync, batch: list[Action]) -> None:
+        """Note which calls the cache will show; those that change nothing it will not."""
+        for action in batch:
+            if not action.writes or isinstance(action, _NO_CALL_SHOWS):
+                continue
+            present = running.desk.cache.get(*action.target)
+            if action.effect(present, running.desk.now) is present:
+                continue
+            running.waiting[action.target] = action
+            self._awaited[action.target] = running.desk.key
+
+    def _resolve(
+        self, target: Target, outcome: Outcome | None, now_ns: int
+    ) -> Iterator[Action | Requeue]:
+        key = self._awaited.pop(target, None)
+        running = self._running.get(key) if key is not None else None
+        if running is None or running.waiting.pop(target, None) is None:
+            return
+        if outcome is not None:
+            running.failures.append(outcome)
+        if not running.waiting:
+            yield from self._go_on(running, now_ns)
+
+    def _end(self, running: RunningSync, error: str, now_ns: int) -> None:
+        key = running.desk.key
+        self._running.pop(key, None)
+        for at_ns in running.desk.requeue_at_ns:
+            self.queue.add_after(key, at_ns)
+        if error:
+            self.errors[key] = error
+            self.queue.add_rate_limited(key, now_ns)
+        else:
+            self.errors.pop(key, None)
+            self.queue.forget(key)
+        if running.again:
+            self.queue.add(key, running.desk.cause)
+
+    def _give_up(self, key: Key, now_ns: int) -> Iterator[Action | Requeue]:
+        running = self._running.get(key)
+        if running is None or now_ns - running.since_ns < EXPECTATIONS_TIMEOUT_NS:
+            return
+        self._abandon(key)
+        self._end(running, "what the sync did was not seen within five minutes", now_ns)
+        yield from ()
+
+    def _abandon(self, key: Key) -> None:
+        """Drop a sync that is under way."""
+        running = self._running.pop(key, None)
+        if running is None:
+            return
+        running.steps.close()
+        for target in running.waiting:
+            self._awaited.pop(target, None)
+
+    def _wake(self, now_ns: int) -> Iterator[Requeue]:
+        """Ask to be woken for what the queue holds, unless that was asked for already."""
+        due = self.queue.next_due()
+        if self.queue.ready or self.handlers.nodes:
+            due = now_ns + 1
+        if due is None or (self._wake_at_ns is not None and self._wake_at_ns <= due):
+            return
+        self._wake_at_ns = max(due, now_ns + 1)
+        yield Requeue(self.name, _QUEUE, self._wake_at_ns)

@@ -1,0 +1,167 @@
+"""Carry out a decision: creates in growing batches, deletes at once, expectations around both.
+
+Follows `syncNodes` (`pkg/controller/daemon/daemon_controller.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubectl_nodelife.controllers.daemonset.desk import (
+    CONTROLLER,
+    GATEWAY_TIMEOUT,
+    NOT_FOUND,
+    Desk,
+    Failures,
+    Steps,
+    SyncError,
+    describe,
+)
+from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET, fnv1a_32
+from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
+from kubectl_nodelife.controllers.daemonset.slow_start import BURST_REPLICAS, slow_start_batches
+from kubectl_nodelife.engine.actions import Action, DeletePod
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.events import Outcome
+
+NAMESPACE_TERMINATING = "being terminated"
+"""What the server says when a namespace that is going refuses new objects."""
+
+_SUFFIX_LENGTH = 5
+_NAME_LIMIT = 63
+
+
+def sync_nodes(
+    desk: Desk,
+    delete: Sequence[PodToDelete],
+    create: Sequence[tuple[str, str]],
+    revision_hash: str,
+) -> Steps:
+    """Delete these pods and make one on each of these nodes (node, because); 250 each at most.
+
+    Raises SyncError with all that went wrong.
+    """
+    create, delete = create[:BURST_REPLICAS], delete[:BURST_REPLICAS]
+    desk.expectations.expect(desk.key, len(create), len(delete), desk.now)
+    errors: list[str] = []
+    yield from _create(desk, create, revision_hash, errors)
+    yield from _delete(desk, delete, errors)
+    if errors:
+        raise SyncError("; ".join(errors))
+
+
+def _create(
+    desk: Desk, create: Sequence[tuple[str, str]], revision_hash: str, errors: list[str]
+) -> Steps:
+    for position, size in slow_start_batches(len(create)):
+        taken: set[str] = set()
+        batch: list[Action] = [
+            create_pod(desk, node, revision_hash, because, taken)
+            for node, because in create[position : position + size]
+        ]
+        failures = yield batch
+        told = _note_failed_creates(desk, failures, errors)
+        yield [*_told_creates(desk, batch, failures), *told]
+        if errors:
+            classic = desk.rules.slow_start_skips_from_the_batch
+            skipped = len(create) - (size if classic else position + size)
+            desk.expectations.lower(desk.key, adds=skipped)
+            return
+
+
+def create_pod(
+    desk: Desk, node: str, revision_hash: str, because: str, taken: set[str]
+) -> CreatePod:
+    """The action that makes the set's pod for a node."""
+    daemon_set = desk.daemon_set
+    name = pod_name(desk, node, taken)
+    taken.add(name)
+    return CreatePod(
+        controller=CONTROLLER,
+        because=because,
+        cause=desk.cause,
+        namespace=daemon_set.namespace,
+        pod=name,
+        manifest=desk.template.pod_manifest(name, node, revision_hash),
+        node=node,
+        owner=daemon_set.name,
+        owner_uid=daemon_set.uid,
+        revision=revision_hash,
+    )
+
+
+def pod_name(desk: Desk, node: str, taken: set[str]) -> str:
+    """A free name of the form that the server would generate; the same in every run."""
+    base = f"{desk.daemon_set.name}-"[: _NAME_LIMIT - _SUFFIX_LENGTH]
+    seed = f"{desk.daemon_set.uid}/{node}/{desk.now}"
+    attempt = 0
+    while True:
+        number = fnv1a_32(f"{seed}/{attempt}".encode())
+        suffix = ""
+        for _ in range(_SUFFIX_LENGTH):
+            number, digit = divmod(number, len(SAFE_ALPHABET))
+            suffix += SAFE_ALPHABET[digit]
+        name = base + suffix
+        if name not in taken and (desk.daemon_set.namespace, name) not in desk.cache.pods:
+            return name
+        attempt += 1
+
+
+def _told_creates(desk: Desk, batch: list[Action], failures: Failures) -> list[Action]:
+    failed = {f.action.target for f in failures}
+    return [
+        desk.event("Normal", "SuccessfulCreate", f"Created pod: {action.target[1][1]}", action)
+        for action in batch
+        if action.target not in failed
+    ]
+
+
+def _note_failed_creates(desk: Desk, failures: Failures, errors: list[str]) -> list[Action]:
+    told: list[Action] = []
+    for failure in failures:
+        rules = desk.rules
+        if rules.terminating_namespace_is_fine and NAMESPACE_TERMINATING in failure.message:
+            continue
+        message = f"Error creating: {describe(failure)}"
+        told.append(desk.event("Warning", "FailedCreate", message, failure.action))
+        if rules.create_timeout_ignored and failure.code == GATEWAY_TIMEOUT:
+            continue
+        desk.expectations.creation_observed(desk.key)
+        errors.append(describe(failure))
+    return told
+
+
+def _delete(desk: Desk, delete: Sequence[PodToDelete], errors: list[str]) -> Steps:
+    if not delete:
+        return
+    batch: list[Action] = [
+        DeletePod(
+            controller=CONTROLLER,
+            because=doomed.because,
+            cause=desk.cause,
+            namespace=doomed.pod.namespace,
+            pod=doomed.pod.name,
+            pod_uid=doomed.pod.uid,
+        )
+        for doomed in delete
+    ]
+    failures = yield batch
+    failed = {f.action.target: f for f in failures}
+    told: list[Action] = []
+    for action in batch:
+        name = action.target[1][1]
+        failure = failed.get(action.target)
+        if failure is None:
+            told.append(desk.event("Normal", "SuccessfulDelete", f"Deleted pod: {name}", action))
+        else:
+            told += _note_failed_delete(desk, failure, errors)
+    yield told
+
+
+def _note_failed_delete(desk: Desk, failure: Outcome, errors: list[str]) -> list[Action]:
+    desk.expectations.deletion_observed(desk.key)
+    if desk.rules.not_found_on_delete_is_fine and failure.code == NOT_FOUND:
+        return []
+    errors.append(describe(failure))
+    message = f"Error deleting: {describe(failure)}"
+    return [desk.event("Warning", "FailedDelete", message, failure.action)]

@@ -1,0 +1,227 @@
+"""What a change in the cluster means for the queue: which sets must be looked at again.
+
+Follows the event handlers and `syncNodeUpdate`, `shouldIgnoreNodeUpdate` of
+`pkg/controller/daemon/daemon_controller.go`. They decide nothing about pods; they lower
+expectations and add keys. From 1.33 node events wait in a queue of their own and are judged later,
+on the present node; before, the old node is judged against the new one.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.controllers.daemonset.expectations import ControllerExpectations
+from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.work_queue import SECOND_NS, WorkQueue
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.node import Node, NodeStatus
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+
+NodeQueue = dict[str, Action | None]
+
+
+def should_ignore_node_update(old: Node, new: Node, rules: Behaviour) -> bool:
+    """Whether nothing that placement depends on changed. Follows `shouldIgnoreNodeUpdate`."""
+    if rules.node_filter_labels_and_taints:
+        return old.spec.taints == new.spec.taints and (old.metadata.labels or {}) == (
+            new.metadata.labels or {}
+        )
+    return _true_conditions(old) == _true_conditions(new) and _without_conditions(
+        old
+    ) == _without_conditions(new)
+
+
+def _true_conditions(node: Node) -> set[str]:
+    return {c.type for c in node.status.conditions if c.status == "True"}
+
+
+def _without_conditions(node: Node) -> Node:
+    status: NodeStatus = replace(node.status, conditions=())
+    return replace(node, metadata=replace(node.metadata, resource_version=""), status=status)
+
+
+class EventHandlers:
+    """The handlers, over one index, queue and set of expectations."""
+
+    def __init__(
+        self,
+        rules: Behaviour,
+        index: SetIndex,
+        queue: WorkQueue,
+        expectations: ControllerExpectations,
+    ) -> None:
+        self._rules = rules
+        self._index = index
+        self._queue = queue
+        self._expectations = expectations
+        self.nodes: NodeQueue = {}
+
+    def daemon_set(
+        self, old: DaemonSet | None, new: DaemonSet | None, cache: Cache, cause: Action | None
+    ) -> None:
+        """A set came, changed or went; a change of uid is both. `addDaemonset` and its like."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self._index.remove(old.key)
+            self._expectations.delete(old.key)
+            self._queue.add(old.key, cause)
+        if new is None:
+            return
+        tracked = self._index.by_key.get(new.key)
+        if tracked is None:
+            self._index.add(new, self._rules, cache)
+        else:
+            self._index.update(tracked, new)
+        self._queue.add(new.key, cause)
+
+    def revision(
+        self,
+        old: ControllerRevision | None,
+        new: ControllerRevision | None,
+        cause: Action | None,
+    ) -> None:
+        """A revision came, changed or went. `addHistory`, `updateHistory`, `deleteHistory`."""
+        self._index.observe_revision(old, new)
+        if old is None and new is not None:
+            if new.metadata.deletion_timestamp is not None:
+                self._add(self._index.resolve(new), cause)
+            elif controller_of(new.metadata) is None:
+                self._add_matching(new, cause)
+        elif new is None and old is not None:
+            self._add(self._index.resolve(old), cause)
+        elif old is not None and new is not None and not _same_version(old, new):
+            self._owner_or_orphan(old, new, cause)
+
+    def pod(
+        self, old: Pod | None, new: Pod | None, cache: Cache, now: int, cause: Action | None
+    ) -> None:
+        """A pod came, changed or went. `addPod`, `updatePod`, `deletePod`."""
+        self._index.observe_pod(old, new)
+        if self._rules.simulated_predicates:
+            self._mark_for_all(old, new)
+        if old is None and new is not None:
+            self._pod_added(new, now, cause)
+        elif new is None and old is not None:
+            self._pod_deleted(old, now, cause)
+        elif old is not None and new is not None and not _same_version(old, new):
+            self._pod_updated(old, new, now, cause)
+
+    def _pod_added(self, pod: Pod, now: int, cause: Action | None) -> None:
+        if pod.metadata.deletion_timestamp is not None:
+            self._pod_deleted(pod, now, cause)
+        elif controller_of(pod.metadata) is not None:
+            tracked = self._index.resolve(pod)
+            if tracked is not None:
+                self._expectations.creation_observed(tracked.key)
+                self._add(tracked, cause)
+        else:
+            self._add_matching(pod, cause)
+
+    def _pod_updated(self, old: Pod, new: Pod, now: int, cause: Action | None) -> None:
+        if new.metadata.deletion_timestamp is not None:
+            self._pod_deleted(new, now, cause)
+            return
+        tracked = self._owner_or_orphan(old, new, cause)
+        if tracked is None:
+            return
+        seconds = tracked.daemon_set.spec.min_ready_seconds
+        if seconds > 0 and not old.ready() and new.ready():
+            self._queue.add_after(tracked.key, now + (seconds + 1) * SECOND_NS)
+
+    def _pod_deleted(self, pod: Pod, now: int, cause: Action | None) -> None:
+        tracked = self._index.resolve(pod)
+        if tracked is not None:
+            self._expectations.deletion_observed(tracked.key)
+            self._add(tracked, cause)
+        elif self._rules.suspends and pod.spec.node_name:
+            self._requeue_suspended(pod.spec.node_name, now)
+
+    def _requeue_suspended(self, node: str, now: int) -> None:
+        """Room came free on a node for which sets wait. `requeueSuspendedDaemonPods`."""
+        for key, tracked in self._index.by_key.items():
+            if node in tracked.census.suspended:
+                self._queue.add_rate_limited(key, now)
+
+    def _mark_for_all(self, old: Pod | None, new: Pod | None) -> None:
+        nodes = {pod.spec.node_name for pod in (old, new) if pod is not None}
+        for tracked in self._index.by_key.values():
+            for node in nodes - {""}:
+                tracked.census.mark(node)
+
+    def node(self, old: Node | None, new: Node | None, cache: Cache, cause: Action | None) -> None:
+        """A node came, changed or went. `addNode`, `updateNode`; a node that goes wakes nobody."""
+        present = new if new is not None else old
+        assert present is not None
+        if old is not None and new is not None and should_ignore_node_update(old, new, self._rules):
+            return
+        for tracked in self._index.by_key.values():
+            tracked.census.mark(present.name)
+        if new is None:
+            return
+        if self._rules.node_queue:
+            self.nodes.setdefault(new.name, cause)
+        elif old is None:
+            for tracked in self._index.by_key.values():
+                if tracked.census.verdict(new).should_run:
+                    self._add(tracked, cause)
+        else:
+            self._node_changed(old, new, cause)
+
+    def _node_changed(self, old: Node, new: Node, cause: Action | None) -> None:
+        for tracked in self._index.by_key.values():
+            before, after = tracked.census.verdict(old), tracked.census.verdict(new)
+            if (before.should_run, before.should_continue_running) != (
+                after.should_run,
+                after.should_continue_running,
+            ):
+                self._add(tracked, cause)
+
+    def drain_nodes(self, cache: Cache) -> None:
+        """Judge the nodes that wait, as they are now. Follows `syncNodeUpdate`."""
+        for name, cause in self.nodes.items():
+            node = cache.nodes.get(name)
+            if node is None:
+                continue
+            for tracked in self._index.by_key.values():
+                verdict = tracked.census.verdict(node)
+                scheduled = tracked.pods.has_pod_bound_to(name)
+                if (
+                    (verdict.should_run and not scheduled)
+                    or (not verdict.should_continue_running and scheduled)
+                    or (scheduled and tracked.daemon_set.status.number_misscheduled > 0)
+                ):
+                    self._add(tracked, cause)
+        self.nodes.clear()
+
+    def _owner_or_orphan(
+        self, old: KubeObject, new: KubeObject, cause: Action | None
+    ) -> TrackedSet | None:
+        """The common part of updates; returns the present owner if it is a known set."""
+        old_owner, new_owner = controller_of(old.metadata), controller_of(new.metadata)
+        changed = old_owner != new_owner
+        if changed and old_owner is not None:
+            self._add(self._index.resolve(old), cause)
+        if new_owner is not None:
+            tracked = self._index.resolve(new)
+            self._add(tracked, cause)
+            return tracked
+        if changed or (old.metadata.labels or {}) != (new.metadata.labels or {}):
+            self._add_matching(new, cause)
+        return None
+
+    def _add(self, tracked: TrackedSet | None, cause: Action | None) -> None:
+        if tracked is not None:
+            self._queue.add(tracked.key, cause)
+
+    def _add_matching(self, obj: KubeObject, cause: Action | None) -> None:
+        for tracked in self._index.matching(obj):
+            self._add(tracked, cause)
+
+
+def _same_version(old: KubeObject, new: KubeObject) -> bool:
+    """Whether a resync brought the same version again; versions unknown are taken for different."""
+    version = new.metadata.resource_version
+    return version != "" and version == old.metadata.resource_version

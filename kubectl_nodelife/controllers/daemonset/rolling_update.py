@@ -1,0 +1,189 @@
+"""Which pods a rolling update replaces next, and which nodes eat its budget.
+
+Follows `rollingUpdate` and `findUpdatedPodsOnNode` (`pkg/controller/daemon/update.go`), the present
+form and the one before surge (below 1.21). The decision is made from what each node counts as
+(`Wave`), so that thousands of unchanged nodes need not be looked at again.
+
+Upstream walks a map in chance order and so may take any of several equal candidates; here the
+node's name decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
+from kubectl_nodelife.kube.pod import Pod
+
+
+class Wave(Enum):
+    """What a node's pods are to a rolling update; terminating pods are not looked at."""
+
+    NONE = "no pod"
+    EXCESS = "too many pods of one version"
+    NEW_AVAILABLE = "new pod available"
+    NEW_UNAVAILABLE = "new pod not available"
+    OLD_AVAILABLE = "old pod available"
+    OLD_UNAVAILABLE = "old pod not available"
+    BOTH_OLD_AVAILABLE = "both, new pod not available, old one available"
+    BOTH_NEW_AVAILABLE = "both, new pod available, old one not"
+    BOTH_AVAILABLE = "both available"
+    BOTH_UNAVAILABLE = "both, neither available"
+
+
+EATS_MAX_UNAVAILABLE = frozenset(Wave) - {Wave.NEW_AVAILABLE, Wave.OLD_AVAILABLE}
+"""What counts against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
+
+EATS_MAX_SURGE = frozenset({Wave.EXCESS, Wave.BOTH_OLD_AVAILABLE, Wave.BOTH_UNAVAILABLE})
+"""What counts against maxSurge."""
+
+AVAILABLE_WITH_SURGE = frozenset(
+    {Wave.NEW_AVAILABLE, Wave.OLD_AVAILABLE, Wave.BOTH_OLD_AVAILABLE, Wave.BOTH_AVAILABLE}
+)
+"""Nodes with an available pod; where both versions stand, it is the old one that is asked."""
+
+_BOTH = {
+    (False, False): Wave.BOTH_UNAVAILABLE,
+    (False, True): Wave.BOTH_OLD_AVAILABLE,
+    (True, False): Wave.BOTH_NEW_AVAILABLE,
+    (True, True): Wave.BOTH_AVAILABLE,
+}
+
+
+@dataclass(frozen=True)
+class NodePods:
+    """The pods of one node by version and availability, terminating ones left out."""
+
+    new: tuple[tuple[Pod, bool], ...]
+    old: tuple[tuple[Pod, bool], ...]
+
+    def wave(self) -> Wave:
+        """What the node counts as. Follows `findUpdatedPodsOnNode`."""
+        if len(self.new) > 1 or len(self.old) > 1:
+            return Wave.EXCESS
+        if self.new and self.old:
+            return _BOTH[self.new[0][1], self.old[0][1]]
+        if self.new:
+            return Wave.NEW_AVAILABLE if self.new[0][1] else Wave.NEW_UNAVAILABLE
+        if self.old:
+            return Wave.OLD_AVAILABLE if self.old[0][1] else Wave.OLD_UNAVAILABLE
+        return Wave.NONE
+
+
+@dataclass
+class UpdateStep:
+    """What the rolling update does now."""
+
+    create: list[tuple[str, str]] = field(default_factory=list)
+    """(node, because)"""
+    delete: list[PodToDelete] = field(default_factory=list)
+    max_unavailable: int = 0
+    max_surge: int = 0
+    used: int = 0
+    """Nodes that eat the budget: maxSurge where surge is allowed, else maxUnavailable."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """maxUnavailable and maxSurge in nodes, and the number of nodes that should run a pod."""
+
+    desired: int
+    max_unavailable: int
+    max_surge: int
+
+
+def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> Budget:
+    """The budget with upstream's guard: both zero would never move, so one may be unavailable."""
+    if desired > 0 and max_unavailable == 0 and max_surge == 0:
+        max_unavailable = 1
+    return Budget(desired, max_unavailable, max_surge)
+
+
+def replace_in_place(
+    budget: Budget,
+    used: int,
+    old_unavailable: Sequence[tuple[str, Pod]],
+    old_available: Sequence[tuple[str, Pod]],
+) -> UpdateStep:
+    """The step without surge: delete old pods, the unavailable ones whatever the budget.
+
+    `used`: nodes that count as unavailable. Both lists are (node, its old pod) in the order in
+    which they are to be taken.
+    """
+    step = UpdateStep(max_unavailable=budget.max_unavailable, used=used)
+    for node, pod in old_unavailable:
+        because = f"the old pod on {node} is not available, so replacing it costs nothing"
+        step.delete.append(PodToDelete(pod, because))
+    remaining = max(0, budget.max_unavailable - used)
+    for node, pod in old_available[:remaining]:
+        because = (
+            f"rolling update: {used} of maxUnavailable {budget.max_unavailable} in use,"
+            f" the pod on {node} is of an old revision"
+        )
+        step.delete.append(PodToDelete(pod, because))
+    return step
+
+
+@dataclass(frozen=True)
+class SurgeNodes:
+    """The nodes that the surge rules act on, each list in the order in which it is taken."""
+
+    superseded: Sequence[tuple[str, Pod]]
+    """both pods, the new one available: its old pod goes"""
+    old_unavailable_unfit: Sequence[tuple[str, Pod]]
+    old_available_unfit: Sequence[tuple[str, Pod]]
+    old_unavailable: Sequence[str]
+    old_available: Sequence[str]
+
+
+def replace_beside(budget: Budget, used: int, available: int, nodes: SurgeNodes) -> UpdateStep:
+    """The step with surge: the new pod is made beside the old one, which goes when it is available.
+
+    `used`: nodes that eat maxSurge; `available`: see AVAILABLE_WITH_SURGE.
+    """
+    step = UpdateStep(max_unavailable=budget.max_unavailable, max_surge=budget.max_surge, used=used)
+    for node, pod in nodes.superseded:
+        because = f"the new pod on {node} is available"
+        step.delete.append(PodToDelete(pod, because))
+    for node, pod in nodes.old_unavailable_unfit:
+        because = f"the old pod on {node} is not available and the node should not run one"
+        step.delete.append(PodToDelete(pod, because))
+    spare = max(0, available - budget.desired)
+    for node, pod in nodes.old_available_unfit[:spare]:
+        because = f"{node} should not run a pod, and {available} are available for {budget.desired}"
+        step.delete.append(PodToDelete(pod, because))
+    for node in nodes.old_unavailable:
+        step.create.append((node, f"the old pod on {node} is not available: surge costs nothing"))
+    for node in nodes.old_available[: max(0, budget.max_surge - used)]:
+        because = f"rolling update: {used} of maxSurge {budget.max_surge} in use"
+        step.create.append((node, because))
+    return step
+
+
+def replace_classic(
+    max_unavailable: int,
+    num_unavailable: int,
+    old_unavailable: Sequence[tuple[str, Pod]],
+    old_available: Sequence[tuple[str, Pod]],
+) -> UpdateStep:
+    """The step of releases before 1.21.
+
+    All old pods that are not available go at once (terminating ones were deleted already); then
+    available ones, terminating ones among them, as far as the budget allows.
+    """
+    step = UpdateStep(max_unavailable=max_unavailable, used=num_unavailable)
+    for node, pod in old_unavailable:
+        if pod.metadata.deletion_timestamp is None:
+            step.delete.append(PodToDelete(pod, f"the old pod on {node} is not available"))
+    for node, pod in old_available:
+        if num_unavailable >= max_unavailable:
+            break
+        num_unavailable += 1
+        because = (
+            f"rolling update: {num_unavailable} of maxUnavailable {max_unavailable} with this one,"
+            f" the pod on {node} is of an old revision"
+        )
+        step.delete.append(PodToDelete(pod, because))
+    return step

@@ -1,0 +1,203 @@
+"""One sync of one set, from top to bottom.
+
+Follows `syncDaemonSet`, `manage`, `updateDaemonSet` and `updateDaemonSetStatus`
+(`pkg/controller/daemon/daemon_controller.go`). Upstream decides on the whole cluster in each sync;
+so does this, but looks again only at nodes that changed (`census.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
+from kubectl_nodelife.controllers.daemonset.census import Census
+from kubectl_nodelife.controllers.daemonset.construct_history import (
+    adopt,
+    claim_or_fail,
+    clean_up_history,
+    construct_history,
+    release,
+)
+from kubectl_nodelife.controllers.daemonset.desk import (
+    CONTROLLER,
+    Desk,
+    Steps,
+    SyncError,
+    describe,
+)
+from kubectl_nodelife.controllers.daemonset.execute import sync_nodes
+from kubectl_nodelife.controllers.daemonset.history import hash_label
+from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    NodeDecision,
+    NodeQuestion,
+    PodToDelete,
+    pods_should_be_on_node,
+)
+from kubectl_nodelife.controllers.daemonset.status import status_from_tally, status_needs_write
+from kubectl_nodelife.controllers.daemonset.tracked_set import History
+from kubectl_nodelife.controllers.daemonset.update_plan import (
+    UpdateImpossibleError,
+    plan_update,
+)
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.daemonset_actions import UpdateDaemonSetStatus
+
+SECOND_NS = 1_000_000_000
+
+SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
+
+
+def sync_daemon_set(desk: Desk) -> Steps:
+    """One sync. Raises SyncError."""
+    if desk.tracked.selects_everything:
+        yield [desk.event("Warning", "SelectingAll", SELECTING_ALL)]
+        return
+    if desk.daemon_set.metadata.deletion_timestamp is not None:
+        return
+    history = yield from construct_history(desk)
+    revision_hash = hash_label(history.current)
+    if not desk.expectations.satisfied(desk.key, desk.now):
+        yield from update_status(desk, revision_hash, observe=False)
+        return
+    error: SyncError | None = None
+    try:
+        yield from _update_daemon_set(desk, history, revision_hash)
+    except SyncError as raised:
+        if not desk.rules.status_written_after_error:
+            raise
+        error = raised
+    try:
+        yield from update_status(desk, revision_hash, observe=True)
+    except SyncError as raised:
+        error = error or raised
+    if error is not None:
+        raise error
+
+
+def _update_daemon_set(desk: Desk, history: History, revision_hash: str) -> Steps:
+    yield from manage(desk, revision_hash)
+    strategy = desk.daemon_set.spec.update_strategy.type
+    if strategy == ROLLING_UPDATE and desk.expectations.satisfied(desk.key, desk.now):
+        yield from rolling_update(desk, revision_hash)
+    yield from clean_up_history(desk, history)
+
+
+def manage(desk: Desk, revision_hash: str) -> Steps:
+    """The create step: claim pods, decide for each node, carry it out. Raises SyncError."""
+    yield from _claim_pods(desk)
+    census = desk.tracked.refresh(desk.now, revision_hash)
+    create: list[tuple[str, str]] = []
+    delete: list[PodToDelete] = []
+    told = list(_failed_placements(desk, census))
+    failed = 0
+    for node, decision in decisions(desk, census, revision_hash):
+        if decision.create_because:
+            create.append((node, f"node {node}: {decision.create_because}"))
+        delete += decision.delete
+        failed += decision.failed_pods
+        told += [desk.event(*event) for event in decision.events]
+        if decision.requeue_at_ns is not None:
+            desk.requeue_at_ns.append(decision.requeue_at_ns)
+    if desk.rules.unscheduled_pods_of_missing_nodes_deleted:
+        delete += _unscheduled_pods_without_node(desk, census)
+    yield told
+    yield from sync_nodes(desk, delete, create, revision_hash)
+    if failed and not desk.rules.failed_pods_back_off:
+        ns, name = desk.key
+        raise SyncError(f"deleted {failed} failed pods of DaemonSet {ns}/{name}")
+
+
+def decisions(desk: Desk, census: Census, revision_hash: str) -> Iterable[tuple[str, NodeDecision]]:
+    """The decision for each node where there may be something to do, in name order."""
+    question = NodeQuestion(
+        desk.daemon_set,
+        revision_hash,
+        desk.tracked.surge_allowed,
+        desk.rules,
+        desk.backoff,
+        desk.now,
+    )
+    for node in sorted(census.busy):
+        facts = census.facts(node)
+        if facts is not None and facts.verdict is not None:
+            pods = desk.tracked.pods.on_node(node)
+            yield node, pods_should_be_on_node(question, node, facts.verdict, pods)
+
+
+def _claim_pods(desk: Desk) -> Steps:
+    pods = desk.tracked.pods
+    calls: list[Action] = [adopt(desk, "Pod", pod) for pod in pods.to_adopt.values()]
+    calls += [release(desk, "Pod", pod) for pod in pods.to_release.values()]
+    if calls:
+        claim_or_fail((yield calls))
+
+
+def _unscheduled_pods_without_node(desk: Desk, census: Census) -> list[PodToDelete]:
+    """Pods that wait for a node which is not there. Follows `getUnscheduledPodsWithoutNode`."""
+    return [
+        PodToDelete(pod, f"it waits for node {node}, which does not exist")
+        for node in sorted(census.strays)
+        for pod in desk.tracked.pods.on_node(node) or ()
+        if not pod.spec.node_name
+    ]
+
+
+def _failed_placements(desk: Desk, census: Census) -> Iterable[Action]:
+    """1.11 tells at every evaluation of the predicates why a pod cannot be placed."""
+    for node in sorted(census.failing):
+        facts = census.facts(node)
+        verdict = facts.verdict if facts is not None else None
+        for reason in verdict.failed_placements if verdict is not None else ():
+            message = f'failed to place pod on "{node}": {reason}'
+            yield desk.event("Warning", "FailedPlacement", message)
+
+
+def rolling_update(desk: Desk, revision_hash: str) -> Steps:
+    """The update step. Raises SyncError."""
+    census = desk.tracked.refresh(desk.now, revision_hash)
+    yield list(_failed_placements(desk, census))
+    try:
+        step = plan_update(desk.tracked, census, revision_hash, desk.now)
+    except UpdateImpossibleError as error:
+        raise SyncError(str(error)) from None
+    yield from sync_nodes(desk, step.delete, step.create, revision_hash)
+
+
+def update_status(desk: Desk, revision_hash: str, observe: bool) -> Steps:
+    """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
+    census = desk.tracked.refresh(desk.now, revision_hash)
+    yield list(_failed_placements(desk, census))
+    status = status_from_tally(desk.daemon_set, census.tally, observe)
+    if status_needs_write(desk.daemon_set, status) and status != desk.daemon_set.status:
+        yield from store_status(desk, census, observe)
+    seconds = desk.daemon_set.spec.min_ready_seconds
+    waiting = status.number_ready != status.number_available
+    if desk.rules.requeue_for_min_ready_after_status and seconds > 0 and waiting:
+        desk.requeue_at_ns.append(desk.now + seconds * SECOND_NS)
+
+
+def store_status(desk: Desk, census: Census, observe: bool) -> Steps:
+    """Write the status, once more after an error. Raises SyncError.
+
+    Follows `storeDaemonSetStatus`.
+    """
+    attempts = 2 if desk.rules.status_update_retried else 1
+    failures = []
+    for attempt in range(attempts):
+        daemon_set = desk.daemon_set if attempt == 0 else desk.tracked.daemon_set
+        failures = yield [
+            UpdateDaemonSetStatus(
+                controller=CONTROLLER,
+                because="the counts in its status differ from what the nodes and pods say",
+                cause=desk.cause,
+                namespace=daemon_set.namespace,
+                name=daemon_set.name,
+                set_uid=daemon_set.uid,
+                status=status_from_tally(daemon_set, census.tally, observe),
+                reread=attempt > 0,
+            )
+        ]
+        if not failures:
+            return
+    ns, name = desk.key
+    raise SyncError(f"error storing status for daemon set {ns}/{name}: {describe(failures[0])}")

@@ -1,0 +1,257 @@
+"""From a set's template to its pods: what every daemon pod tolerates, and where each is put.
+
+Follows `CreatePodTemplate`, `AddOrUpdateDaemonPodTolerations`,
+`ReplaceDaemonSetPodNodeNameNodeAffinity` and `GetTargetNodeName`
+(`pkg/controller/daemon/util/daemonset_util.go`) and `GetPodFromTemplate`
+(`pkg/controller/controller_utils.go`).
+
+A template is plain JSON in a set (revisions compare and hash all of it). Here it is read into typed
+slices once for each template, and written out again as a pod's manifest with nothing lost.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.kube.meta import OwnerReference
+from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_CONTROLLER_REVISION_HASH,
+    LABEL_POD_TEMPLATE_GENERATION,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_DISK_PRESSURE,
+    TAINT_NODE_MEMORY_PRESSURE,
+    TAINT_NODE_NETWORK_UNAVAILABLE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_PID_PRESSURE,
+    TAINT_NODE_UNREACHABLE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+from kubectl_nodelife.kube.workload import DaemonSet
+
+TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+CRITICAL_POD_ANNOTATION = "scheduler.alpha.kubernetes.io/critical-pod"
+TAINT_NODE_OUT_OF_DISK = "node.kubernetes.io/out-of-disk"
+NODE_FIELD_SELECTOR_KEY = "metadata.name"
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+
+Json = dict[str, Any]
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class NoTargetNodeError(ValueError):
+    """A pod is neither bound nor does its affinity name exactly one node."""
+
+
+def is_critical(
+    namespace: str, annotations: dict[str, str] | None, priority: int | None, rules: Behaviour
+) -> bool:
+    """Whether 1.11 takes the template's pods for critical. Follows `IsCriticalPod`."""
+    if not rules.critical_pod_annotation:
+        return False
+    if priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY:
+        return True
+    return namespace == "kube-system" and (annotations or {}).get(CRITICAL_POD_ANNOTATION) == ""
+
+
+def default_tolerations(
+    host_network: bool, critical: bool, rules: Behaviour, *, trial: bool = False
+) -> list[Json]:
+    """What daemon pods tolerate besides their template, for ever, in upstream's order.
+
+    `trial`: for the trial pod of a placement decision, which in 1.11 differs from a created one.
+    """
+    wanted = [
+        (TAINT_NODE_NOT_READY, NO_EXECUTE),
+        (TAINT_NODE_UNREACHABLE, NO_EXECUTE),
+        (TAINT_NODE_DISK_PRESSURE, NO_SCHEDULE),
+        (TAINT_NODE_MEMORY_PRESSURE, NO_SCHEDULE),
+    ]
+    if rules.tolerates_pid_pressure:
+        wanted.append((TAINT_NODE_PID_PRESSURE, NO_SCHEDULE))
+    if rules.trial_tolerates_unschedulable if trial else rules.tolerates_unschedulable:
+        wanted.append((TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE))
+    if host_network:
+        wanted.append((TAINT_NODE_NETWORK_UNAVAILABLE, NO_SCHEDULE))
+    if critical:
+        wanted += [(TAINT_NODE_OUT_OF_DISK, NO_EXECUTE), (TAINT_NODE_OUT_OF_DISK, NO_SCHEDULE)]
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
+
+
+def add_or_update_tolerations(present: list[Json], wanted: list[Json]) -> list[Json]:
+    """`wanted` put in place of those equal in key, operator, effect and value, or appended.
+
+    So a user's tolerationSeconds is lost, as upstream. Follows `AddOrUpdateToleration`.
+    """
+    result = list(present)
+    for toleration in wanted:
+        for index, old in enumerate(result):
+            if _same_toleration(old, toleration):
+                result[index] = toleration
+                break
+        else:
+            result.append(toleration)
+    return result
+
+
+def _same_toleration(one: Json, other: Json) -> bool:
+    fields = ("key", "operator", "effect", "value")
+    return all((one.get(field) or "") == (other.get(field) or "") for field in fields)
+
+
+def replace_node_name_affinity(affinity: Json | None, node_name: str) -> Json:
+    """The affinity with one required term: the node of that name.
+
+    Preferred terms and pod affinity stay. Follows `ReplaceDaemonSetPodNodeNameNodeAffinity`.
+    """
+    field = {"key": NODE_FIELD_SELECTOR_KEY, "operator": "In", "values": [node_name]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    node_affinity = {
+        **((affinity or {}).get("nodeAffinity") or {}),
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+    }
+    return {**(affinity or {}), "nodeAffinity": node_affinity}
+
+
+def get_target_node_name(pod: Pod) -> str:
+    """The node a pod is bound to, or is meant for by its affinity. Follows `GetTargetNodeName`.
+
+    Raises NoTargetNodeError.
+    """
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required.node_selector_terms if required else ():
+        for field in term.match_fields:
+            if field.key == NODE_FIELD_SELECTOR_KEY and field.operator == "In":
+                if len(field.values) != 1:
+                    raise NoTargetNodeError(
+                        f"the matchFields value of {NODE_FIELD_SELECTOR_KEY!r} of pod"
+                        f" {pod.namespace}/{pod.name} is not 1"
+                    )
+                return field.values[0]
+    raise NoTargetNodeError(f"no node name found for pod {pod.namespace}/{pod.name}")
+
+
+def template_generation(daemon_set: DaemonSet) -> int | None:
+    """The template generation that an annotation of the set tells, or None.
+
+    Follows `GetTemplateGeneration`; an annotation that is no integer counts as absent.
+    """
+    text = (daemon_set.metadata.annotations or {}).get(TEMPLATE_GENERATION_ANNOTATION, "")
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+@dataclass(frozen=True)
+class PodTemplate:
+    """One set's template, read once. `rules` decide what daemon pods tolerate."""
+
+    daemon_set: DaemonSet
+    rules: Behaviour
+
+    @property
+    def raw(self) -> Json:
+        """The template as the API shows it."""
+        return self.daemon_set.spec.template
+
+    @cached_property
+    def metadata(self) -> Json:
+        """Its metadata, {} where there is none."""
+        return self.raw.get("metadata") or {}
+
+    @cached_property
+    def raw_spec(self) -> Json:
+        """Its pod spec, {} where there is none."""
+        return self.raw.get("spec") or {}
+
+    @cached_property
+    def spec(self) -> PodSpec:
+        """The pod spec as typed slices, without the default tolerations.
+
+        Raises msgspec.ValidationError where the template is not a pod template.
+        """
+        return msgspec.convert(_without_nulls(self.raw_spec), PodSpec)
+
+    @cached_property
+    def critical(self) -> bool:
+        """Whether 1.11 takes the pods for critical."""
+        annotations = self.metadata.get("annotations")
+        namespace = self.daemon_set.namespace
+        return is_critical(namespace, annotations, self.spec.priority, self.rules)
+
+    @cached_property
+    def trial_tolerations(self) -> tuple[Toleration, ...]:
+        """What the trial pod of a placement decision tolerates."""
+        return msgspec.convert(self._tolerations(trial=True), tuple[Toleration, ...])
+
+    @cached_property
+    def _pod_spec(self) -> Json:
+        return {**self.raw_spec, "tolerations": self._tolerations(trial=False)}
+
+    def _tolerations(self, trial: bool) -> list[Json]:
+        wanted = default_tolerations(self.spec.host_network, self.critical, self.rules, trial=trial)
+        return add_or_update_tolerations(self.raw_spec.get("tolerations") or [], wanted)
+
+    def labels(self, revision_hash: str) -> dict[str, str]:
+        """The labels of a new pod. Follows `CreatePodTemplate`."""
+        labels = dict(self.metadata.get("labels") or {})
+        generation = template_generation(self.daemon_set)
+        if generation is not None:
+            labels[LABEL_POD_TEMPLATE_GENERATION] = str(generation)
+        if revision_hash:
+            labels[LABEL_CONTROLLER_REVISION_HASH] = revision_hash
+        return labels
+
+    def pod_manifest(self, name: str, node_name: str, revision_hash: str) -> Json:
+        """The manifest of the set's pod for one node, under a name of our choosing."""
+        metadata: Json = {
+            "name": name,
+            "generateName": f"{self.daemon_set.name}-",
+            "namespace": self.daemon_set.namespace,
+            "labels": self.labels(revision_hash),
+            "ownerReferences": [owner_manifest(self.daemon_set)],
+        }
+        for key in ("annotations", "finalizers"):
+            if self.metadata.get(key):
+                metadata[key] = self.metadata[key]
+        spec = dict(self._pod_spec)
+        if self.rules.bound_by_controller:
+            spec["nodeName"] = node_name
+        else:
+            spec["affinity"] = replace_node_name_affinity(spec.get("affinity"), node_name)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def controller_reference(daemon_set: DaemonSet) -> OwnerReference:
+    """The owner reference that daemon pods and revisions carry. Follows `NewControllerRef`."""
+    return OwnerReference(
+        api_version="apps/v1",
+        kind="DaemonSet",
+        name=daemon_set.name,
+        uid=daemon_set.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def owner_manifest(daemon_set: DaemonSet) -> Json:
+    """The same as JSON."""
+    manifest: Json = msgspec.to_builtins(controller_reference(daemon_set))
+    return manifest
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value

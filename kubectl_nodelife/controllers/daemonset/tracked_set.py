@@ -1,0 +1,246 @@
+"""One set as the controller knows it, and where it is found: by name, by uid, by namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.controllers.daemonset.budget import allows_surge
+from kubectl_nodelife.controllers.daemonset.census import Census, Yardstick
+from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
+from kubectl_nodelife.controllers.daemonset.placement import Placement
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+
+Key = tuple[str, str]
+
+EVERYTHING = LabelSelector()
+
+
+class History(NamedTuple):
+    """The revision of the present template, and the others, as the last sync left them."""
+
+    current: ControllerRevision
+    old: tuple[ControllerRevision, ...]
+
+
+class TrackedSet:
+    """A set with its pods and what each node is to it.
+
+    Raises msgspec.ValidationError where the template is not a pod template.
+    """
+
+    def __init__(
+        self,
+        daemon_set: DaemonSet,
+        rules: Behaviour,
+        cache: Cache,
+        orphans: dict[Key, Pod],
+    ) -> None:
+        self.daemon_set = daemon_set
+        self.rules = rules
+        self.history: History | None = None
+        self.error = ""
+        self._cache = cache
+        self._claim_afresh(orphans)
+
+    def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
+        self.template = PodTemplate(self.daemon_set, self.rules)
+        self.pods = DaemonPods(self.daemon_set, self.rules)
+        for pod in self._cache.pods_of(self.daemon_set.uid):
+            for _ in self.pods.observe(None, pod):
+                pass
+        for pod in orphans.values():
+            for _ in self.pods.observe(None, pod):
+                pass
+        placement = Placement(self.template)
+        self.census = Census(self._cache.nodes, self.pods, placement, self._cache.pods_on)
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)"""
+        return self.daemon_set.key
+
+    @property
+    def selects_everything(self) -> bool:
+        """Whether the selector is there and empty, which upstream refuses to act on."""
+        return self.daemon_set.spec.selector == EVERYTHING
+
+    def update(self, daemon_set: DaemonSet, orphans: dict[Key, Pod]) -> None:
+        """Take in a newer version of the set."""
+        old = self.daemon_set
+        self.daemon_set = daemon_set
+        self.template = PodTemplate(daemon_set, self.rules)
+        if daemon_set.metadata.annotations != old.metadata.annotations or (
+            daemon_set.status.collision_count != old.status.collision_count
+        ):
+            self.history = None
+        deleting = daemon_set.metadata.deletion_timestamp is not None
+        was_deleting = old.metadata.deletion_timestamp is not None
+        if daemon_set.spec is old.spec and deleting == was_deleting:
+            return
+        if daemon_set.spec.template != old.spec.template:
+            self.history = None
+            self.census.replace_placement(Placement(self.template))
+        if daemon_set.spec.selector != old.spec.selector or deleting != was_deleting:
+            self.history = None
+            self._claim_afresh(orphans)
+
+    def observe_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Take in a change of a pod that is or was ours, or an orphan of the namespace."""
+        for node in self.pods.observe(old, new):
+            self.census.mark(node)
+
+    def refresh(self, now: int, revision_hash: str) -> Census:
+        """The census as of now, measured against that hash."""
+        self.census.refresh(
+            now,
+            Yardstick(
+                revision_hash,
+                template_generation(self.daemon_set),
+                self.daemon_set.spec.min_ready_seconds,
+                self.surge_allowed,
+            ),
+        )
+        return self.census
+
+    @property
+    def surge_allowed(self) -> bool:
+        """Whether two pods may stand on a node while it is updated."""
+        return self.rules.surge and allows_surge(self.daemon_set)
+
+
+@dataclass
+class SetIndex:
+    """All sets, the pods without a controller, and the revisions, each by namespace."""
+
+    by_key: dict[Key, TrackedSet] = field(default_factory=dict)
+    by_uid: dict[str, TrackedSet] = field(default_factory=dict)
+    by_namespace: dict[str, dict[Key, TrackedSet]] = field(default_factory=dict)
+    orphans: dict[str, dict[Key, Pod]] = field(default_factory=dict)
+    revisions: dict[str, dict[Key, ControllerRevision]] = field(default_factory=dict)
+    invalid: dict[Key, str] = field(default_factory=dict)
+    """Sets whose template cannot be read, and why; nothing is done about them."""
+
+    def add(self, daemon_set: DaemonSet, rules: Behaviour, cache: Cache) -> None:
+        """Follow a set."""
+        orphans = self.orphans.get(daemon_set.namespace, {})
+        try:
+            tracked = TrackedSet(daemon_set, rules, cache, orphans)
+        except msgspec.ValidationError as error:
+            self.invalid[daemon_set.key] = str(error)
+            return
+        self.by_key[tracked.key] = tracked
+        self.by_uid[daemon_set.uid] = tracked
+        self.by_namespace.setdefault(daemon_set.namespace, {})[tracked.key] = tracked
+
+    def update(self, tracked: TrackedSet, daemon_set: DaemonSet) -> None:
+        """Take in a newer version of a set that is followed."""
+        try:
+            tracked.update(daemon_set, self.orphans.get(daemon_set.namespace, {}))
+        except msgspec.ValidationError as error:
+            self.remove(daemon_set.key)
+            self.invalid[daemon_set.key] = str(error)
+
+    def remove(self, key: Key) -> TrackedSet | None:
+        """Follow a set no longer; returns what was known of it."""
+        self.invalid.pop(key, None)
+        tracked = self.by_key.pop(key, None)
+        if tracked is None:
+            return None
+        self.by_uid.pop(tracked.daemon_set.uid, None)
+        members = self.by_namespace[key[0]]
+        del members[key]
+        if not members:
+            del self.by_namespace[key[0]]
+        return tracked
+
+    def in_namespace(self, namespace: str) -> Iterator[TrackedSet]:
+        """The sets of a namespace."""
+        yield from self.by_namespace.get(namespace, {}).values()
+
+    def matching(self, obj: KubeObject) -> Iterator[TrackedSet]:
+        """The sets of the object's namespace whose selector matches its labels.
+
+        Follows `getDaemonSetsForPod`: an object without labels, and a set whose selector is empty,
+        match nothing.
+        """
+        labels = obj.metadata.labels
+        if not labels:
+            return
+        for tracked in self.in_namespace(obj.namespace):
+            selector = tracked.daemon_set.spec.selector
+            if selector != EVERYTHING and matches(selector, labels):
+                yield tracked
+
+    def resolve(self, obj: KubeObject) -> TrackedSet | None:
+        """The set that controls the object, by kind, name and uid.
+
+        Follows `resolveControllerRef`.
+        """
+        owner = controller_of(obj.metadata)
+        if owner is None or owner.kind != "DaemonSet":
+            return None
+        tracked = self.by_key.get((obj.namespace, owner.name))
+        return tracked if tracked is not None and tracked.daemon_set.uid == owner.uid else None
+
+    def observe_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep orphans, and every set's pods, up with a change."""
+        present = new if new is not None else old
+        assert present is not None
+        owners = dict.fromkeys(_controller_uid(pod) for pod in (old, new) if pod is not None)
+        for uid in owners:
+            if uid:
+                tracked = self.by_uid.get(uid)
+                if tracked is not None and tracked.daemon_set.namespace == present.namespace:
+                    tracked.observe_pod(old, new)
+        if "" in owners:
+            self._observe_orphan(present, old, new, owners)
+
+    def _observe_orphan(
+        self, present: Pod, old: Pod | None, new: Pod | None, owners: dict[str, None]
+    ) -> None:
+        members = self.orphans.setdefault(present.namespace, {})
+        members.pop(present.key, None)
+        if new is not None and not _controller_uid(new):
+            members[new.key] = new
+        for tracked in self.in_namespace(present.namespace):
+            if tracked.daemon_set.uid not in owners:
+                tracked.observe_pod(old, new)
+
+    def observe_revision(
+        self, old: ControllerRevision | None, new: ControllerRevision | None
+    ) -> None:
+        """Keep the revisions up with a change; sets that may claim it construct history anew."""
+        present = new if new is not None else old
+        assert present is not None
+        members = self.revisions.setdefault(present.namespace, {})
+        if new is None:
+            members.pop(present.key, None)
+        else:
+            members[new.key] = new
+        for tracked in self.in_namespace(present.namespace):
+            selector = tracked.daemon_set.spec.selector
+            for revision in (old, new):
+                if revision is None:
+                    continue
+                owner = controller_of(revision.metadata)
+                if (owner is not None and owner.uid == tracked.daemon_set.uid) or (
+                    owner is None and matches(selector, revision.metadata.labels)
+                ):
+                    tracked.history = None
+
+
+def _controller_uid(pod: Pod) -> str:
+    if not pod.metadata.owner_references:
+        return ""
+    owner = controller_of(pod.metadata)
+    return owner.uid if owner is not None else ""

@@ -1,0 +1,163 @@
+"""What a set's rolling update would do now, read off the census.
+
+The counting of `rolling_update.py` needs only sums and a few nodes, and both stand in the census,
+so one step over thousands of nodes costs as much as what it changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from kubectl_nodelife.controllers.daemonset.availability import is_pod_available, is_pod_updated
+from kubectl_nodelife.controllers.daemonset.budget import (
+    InvalidBudgetError,
+    surge_count,
+    unavailable_count,
+)
+from kubectl_nodelife.controllers.daemonset.census import Census
+from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
+from kubectl_nodelife.controllers.daemonset.rolling_update import (
+    AVAILABLE_WITH_SURGE,
+    EATS_MAX_SURGE,
+    EATS_MAX_UNAVAILABLE,
+    Budget,
+    SurgeNodes,
+    UpdateStep,
+    Wave,
+    effective_budget,
+    replace_beside,
+    replace_classic,
+    replace_in_place,
+)
+from kubectl_nodelife.controllers.daemonset.template import template_generation
+from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
+from kubectl_nodelife.kube.pod import Pod
+
+
+class UpdateImpossibleError(Exception):
+    """The rolling update stops here with an error, as upstream's does."""
+
+
+def budget_of(tracked: TrackedSet, desired: int) -> Budget:
+    """The set's budget in nodes. Follows `updatedDesiredNodeCounts`.
+
+    Raises UpdateImpossibleError for a value that is neither a number nor a percentage.
+    """
+    try:
+        unavailable = unavailable_count(tracked.daemon_set, desired)
+        surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
+    except InvalidBudgetError as error:
+        raise UpdateImpossibleError(f"couldn't get unavailable numbers: {error}") from None
+    if tracked.rules.classic_rolling_update:
+        return Budget(desired, unavailable, 0)
+    return effective_budget(desired, unavailable, surge)
+
+
+def plan_update(tracked: TrackedSet, census: Census, revision_hash: str, now: int) -> UpdateStep:
+    """The next step of the rolling update; `census` must be fresh. Raises UpdateImpossibleError."""
+    budget = budget_of(tracked, census.tally.desired)
+    if tracked.rules.classic_rolling_update:
+        return _classic(tracked, census, budget, revision_hash, now)
+    if budget.max_surge > 0:
+        return _beside(tracked, census, budget, revision_hash)
+    return _in_place(tracked, census, budget)
+
+
+def nodes_using_budget(tracked: TrackedSet, census: Census, budget: Budget) -> dict[str, Wave]:
+    """The nodes that eat maxUnavailable (or maxSurge), with what each counts as, in name order."""
+    eating = EATS_MAX_SURGE if budget.max_surge > 0 else _eats_unavailable(tracked)
+    found = {
+        name: wave
+        for wave, names in census.nodes_by_wave.items()
+        if wave in eating
+        for name in names
+    }
+    return dict(sorted(found.items()))
+
+
+def _eats_unavailable(tracked: TrackedSet) -> frozenset[Wave]:
+    if tracked.rules.unavailable_old_pods_use_budget:
+        return EATS_MAX_UNAVAILABLE
+    return EATS_MAX_UNAVAILABLE - {Wave.OLD_UNAVAILABLE}
+
+
+def _in_place(tracked: TrackedSet, census: Census, budget: Budget) -> UpdateStep:
+    used = sum(census.waves[wave] for wave in _eats_unavailable(tracked))
+    unavailable = sorted(census.nodes_by_wave[Wave.OLD_UNAVAILABLE])
+    room = max(0, budget.max_unavailable - used)
+    available = _first(room, census.nodes_by_wave[Wave.OLD_AVAILABLE])
+    return replace_in_place(
+        budget,
+        used,
+        [(node, _live_pod(tracked, node)) for node in unavailable],
+        [(node, _live_pod(tracked, node)) for node in available],
+    )
+
+
+def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: str) -> UpdateStep:
+    old_unavailable = census.nodes_by_wave[Wave.OLD_UNAVAILABLE]
+    old_available = census.nodes_by_wave[Wave.OLD_AVAILABLE]
+    missing = census.strays & (old_unavailable | old_available)
+    if missing:
+        raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
+    unfit = census.unfit
+    used = sum(census.waves[wave] for wave in EATS_MAX_SURGE)
+    superseded = (
+        census.nodes_by_wave[Wave.BOTH_AVAILABLE] | census.nodes_by_wave[Wave.BOTH_NEW_AVAILABLE]
+    )
+    nodes = SurgeNodes(
+        [(n, _old_pod(tracked, n, revision_hash)) for n in sorted(superseded)],
+        [(n, _live_pod(tracked, n)) for n in sorted(old_unavailable & unfit)],
+        [(n, _live_pod(tracked, n)) for n in sorted(old_available & unfit)],
+        sorted(old_unavailable - unfit),
+        _first(max(0, budget.max_surge - used), old_available, unfit),
+    )
+    available = sum(census.waves[wave] for wave in AVAILABLE_WITH_SURGE)
+    return replace_beside(budget, used, available, nodes)
+
+
+def _classic(
+    tracked: TrackedSet, census: Census, budget: Budget, revision_hash: str, now: int
+) -> UpdateStep:
+    available: list[tuple[str, Pod]] = []
+    unavailable: list[tuple[str, Pod]] = []
+    for node in sorted(census.with_old):
+        for pod in sorted(tracked.pods.on_node(node) or (), key=pod_age_key):
+            if _is_updated(tracked, pod, revision_hash):
+                continue
+            seconds = tracked.daemon_set.spec.min_ready_seconds
+            inclusive = tracked.rules.available_at_the_instant
+            is_available = is_pod_available(pod, seconds, now, inclusive)
+            (available if is_available else unavailable).append((node, pod))
+    return replace_classic(budget.max_unavailable, census.lacking_available, unavailable, available)
+
+
+def _is_updated(tracked: TrackedSet, pod: Pod, revision_hash: str) -> bool:
+    generation = template_generation(tracked.daemon_set)
+    counts = tracked.rules.generation_label_counts
+    return is_pod_updated(pod.metadata.labels, revision_hash, generation, counts)
+
+
+def _live_pods(tracked: TrackedSet, node: str) -> list[Pod]:
+    pods = tracked.pods.on_node(node) or ()
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+
+
+def _live_pod(tracked: TrackedSet, node: str) -> Pod:
+    """The one pod of a node with a single version."""
+    return _live_pods(tracked, node)[0]
+
+
+def _old_pod(tracked: TrackedSet, node: str, revision_hash: str) -> Pod:
+    """The old pod of a node with both versions."""
+    live = _live_pods(tracked, node)
+    return next(pod for pod in live if not _is_updated(tracked, pod, revision_hash))
+
+
+def _first(count: int, names: set[str], without: Iterable[str] = ()) -> list[str]:
+    """The first names in order, at most `count`."""
+    if count <= 0:
+        return []
+    left_out = set(without)
+    return heapq.nsmallest(count, (n for n in names if n not in left_out))
