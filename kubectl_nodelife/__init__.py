@@ -29,19 +29,21 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < controllers, drain < live, sim < sandbox < daemon, report
-         < commands < cli
+    kube < workloads, engine < controllers, drain < outlook, live, sim < sandbox
+         < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another, `live` and `sim`
 never each other, and `report` takes data types only. `errors` may be imported by all and imports
-nothing. `kube`, `workloads`, `engine`, `controllers` and `drain` are the core: no clock, random,
-threads, sockets, asyncio, os, logging or click in there. Only `report` and `cli` print.
+nothing. `kube`, `workloads`, `engine`, `controllers`, `drain` and `outlook` are the core: no
+clock, random, threads, sockets, asyncio, os, logging or click in there. Only `report` and `cli`
+print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
 - `workloads`    pure rules with several users: disruption budgets, scheduling predicates, owners
 - `engine`       settings and profiles, cache, events, actions, timers, rate limits, the loop
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner
+- `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
 - `live`         a real cluster: kubeconfig and auth, list + watch, executor, leader lease
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback

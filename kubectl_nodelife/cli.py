@@ -97,8 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        terminal.flush()
     except BaseException as error:
         return _tell(error, arguments)
     return code
@@ -118,24 +117,24 @@ def _run(arguments: list[str]) -> int:
 
 def _tell(error: BaseException, arguments: Sequence[str]) -> int:
     """Say on stderr what `error` means to the user, and return the exit code for it."""
-    output_error = _stdout_error()
+    _settle_stdout()
     match error:
         case KeyboardInterrupt() | click.Abort():
             return errors.EXIT_INTERRUPTED
-        case BrokenPipeError() if isinstance(output_error, BrokenPipeError):
-            return errors.EXIT_READER_GONE
         case SystemExit(code=None):
             return errors.EXIT_DONE
         case SystemExit(code=int(code)):
             return code
+        case BrokenPipeError() if _came_from_output(error):
+            return errors.EXIT_READER_GONE
         case errors.NodelifeError():
             line, code = str(error), error.exit_code
         case click.ClickException():
             line, code = _usage_line(error), errors.EXIT_USAGE
         case MemoryError():
             line, code = "out of memory", errors.EXIT_FAILED
-        case OSError() if output_error is not None:
-            line, code = f"cannot write the output: {output_error.strerror}", errors.EXIT_FAILED
+        case OSError() if _came_from_output(error):
+            line, code = f"cannot write the output: {error.strerror}", errors.EXIT_FAILED
         case OSError(filename=str(filename)):
             line, code = f"{filename}: {error.strerror}", errors.EXIT_FAILED
         case _:
@@ -164,16 +163,21 @@ def _usage_line(error: click.ClickException) -> str:
     return f"{what}{meant}; see '{where} --help'"
 
 
-def _stdout_error() -> OSError | None:
-    """What keeps stdout from taking the rest of the output, if anything does.
+def _came_from_output(error: OSError) -> bool:
+    """Whether writing to stdout failed, and not some file or connection: we or click were at it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    writers = (terminal.__name__, "click.utils")
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") in writers
 
-    Such a stdout is pointed at nothing, or the interpreter would complain about it at its end.
+
+def _settle_stdout() -> None:
+    """Write out what is buffered; if that fails, stdout becomes a hole.
+
+    Else the interpreter would try again at its end, and complain.
     """
-    if sys.stdout is None:
-        return None
     try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
+        terminal.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

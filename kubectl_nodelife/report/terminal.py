@@ -61,12 +61,18 @@ def escape_json(text: str) -> str:
 def write(text: str) -> None:
     """Put `text` on stdout, cleaned, with a newline at its end; nothing at all for an empty text.
 
-    Raises OSError (BrokenPipeError when the reader went away); `cli.main` knows what to do.
+    Raises OSError (BrokenPipeError if the reader went away); `cli.main` knows what to do.
     """
     if text and sys.stdout is not None:
         sys.stdout.write(printable_text(text))
         if not text.endswith("\n"):
             sys.stdout.write("\n")
+
+
+def flush() -> None:
+    """Hand over what is buffered for stdout. Raises OSError."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def note(text: str) -> None:

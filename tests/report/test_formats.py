@@ -1,0 +1,83 @@
+"""One answer in every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+import yaml
+
+from kubectl_nodelife.report.formats import FORMATTERS, Block, render
+from kubectl_nodelife.report.table import Column, Table
+
+NASTY = "a\x1b[31m\x9b\u202e\x7f\r\n\té"
+
+
+class Zone(msgspec.Struct, rename="camel", omit_defaults=True):
+    zone_name: str = ""
+    rate: float = 0.0
+
+
+class Nodes:
+    """Two blocks, one with a wide column; a document with a struct in it."""
+
+    def __init__(self, name: str = "n1") -> None:
+        self.name = name
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        yield Table((Column("name"), Column("zone", wide=True)), [[self.name, "a"]])
+        yield Table((Column("never"),), [])
+        yield "1 node"
+
+    def document(self) -> object:
+        return {"kind": "Nodes", "b": self.name, "a": [Zone("x", 0.1)], "none": None}
+
+    def names(self) -> Iterable[str]:
+        yield f"node/{self.name}"
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("table", "NAME\nn1\n\n1 node\n"),
+        ("wide", "NAME   ZONE\nn1     a\n\n1 node\n"),
+        ("name", "node/n1\n"),
+        ("yaml", "kind: Nodes\nb: n1\na:\n- zoneName: x\n  rate: 0.1\nnone: null\n"),
+    ],
+)
+def test_formats(output: str, text: str) -> None:
+    assert render(Nodes(), output) == text
+
+
+def test_json_keeps_order_and_is_indented() -> None:
+    text = render(Nodes(), "json")
+    document = {"kind": "Nodes", "b": "n1", "a": [{"zoneName": "x", "rate": 0.1}], "none": None}
+    assert text == json.dumps(document, indent=2) + "\n"
+
+
+def test_no_headers() -> None:
+    assert render(Nodes(), "table", headers=False) == "n1\n\n1 node\n"
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_documents_are_safe_to_show_and_lose_nothing(output: str) -> None:
+    text = render(Nodes(NASTY), output)
+    assert not set(text) & set("\x1b\x9b\u202e\x7f\r\t")
+    parsed = json.loads(text) if output == "json" else yaml.safe_load(text)
+    assert parsed["b"] == NASTY
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "name"])
+def test_pages_are_safe_to_show(output: str) -> None:
+    assert not set(render(Nodes(NASTY), output)) & set("\x1b\x9b\u202e\x7f\r\t")
+
+
+def test_yaml_does_not_fold() -> None:
+    text = render(Nodes("word " * 100), "yaml")
+    assert text.count("\n") == 5 + 1
+
+
+def test_every_format_is_a_word_of_kubectl() -> None:
+    assert set(FORMATTERS) - {"table"} <= {"json", "yaml", "name", "wide"}

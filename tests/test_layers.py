@@ -1,0 +1,107 @@
+"""The direction of imports, as the package's docstring draws it: by folder, without cycles, no edge
+of the world in the core. Imports inside functions and for type checking count as well."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "kubectl_nodelife"
+
+# Folder -> the folders it may import from. `errors` and the package itself are open to all.
+RULES = {
+    "kube": "",
+    "workloads": "kube",
+    "engine": "kube",
+    "controllers": "kube workloads engine",
+    "drain": "kube workloads engine",
+    "outlook": "kube workloads engine controllers",
+    "live": "kube engine",
+    "sim": "kube workloads engine",
+    "sandbox": "kube workloads engine controllers sim",
+    "daemon": "kube workloads engine controllers drain outlook live sim sandbox",
+    "report": "kube workloads engine drain outlook sim",  # their data types
+    "commands": "kube workloads engine controllers drain outlook live sim sandbox daemon report",
+    "cli": "commands report",
+    "__main__": "cli",
+    "errors": "",
+    "": "",
+}
+MAY_IMPORT = {folder: {"errors", "", *others.split()} for folder, others in RULES.items()}
+
+CORE = {"kube", "workloads", "engine", "controllers", "drain", "outlook"}
+BANNED_IN_CORE = {"time", "random", "threading", "socket", "asyncio", "os", "logging", "click"}
+BANNED_IN_CORE |= {"aiohttp", "kubernetes", "subprocess"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        found[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = (
+            path
+        )
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> set[str]:
+    """The modules that `name` imports, ours with full name and others too."""
+    names = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"rule: no relative imports; {name}:{node.lineno} has one"
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {full if full in MODULES else str(node.module) for full in whole}
+    return names
+
+
+IMPORTS = {name: imports(name) for name in MODULES}
+
+
+def folder_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_only_what_its_folder_may(name: str) -> None:
+    folder = folder_of(name)
+    assert folder in MAY_IMPORT, f"rule: each folder has a row in RULES; {folder!r} has none"
+    for other in IMPORTS[name] & MODULES.keys():
+        allowed = MAY_IMPORT[folder] | {folder}
+        assert folder_of(other) in allowed, (
+            f"rule: {folder!r} may import only {sorted(MAY_IMPORT[folder])}; {name} imports {other}"
+        )
+
+
+def test_controllers_never_import_one_another() -> None:
+    def controller_of(module: str) -> str:
+        return ".".join(module.split(".")[:3]) if folder_of(module) == "controllers" else ""
+
+    for name in MODULES:
+        mine = controller_of(name)
+        for other in IMPORTS[name] if mine.count(".") == 2 else ():
+            assert controller_of(other) in ("", mine), (
+                f"rule: controllers never import one another; {name} imports {other}"
+            )
+
+
+def test_no_import_cycles() -> None:
+    graph = {name: (IMPORTS[name] & MODULES.keys()) - {name} for name in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"rule: no import cycles; {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if folder_of(name) in CORE])
+def test_core_knows_no_clock_nor_world(name: str) -> None:
+    found = {other.split(".")[0] for other in IMPORTS[name]} & BANNED_IN_CORE
+    assert not found, f"rule: the core imports no {', '.join(sorted(BANNED_IN_CORE))}; {name} does"
