@@ -1,0 +1,171 @@
+"""Sends one request and interprets what comes back, errors of the API included.
+
+Reads only. Retry-After is obeyed as client-go does it: an answer 429 or 5xx that carries the
+header is asked again after that time. Everything else that fails is raised, in our own words; the
+HTTP library's exceptions end here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from kubectl_nodelife.errors import Failed, Unreachable
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.clock import ServerClock
+
+MAX_RETRIES = 10
+CONNECT_SECONDS = 15.0
+READ_SECONDS = 120.0  # a list may take the server a minute before its first byte
+_ERROR_BODY = 1 << 20
+
+
+class StatusCause(msgspec.Struct, frozen=True):
+    """`metav1.StatusCause`."""
+
+    reason: str | None = None
+    message: str | None = None
+
+
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """`metav1.StatusDetails`."""
+
+    retry_after_seconds: int | None = None
+    causes: tuple[StatusCause, ...] | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """`metav1.Status`: what the API says when something fails."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: StatusDetails | None = None
+
+
+class ApiError(Failed):
+    """The API server answered, and the answer is no."""
+
+    def __init__(
+        self, code: int, message: str, *, reason: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, on=f"API server ({code})")
+        self.code = code
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+    @property
+    def gone(self) -> bool:
+        """The resource version asked for is too old: list anew."""
+        return self.code == 410 or self.reason in ("Expired", "Gone")
+
+
+def api_error(code: int, body: bytes, retry_after_s: float | None = None) -> ApiError:
+    """The error that an answer's status code and body say."""
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.MsgspecError:
+        text = " ".join(body[:200].decode(errors="replace").split())
+        return ApiError(code, text or f"HTTP {code}", retry_after_s=retry_after_s)
+    details = status.details
+    if retry_after_s is None and details is not None:
+        retry_after_s = details.retry_after_seconds
+    return ApiError(
+        status.code or code,
+        status.message or f"HTTP {code}",
+        reason=status.reason or "",
+        retry_after_s=retry_after_s,
+    )
+
+
+class Client:
+    """Reads from one API server. `clock` learns the server's time from every answer."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.clock = ServerClock()
+        timeout_ns = session.target.request_timeout_ns
+        self._total_s = timeout_ns / 1e9 if timeout_ns else None
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self.session.target.server
+
+    async def read(self, url: str) -> bytes:
+        """The whole body of an answer. Raises ApiError, Unreachable, Failed."""
+        timeout = aiohttp.ClientTimeout(
+            total=self._total_s, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
+        )
+        try:
+            async with await self._ask(url, timeout) as response:
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from None
+
+    async def stream(self, url: str, silence_s: float) -> aiohttp.ClientResponse:
+        """An answer whose body comes over time; silence for `silence_s` ends it with TimeoutError.
+
+        The caller closes it. Raises ApiError, Unreachable, Failed.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_s
+        )
+        try:
+            return await self._ask(url, timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.session.close()
+
+    async def _ask(self, url: str, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        renewed = False
+        for attempt in range(MAX_RETRIES + 1):
+            sent_ns = time.monotonic_ns()
+            response = await self.session.request(url, {}, timeout)
+            self.clock.observe(response.headers.get("Date"), sent_ns, time.monotonic_ns())
+            if response.status == 200:
+                return response
+            error = await _read_error(response)
+            if error.code == 401 and not renewed and await self.session.renew():
+                renewed = True
+                continue
+            retriable = error.code == 429 or error.code >= 500
+            if error.retry_after_s is None or not retriable or attempt == MAX_RETRIES:
+                raise error
+            await asyncio.sleep(error.retry_after_s)
+        raise AssertionError("unreachable")
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        return Unreachable(
+            f"the API server cannot be reached: {describe(error)}",
+            on=self.server,
+            remedy="check the network, the VPN and --context",
+        )
+
+
+async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
+    try:
+        body = await response.content.read(_ERROR_BODY)
+    finally:
+        response.release()
+    return api_error(response.status, body, _seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After as seconds; a date or nonsense counts as absent."""
+    return float(header) if header and header.isdecimal() else None
+
+
+def describe(error: BaseException) -> str:
+    """What a network error says, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())

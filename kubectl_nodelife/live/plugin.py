@@ -1,0 +1,210 @@
+"""Credential plugins: the command of `users[].user.exec` that prints a token or a certificate.
+
+Follows client-go/plugin/pkg/client/auth/exec/exec.go and kubectl's kuberc (pkg/config/v1beta1),
+which may forbid plugins or list the allowed ones. The official client's runner (`ExecProvider`)
+builds the command line; the run itself is ours, because the official one passes no cluster on,
+lends the plugin our terminal, and its caller takes a failure for "no credential".
+
+A failure is always an error here: a request that should have had a credential is never sent
+without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+from kubernetes.aio.config.exec_provider import ExecProvider
+from kubernetes.aio.config.kube_config import ConfigNode
+
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.live.kubeconfig import Cluster, ExecConfig
+
+_CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
+_STDERR_SHOWN = 400
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """What a plugin gave. `expires`: None where it did not say."""
+
+    token: str = ""
+    certificate: str = ""
+    key: str = ""
+    expires: Time | None = None
+
+
+class PluginPolicy(msgspec.Struct, frozen=True):
+    """kuberc's word on credential plugins: "" or AllowAll, DenyAll, Allowlist with its commands."""
+
+    kind: str = ""
+    allowed: tuple[str, ...] = ()
+
+
+class CredentialPlugin(ExecProvider):
+    """One plugin of one user. `environ` is what it inherits; its stdin is never ours."""
+
+    def __init__(
+        self,
+        config: ExecConfig,
+        cluster: Cluster,
+        environ: Mapping[str, str],
+        policy: PluginPolicy,
+        timeout_seconds: float = 60,
+    ) -> None:
+        super().__init__(ConfigNode("exec", msgspec.to_builtins(config)))
+        own = {variable.name: variable.value for variable in config.env}
+        self.env = {**environ, **own}
+        self._config = config
+        self._cluster = cluster
+        self._policy = policy
+        self._timeout_seconds = timeout_seconds
+
+    async def run(self, previous_response: Any = None) -> Credential:
+        """Run it once. Raises Failed with the plugin's own words, BadInput if kuberc forbids it."""
+        config = self._config
+        name = f"credential plugin {config.command}"
+        if config.interactive_mode == "Always":
+            raise Failed(
+                "it needs a terminal (interactiveMode: Always)",
+                on=name,
+                remedy="log in with kubectl first, or use a plugin that does not ask",
+            )
+        check_policy(self._policy, config.command, self.env)
+        self.env["KUBERNETES_EXEC_INFO"] = json.dumps(self._exec_info())
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.args,
+                env=self.env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            hint = config.install_hint.strip() or "install it or put it on PATH"
+            raise Failed(f"cannot be run: {error.strerror}", on=name, remedy=hint) from None
+        try:
+            stdout, stderr = await asyncio.wait_for(process.communicate(), self._timeout_seconds)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise Failed(f"no answer within {self._timeout_seconds:g} s", on=name) from None
+        if process.returncode != 0:
+            words = " ".join(stderr.decode(errors="replace").split())[-_STDERR_SHOWN:]
+            said = f": {words}" if words else ""
+            raise Failed(f"failed with exit code {process.returncode}{said}", on=name)
+        return read_credential(stdout, config.api_version, name)
+
+    def _exec_info(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._config.provide_cluster_info:
+            spec["cluster"] = _cluster_info(self._cluster)
+        return {"apiVersion": self._config.api_version, "kind": "ExecCredential", "spec": spec}
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    status: _Status | None = None
+
+
+def read_credential(stdout: bytes, api_version: str, name: str) -> Credential:
+    """The ExecCredential that a plugin printed. Raises Failed. Follows `refreshCredsLocked`."""
+    try:
+        printed = msgspec.json.decode(stdout, type=_ExecCredential)
+        status = printed.status
+        expires = status and status.expiration_timestamp
+        until = parse_time(expires) if expires else None
+    except (msgspec.MsgspecError, ValueError):
+        raise Failed("what it printed is not an ExecCredential", on=name) from None
+    if printed.kind != "ExecCredential" or printed.api_version != api_version:
+        what = f"{printed.kind or 'no kind'} of {printed.api_version or 'no version'}"
+        raise Failed(f"it printed {what}, not ExecCredential of {api_version}", on=name)
+    if status is None or not (status.token or status.client_certificate_data):
+        raise Failed("it gave neither a token nor a certificate", on=name)
+    if bool(status.client_certificate_data) != bool(status.client_key_data):
+        raise Failed("it gave a certificate without its key, or a key alone", on=name)
+    return Credential(
+        token=status.token or "",
+        certificate=status.client_certificate_data or "",
+        key=status.client_key_data or "",
+        expires=until,
+    )
+
+
+def _cluster_info(cluster: Cluster) -> dict[str, Any]:
+    """`spec.cluster`, with the CA's content in it. Follows `ConfigToExecCluster`."""
+    info: dict[str, Any] = msgspec.to_builtins(cluster)
+    info.pop("extensions", None)
+    path = info.pop("certificate-authority", "")
+    if path:
+        import base64
+
+        with open(path, "rb") as file:
+            info["certificate-authority-data"] = base64.b64encode(file.read()).decode()
+    for extension in cluster.extensions:
+        if extension.get("name") == _CLUSTER_EXTENSION:
+            info["config"] = extension.get("extension")
+    return info
+
+
+def load_policy(environ: Mapping[str, str]) -> PluginPolicy:
+    """kuberc's policy on plugins. No file, or KUBERC=off: everything is allowed.
+
+    Raises BadInput for a file that says something about plugins that cannot be understood: a
+    guard that is misspelt must not fall open.
+    """
+    path = environ.get("KUBERC", "")
+    if path == "off":
+        return PluginPolicy()
+    home = environ.get("HOME") or os.path.expanduser("~")
+    path = path or os.path.join(home, ".kube", "kuberc")
+    try:
+        with open(path, "rb") as file:
+            document = yaml.safe_load(file) or {}
+    except FileNotFoundError:
+        return PluginPolicy()
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(f"cannot read it: {' '.join(str(error).split())}", on=path) from None
+    if not isinstance(document, dict):
+        raise BadInput("it is not a mapping", on=path)
+    kind = document.get("credentialPluginPolicy") or ""
+    entries = document.get("credentialPluginAllowlist")
+    if kind not in ("", "AllowAll", "DenyAll", "Allowlist"):
+        raise BadInput(f"credentialPluginPolicy {kind!r} is unknown", on=path)
+    if (kind == "Allowlist") != bool(entries):
+        raise BadInput("credentialPluginAllowlist goes with the policy Allowlist", on=path)
+    allowed = [e.get("command") or e.get("name") for e in entries or () if isinstance(e, dict)]
+    if len(allowed) != len(entries or ()) or not all(isinstance(a, str) for a in allowed):
+        raise BadInput("each entry of credentialPluginAllowlist names a command", on=path)
+    return PluginPolicy(kind, tuple(str(a) for a in allowed))
+
+
+def check_policy(policy: PluginPolicy, command: str, environ: Mapping[str, str]) -> None:
+    """Raises BadInput where kuberc does not allow the command."""
+    if policy.kind in ("", "AllowAll"):
+        return
+    if policy.kind == "Allowlist":
+        found = shutil.which(command, path=environ.get("PATH"))
+        for entry in policy.allowed:
+            entry_found = shutil.which(entry, path=environ.get("PATH"))
+            if command == entry or (found and found == entry_found):
+                return
+    raise BadInput(
+        f"credential plugin {command} is not allowed by kuberc (policy {policy.kind})",
+        remedy="change credentialPluginPolicy or its allow-list if it should be",
+    )

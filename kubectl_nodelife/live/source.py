@@ -1,0 +1,324 @@
+"""What happens in a real cluster: every kind listed once and watched from then on.
+
+Follows client-go's reflector (tools/cache/reflector.go): a WatchList where the server has it,
+else a consistent list in pages; a watch from there; a new list when the version has become too
+old; pauses with jitter after a failure, the server's Retry-After before that. A kind that may not
+be read is declared and tried again every minute, for what depends on it is then not evaluated.
+
+News go to one queue of limited length, so that a slow reader slows the connections down instead of
+filling the memory. The reader turns a `Listed` into events with `engine` terms itself: only the
+reader knows what was there before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import aiohttp
+import msgspec
+
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.errors import NodelifeError, Unreachable
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.live.client import ApiError, Client, describe
+from kubectl_nodelife.live.requests import Resource, list_url, watch_list_url, watch_url
+from kubectl_nodelife.live.watch import MalformedLine, WatchStream
+
+T = TypeVar("T", bound=KubeObject)
+
+LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", "absent", "failing"
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How patient the source is, in seconds.
+
+    `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
+    anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
+    quiet for long. `watch_s`: how long one watch may last (up to twice that).
+    """
+
+    first_backoff_s: float = 0.8
+    last_backoff_s: float = 30.0
+    refused_s: float = 60.0
+    silence_s: float = 150.0
+    silence_by_kind: dict[str, float] = {}
+    first_byte_s: float = 120.0
+    watch_s: int = 300
+
+
+class KindState(msgspec.Struct):
+    """How it stands with one kind; monotonic ns. `error` says why it is not being watched."""
+
+    kind: str
+    phase: str = LISTING
+    error: str = ""
+    synced: bool = False
+    broken_since_ns: int | None = None
+    last_sign_ns: int = 0
+    lists: int = 0
+
+
+class Listed(NamedTuple):
+    """All objects of a kind, as of one version."""
+
+    kind: str
+    objects: list[KubeObject]
+
+
+class Happened(NamedTuple):
+    """What a watch said, in order."""
+
+    kind: str
+    events: list[Put | Gone]
+
+
+class Phase(NamedTuple):
+    """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is."""
+
+    kind: str
+    phase: str
+    gap_ns: int = 0
+
+
+News = Listed | Happened | Phase
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    metadata: _ListMeta
+    items: list[T] | None = None
+
+
+class Source:
+    """Follows the kinds and puts `News` on `queue` until it is cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        resources: Iterable[Resource],
+        pace: Pace | None = None,
+        *,
+        watch_list: bool = True,
+        queue_length: int = 64,
+    ) -> None:
+        self.queue: asyncio.Queue[News] = asyncio.Queue(queue_length)
+        self._followers = [
+            Follower(client, resource, self.queue, pace or Pace(), watch_list)
+            for resource in resources
+        ]
+        self.states = {f.state.kind: f.state for f in self._followers}
+
+    async def run(self) -> None:
+        """Follow all kinds; returns only by being cancelled, or raises a bug of ours."""
+        async with asyncio.TaskGroup() as group:
+            for follower in self._followers:
+                group.create_task(follower.run(), name=f"follow {follower.resource}")
+
+
+class Follower:
+    """List and watch of one kind."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        queue: asyncio.Queue[News],
+        pace: Pace,
+        watch_list: bool,
+    ) -> None:
+        self.resource = resource
+        self.state = KindState(resource.kind.name)
+        self._client = client
+        self._queue = queue
+        self._pace = pace
+        self._watch_list = watch_list
+        self._type: Any = resource.kind.type
+        self._page_decoder = msgspec.json.Decoder(
+            _Page[resource.kind.type],  # type: ignore[name-defined]
+            dec_hook=decode_time,
+        )
+        self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
+        self._version = ""
+        self._backoff_s = pace.first_backoff_s
+
+    async def run(self) -> None:
+        """Follow the kind for ever."""
+        while True:
+            try:
+                await self._follow()
+            except ApiError as error:
+                await self._after_api_error(error)
+            except (MalformedLine, aiohttp.ClientError, OSError) as error:
+                await self._fail(f"the watch broke: {describe(error)}")
+            except (Unreachable, NodelifeError) as error:
+                await self._fail(str(error))
+
+    async def _follow(self) -> None:
+        """List if there is no version to go on from, then watch until the stream ends."""
+        if not self._version and not self._watch_list:
+            await self._list()
+        started = time.monotonic()
+        try:
+            with contextlib.suppress(TimeoutError):  # a hung watch is opened anew at once
+                await self._watch()
+        finally:
+            self._broken()
+        if time.monotonic() - started < 1:
+            await self._pause(self._pace.first_backoff_s)  # a server that ends watches at once
+
+    async def _after_api_error(self, error: ApiError) -> None:
+        if error.gone:
+            self._version = ""
+        elif not self._version and self._watch_list and error.code in (400, 422):
+            self._watch_list = False  # a server that does not know sendInitialEvents
+        elif error.code == 403:
+            await self._stop_at(REFUSED, error.what)
+        elif error.code == 404:
+            await self._stop_at(ABSENT, "the server does not serve it")
+        else:
+            await self._fail(str(error), error.retry_after_s)
+
+    async def _stop_at(self, phase: str, error: str) -> None:
+        """Not to be had now; whoever waits for the kind is told, and it is tried again later."""
+        self._version = ""
+        self._broken()
+        await self._enter(phase, error)
+        await asyncio.sleep(self._pace.refused_s)
+
+    async def _fail(self, error: str, retry_after_s: float | None = None) -> None:
+        self._broken()
+        await self._enter(FAILING, error)
+        if retry_after_s is not None:
+            await asyncio.sleep(retry_after_s)
+            return
+        await self._pause(self._backoff_s)
+        self._backoff_s = min(self._backoff_s * 2, self._pace.last_backoff_s)
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * (1 + random.random()))
+
+    def _broken(self) -> None:
+        if self.state.broken_since_ns is None:
+            self.state.broken_since_ns = time.monotonic_ns()
+
+    async def _enter(self, phase: str, error: str = "") -> None:
+        state = self.state
+        changed = state.phase != phase
+        state.phase, state.error = phase, error
+        gap_ns = 0
+        if phase == WATCHING and state.broken_since_ns is not None:
+            gap_ns = time.monotonic_ns() - state.broken_since_ns
+            state.broken_since_ns = None
+        if changed or gap_ns:
+            await self._queue.put(Phase(state.kind, phase, gap_ns))
+
+    async def _list(self) -> None:
+        """A consistent list in pages; if its token expires on the way, once more in one piece."""
+        try:
+            objects, version = await self._pages(list_url(self.resource))
+        except ApiError as error:
+            if not error.gone:
+                raise
+            objects, version = await self._pages(list_url(self.resource, limit=0))
+        await self._listed(objects, version)
+
+    async def _pages(self, url: str) -> tuple[list[KubeObject], str]:
+        objects: list[KubeObject] = []
+        while True:
+            page = self._decode_page(await self._client.read(url))
+            objects += page.items or ()
+            if not page.metadata.continue_:
+                return objects, page.metadata.resource_version
+            url = list_url(self.resource, continue_=page.metadata.continue_)
+
+    def _decode_page(self, body: bytes) -> _Page[KubeObject]:
+        try:
+            page: _Page[KubeObject] = self._page_decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise MalformedLine(f"list of {self.resource}: {error}") from None
+        return page
+
+    async def _listed(self, objects: list[KubeObject], version: str) -> None:
+        self._version = version
+        self.state.lists += 1
+        self.state.synced = True
+        self._backoff_s = self._pace.first_backoff_s
+        await self._queue.put(Listed(self.state.kind, objects))
+
+    async def _watch(self) -> None:
+        """One watch, until the server ends it. Raises TimeoutError where it hangs, ApiError, …"""
+        initial: list[KubeObject] | None = None
+        seconds = int(self._pace.watch_s * (1 + random.random()))
+        url = watch_url(self.resource, self._version, seconds)
+        if not self._version:
+            initial = []
+            url = watch_list_url(self.resource, seconds)
+        stream: WatchStream[KubeObject] = WatchStream(self._type, self._version)
+        patience_s = max(self._pace.first_byte_s, self._silence_s)
+        async with await self._client.stream(url, patience_s) as response:
+            if initial is None:
+                await self._enter(WATCHING)
+            async for chunk in self._chunks(response):
+                if initial is not None:
+                    initial = await self._take_initial(stream, chunk, initial)
+                    continue
+                await self._take(stream, chunk)
+
+    async def _take_initial(
+        self, stream: WatchStream[KubeObject], chunk: bytes, objects: list[KubeObject]
+    ) -> list[KubeObject] | None:
+        """The first part of a WatchList; None when it is complete."""
+        later: list[Put | Gone] = []
+        for event in stream.feed(chunk):
+            if stream.initial_events_ended:
+                later.append(_to_event(self.state.kind, event.type, event.object))
+            else:
+                objects.append(event.object)
+        if not stream.initial_events_ended:
+            return objects
+        await self._listed(objects, stream.resource_version)
+        await self._enter(WATCHING)
+        if later:
+            await self._queue.put(Happened(self.state.kind, later))
+        return None
+
+    async def _take(self, stream: WatchStream[KubeObject], chunk: bytes) -> None:
+        kind = self.state.kind
+        events: list[Put | Gone] = []
+        try:
+            for event in stream.feed(chunk):
+                events.append(_to_event(kind, event.type, event.object))
+        finally:
+            self._version = stream.resource_version
+            if events:
+                await self._queue.put(Happened(kind, events))
+        self._backoff_s = self._pace.first_backoff_s
+
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises TimeoutError after a silence that means a hung watch."""
+        loop = asyncio.get_running_loop()
+        content = response.content
+        first = True
+        while True:
+            limit = self._pace.first_byte_s if first and not self._version else self._silence_s
+            async with asyncio.timeout_at(loop.time() + limit):
+                chunk = await content.readany()
+            if not chunk:
+                return
+            first = False
+            self.state.last_sign_ns = time.monotonic_ns()
+            yield chunk
+
+
+def _to_event(kind: str, type_: str, obj: KubeObject) -> Put | Gone:
+    return Gone(kind, obj.key) if type_ == "DELETED" else Put(kind, obj)

@@ -1,0 +1,97 @@
+"""Watch streams: bytes in, events out. It is fed by whoever holds the connection, and tested with
+text.
+
+A stream is one JSON object a line, {"type", "object"}. ADDED, MODIFIED and DELETED carry an object,
+BOOKMARK only a resource version (and, at the end of a WatchList's first part, the word that it was
+the end), ERROR a Status. What is left of a line when the connection ends is torn and dropped: the
+next watch begins at the last version that came whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.live.client import ApiError, Status, api_error
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class WatchEvent(msgspec.Struct, Generic[T], gc=False):
+    """One line of a stream."""
+
+    type: str
+    object: T
+
+
+class _Typed(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class MalformedLine(Exception):
+    """A whole line that is no watch event; the connection is of no more use."""
+
+
+class WatchStream(Generic[T]):
+    """Parses one stream of one kind.
+
+    `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
+    `initial_events_ended` turns true when a WatchList's first part is complete.
+    """
+
+    def __init__(self, type_: type[T], resource_version: str = "") -> None:
+        self.resource_version = resource_version
+        self.initial_events_ended = False
+        self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
+            WatchEvent[type_],  # type: ignore[valid-type]
+            dec_hook=decode_time,
+        ).decode
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
+        """The events completed by this piece of the stream; bookmarks are kept to ourselves.
+
+        Raises ApiError for an ERROR event (a 410 says `gone`), MalformedLine for what is no event.
+        """
+        lines = chunk.split(b"\n")
+        lines[0] = self._rest + lines[0]
+        self._rest = lines.pop()
+        decode = self._decode
+        for line in lines:
+            try:
+                event = decode(line)
+            except msgspec.MsgspecError as error:
+                if not line.strip():
+                    continue
+                raise _error_in(line, error) from None
+            if event.type == "ERROR":
+                raise _error_in(line, None)
+            if event.object.metadata.resource_version:
+                self.resource_version = event.object.metadata.resource_version
+            if event.type != "BOOKMARK":
+                yield event
+            elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                self.initial_events_ended = True
+
+    @property
+    def torn(self) -> bool:
+        """Whether part of a line has come whose end has not."""
+        return bool(self._rest.strip())
+
+
+def _error_in(line: bytes, cause: Exception | None) -> ApiError | MalformedLine:
+    try:
+        typed = msgspec.json.decode(line, type=_Typed)
+        if typed.type == "ERROR":
+            status = msgspec.json.decode(typed.object, type=Status)
+            return api_error(status.code or 500, bytes(typed.object))
+    except msgspec.MsgspecError:
+        pass
+    return MalformedLine(f"{cause}: {line[:80].decode(errors='replace')}")
