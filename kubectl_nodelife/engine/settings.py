@@ -103,6 +103,7 @@ GATES: Final = {
         Gate("SeparateTaintEvictionController", ((29, True),), locked=34),
         Gate("TaintTolerationComparisonOperators", ((35, False),)),
         Gate("ScheduleDaemonSetPods", ((11, False), (12, True)), locked=17, until=19, oldest=11),
+        Gate("ExperimentalCriticalPodAnnotation", ((5, False),), until=16, oldest=11),
         Gate("DaemonSetUpdateSurge", ((21, False), (22, True)), locked=25, until=27),
     )
 }
