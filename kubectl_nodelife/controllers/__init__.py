@@ -1,0 +1,50 @@
+"""The decisions: a folder for each controller, in one ordered list.
+
+The order is that in which they see an event and are woken at one instant. Controllers are pure and never
+import one another; what they share is in `kube`, `workloads` and `engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.settings import Settings
+
+# name -> (folder, class), in order; imported when asked for, since a verb seldom needs all
+CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
+    "node-lifecycle": ("nodelifecycle", "NodeLifecycleController"),
+    "taint-eviction": ("tainteviction", "TaintEvictionController"),
+    "daemonset": ("daemonset", "DaemonSetController"),
+    "pod-gc": ("podgc", "PodGCController"),
+    "pod-status": ("pod_status", "PodStatusController"),
+}
+
+
+def make_controllers(
+    settings: Settings, names: Collection[str], *, pass_drift_ns: int = 0
+) -> list[Controller]:
+    """The controllers of these names, in their order.
+
+    `pass_drift_ns`: by how much each monitor pass begins late. Without the taint manager (flag
+    enable-taint-manager) there is no taint-eviction. Raises KeyError for an unknown name.
+    """
+    unknown = set(names) - CONTROLLERS.keys()
+    if unknown:
+        raise KeyError(min(unknown))
+    made: list[Controller] = []
+    for name, (folder, class_name) in CONTROLLERS.items():
+        if name not in names or (name == "taint-eviction" and not settings.taint_manager):
+            continue
+        try:
+            module = import_module(f"{__name__}.{folder}")
+            make: Callable[..., Controller] = getattr(module, class_name)
+        except (ImportError, AttributeError):
+            continue  # not written yet
+        options: dict[str, Any] = {}
+        if name == "node-lifecycle":
+            options["pass_drift_ns"] = pass_drift_ns
+        made.append(make(settings, **options))
+    return made

@@ -1,0 +1,134 @@
+"""The API server of the virtual cluster: objects, and what its watchers are yet to be told.
+
+Holds the very slices that a real cluster's objects decode to. Every change is queued as an event for the
+engine, which sees it in the next tick at the same instant: what a controller reads is older than what
+it has just written, as in life. The parts of the cluster that react to pods and nodes (scheduler,
+kubelets, owners) are told of a change at once. Left out on purpose: admission, resource versions, and
+garbage collection beyond what a deleted owner leaves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+
+CLUSTER = "cluster"
+"""The controller name in records of what the scenario or the simulated cluster itself did."""
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+Object = TypeVar("Object", bound=KubeObject)
+PodListener = Callable[[Pod | None, Pod | None, Action | None], None]
+NodeListener = Callable[[Node | None, Node | None, Action | None], None]
+
+
+class Journal(Protocol):
+    """Keeps what was decided and done."""
+
+    def write(self, now_ns: int, action: Action) -> None:
+        """Note one action."""
+        ...
+
+
+def whole_seconds(instant_ns: int) -> Time:
+    """The instant as `metav1.Time` keeps it."""
+    return Time(instant_ns // SECOND_NS * SECOND_NS)
+
+
+class Api:
+    """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock."""
+
+    def __init__(self, journal: Journal, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.store = Cache()
+        self.pending: list[Event] = []
+        self._journal = journal
+        self._pod_listeners: list[PodListener] = []
+        self._node_listeners: list[NodeListener] = []
+        self._created = 0
+
+    def on_pod(self, listener: PodListener) -> None:
+        """Have `listener` called when a pod comes or goes, or more of it changes than its conditions."""
+        self._pod_listeners.append(listener)
+
+    def on_node(self, listener: NodeListener) -> None:
+        """Have `listener` called on each change of a node."""
+        self._node_listeners.append(listener)
+
+    def note(self, action: Action) -> Action:
+        """Write down something that the cluster itself did."""
+        self._journal.write(self.now_ns, action)
+        return action
+
+    def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
+        """Store an object as it now is, and tell everybody."""
+        old = self.store.set(kind, obj.key, obj)
+        self.pending.append(Put(kind, obj, cause))
+        if kind == "Pod":
+            self._tell_pod(cast("Pod | None", old), cast(Pod, obj), cause)
+        elif kind == "Node":
+            for listener in self._node_listeners:
+                listener(cast("Node | None", old), cast(Node, obj), cause)
+
+    def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
+        """Take an object out, and tell everybody; returns what was there."""
+        old = self.store.set(kind, key, None)
+        if old is None:
+            return None
+        self.pending.append(Gone(kind, key, cause))
+        if kind == "Pod":
+            self._tell_pod(cast(Pod, old), None, cause)
+        elif kind == "Node":
+            for listener in self._node_listeners:
+                listener(cast(Node, old), None, cause)
+        return old
+
+    def fill_in(self, obj: Object) -> Object:
+        """The object with what the API server gives at creation where it lacks: name, uid, time."""
+        meta = obj.metadata
+        self._created += 1
+        name = meta.name or meta.generate_name + _suffix(self._created)
+        uid = meta.uid or _uid(type(obj).__name__, meta.namespace, name, self._created)
+        created = meta.creation_timestamp or whole_seconds(self.now_ns)
+        return replace(
+            obj, metadata=replace(meta, name=name, uid=uid, creation_timestamp=created)
+        )
+
+    def _tell_pod(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        if (
+            old is not None
+            and new is not None
+            and old.spec is new.spec
+            and old.metadata is new.metadata
+            and old.status.phase == new.status.phase
+        ):
+            return
+        for listener in self._pod_listeners:
+            listener(old, new, cause)
+
+
+def _suffix(number: int) -> str:
+    """Five letters as `generateName` gets, the same in every run: the number, well stirred."""
+    size = len(_SUFFIX_LETTERS)
+    rest = number * 5_915_587 % size**5  # coprime to the size: no suffix twice before all were used
+    letters = ""
+    for _ in range(5):
+        rest, digit = divmod(rest, size)
+        letters += _SUFFIX_LETTERS[digit]
+    return letters
+
+
+def _uid(kind: str, namespace: str, name: str, number: int) -> str:
+    digest = hashlib.sha256(f"{kind}/{namespace}/{name}/{number}".encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))

@@ -1,0 +1,70 @@
+"""What the API server itself writes into an object that is created or updated, admission aside.
+
+Follows the strategies of pkg/registry/apps/daemonset and the defaults of pkg/apis/apps/v1, as far as a decision here reads
+them: generations, and how a DaemonSet is updated. Pods and nodes stay exactly as written.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.workload import (
+    DaemonSet,
+    DaemonSetSpec,
+    DaemonSetUpdateStrategy,
+    RollingUpdateDaemonSet,
+)
+
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+_DEFAULT_HISTORY = 10
+
+Object = TypeVar("Object", bound=KubeObject)
+
+
+def as_created(obj: Object) -> Object:
+    """The object as a POST leaves it; one that has a generation already was created before."""
+    if not isinstance(obj, DaemonSet):
+        return obj
+    obj = cast(Object, replace(obj, spec=_defaulted(obj.spec)))
+    if obj.metadata.generation:
+        return obj
+    annotations = {**(obj.metadata.annotations or {}), TEMPLATE_GENERATION: "1"}
+    return replace(obj, metadata=replace(obj.metadata, generation=1, annotations=annotations))
+
+
+def as_updated(old: Object, new: Object) -> Object:
+    """The object as a PATCH leaves it: a changed spec is a new generation, a changed template too."""
+    if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
+        return new
+    new = cast(Object, replace(new, spec=_defaulted(new.spec)))
+    meta = replace(new.metadata, generation=old.metadata.generation)
+    if new.spec != old.spec:
+        meta = replace(meta, generation=meta.generation + 1)
+    if new.spec.template != old.spec.template:
+        number = int((old.metadata.annotations or {}).get(TEMPLATE_GENERATION, "0") or 0)
+        annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
+        meta = replace(meta, annotations=annotations)
+    return cast(Object, replace(new, metadata=meta))
+
+
+def _defaulted(spec: DaemonSetSpec) -> DaemonSetSpec:
+    strategy = spec.update_strategy
+    if not strategy.type:
+        strategy = replace(strategy, type="RollingUpdate")
+    if strategy.type == "RollingUpdate":
+        rolling = strategy.rolling_update or RollingUpdateDaemonSet()
+        if rolling.max_unavailable is None:
+            rolling = replace(rolling, max_unavailable=1)
+        if rolling.max_surge is None:
+            rolling = replace(rolling, max_surge=0)
+        strategy = DaemonSetUpdateStrategy("RollingUpdate", rolling)
+    history = spec.revision_history_limit
+    return replace(
+        spec,
+        update_strategy=strategy,
+        revision_history_limit=_DEFAULT_HISTORY if history is None else history,
+    )

@@ -1,0 +1,203 @@
+"""The events of a scenario: what they are, and how they are read from the document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.kube.kinds import KINDS, Kind, find_kind, find_resource
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.selectors import parse_selector
+from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
+from kubectl_nodelife.sim.fields import (
+    Place,
+    describe,
+    duration_ns,
+    mapping,
+    nearest,
+    one_of,
+    sequence,
+    text,
+    texts,
+)
+
+_STATUSES = ("True", "False", "Unknown")
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """Which nodes an event is about: those named, or those whose labels match."""
+
+    nodes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    selector_text: str = ""
+
+
+class KubeletEvent(msgspec.Struct, frozen=True):
+    """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now on."""
+
+    targets: Targets
+    heartbeats: str = ""
+    conditions: dict[str, str] = {}
+
+
+class TaintEvent(msgspec.Struct, frozen=True):
+    """Somebody adds and removes taints."""
+
+    targets: Targets
+    add: tuple[Taint, ...] = ()
+    remove: tuple[Taint, ...] = ()
+
+
+class CordonEvent(msgspec.Struct, frozen=True):
+    """Somebody sets or clears spec.unschedulable."""
+
+    targets: Targets
+    unschedulable: bool
+
+
+class ApplyEvent(msgspec.Struct, frozen=True):
+    """Somebody creates an object, or merge-patches the one that exists."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    document: dict[str, Any]
+
+
+class DeleteEvent(msgspec.Struct, frozen=True):
+    """Somebody deletes an object."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+Happening = KubeletEvent | TaintEvent | CordonEvent | ApplyEvent | DeleteEvent
+
+
+class ScenarioEvent(msgspec.Struct, frozen=True):
+    """What happens at `at_ns` after t=0; `place` is for messages about it."""
+
+    at_ns: int
+    what: Happening
+    place: Place
+
+
+def read_events(value: Any, at: Place) -> tuple[ScenarioEvent, ...]:
+    """The list of events. Raises BadInput."""
+    return tuple(_read_event(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+
+
+def _read_event(value: Any, at: Place) -> ScenarioEvent:
+    event = mapping(value, at, ("at", *_READERS))
+    if "at" not in event:
+        raise at.fault("lacks the field at", "say when it happens, such as at: 60s")
+    verbs = [key for key in event if key != "at"]
+    if len(verbs) != 1:
+        found = f"has {' and '.join(verbs)}" if verbs else "says nothing that happens"
+        raise at.fault(found, f"give exactly one of {', '.join(_READERS)}")
+    place = at.key(verbs[0])
+    what = _READERS[verbs[0]](event[verbs[0]], place)
+    return ScenarioEvent(duration_ns(event["at"], at.key("at")), what, place)
+
+
+def _targets(value: dict[str, Any], at: Place) -> Targets:
+    if ("nodes" in value) == ("selector" in value):
+        raise at.fault("names no nodes or names them twice", "give either nodes or selector")
+    if "nodes" in value:
+        return Targets(nodes=texts(value["nodes"], at.key("nodes")))
+    written = text(value["selector"], at.key("selector"))
+    try:
+        return Targets(selector=parse_selector(written), selector_text=written)
+    except ValueError as error:
+        raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
+
+
+def _read_kubelet(value: Any, at: Place) -> KubeletEvent:
+    kubelet = mapping(value, at, ("nodes", "selector", "heartbeats", "conditions"))
+    targets = _targets(kubelet, at)
+    if "heartbeats" not in kubelet and "conditions" not in kubelet:
+        raise at.fault("nothing happens to the kubelet", "give heartbeats, conditions or both")
+    heartbeats = ""
+    if "heartbeats" in kubelet:
+        heartbeats = one_of(kubelet["heartbeats"], at.key("heartbeats"), ("stop", "start"))
+    conditions = {}
+    for type_, status in mapping(kubelet.get("conditions", {}), at.key("conditions")).items():
+        if isinstance(status, bool):  # YAML reads an unquoted True so
+            status = str(status)
+        conditions[type_] = one_of(status, at.key("conditions").key(type_), _STATUSES)
+    return KubeletEvent(targets, heartbeats, conditions)
+
+
+def _read_taint(value: Any, at: Place) -> TaintEvent:
+    taint = mapping(value, at, ("nodes", "selector", "add", "remove"))
+    targets = _targets(taint, at)
+    if "add" not in taint and "remove" not in taint:
+        raise at.fault("no taint is named", "give add, remove or both")
+    return TaintEvent(
+        targets,
+        _taints(taint.get("add", []), at.key("add"), parse_taint),
+        _taints(taint.get("remove", []), at.key("remove"), parse_taint_to_remove),
+    )
+
+
+def _taints(value: Any, at: Place, parse: Callable[[str], Taint]) -> tuple[Taint, ...]:
+    taints = []
+    for i, item in enumerate(sequence(value, at)):
+        try:
+            taints.append(parse(text(item, at.item(i))))
+        except ValueError as error:
+            raise at.item(i).fault(str(error)) from None
+    return tuple(taints)
+
+
+def _read_cordon(value: Any, at: Place) -> CordonEvent:
+    return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), True)
+
+
+def _read_uncordon(value: Any, at: Place) -> CordonEvent:
+    return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), False)
+
+
+def _read_apply(value: Any, at: Place) -> ApplyEvent:
+    document = mapping(value, at)
+    word = text(document.get("kind"), at.key("kind"))
+    version = document.get("apiVersion") or ""
+    kind = find_kind(version, word) if isinstance(version, str) else None
+    if kind is None:
+        known = nearest(word, (k.name for k in KINDS))
+        raise at.key("kind").fault(f"{version} {word} is not a kind that is simulated", known)
+    meta = mapping(document.get("metadata"), at.key("metadata"))
+    name = text(meta.get("name"), at.key("metadata").key("name"))
+    namespace = ""
+    if kind.namespaced:
+        namespace = text(meta.get("namespace", "default"), at.key("metadata").key("namespace"))
+    return ApplyEvent(kind, namespace, name, document)
+
+
+def _read_delete(value: Any, at: Place) -> DeleteEvent:
+    gone = mapping(value, at, ("kind", "name", "namespace", "apiVersion"))
+    word = text(gone.get("kind"), at.key("kind"))
+    kind = find_resource(word)
+    if kind is None:
+        known = nearest(word, (k.name for k in KINDS))
+        raise at.key("kind").fault(f"{word} is not a kind that is simulated", known)
+    name = text(gone.get("name"), at.key("name"))
+    if "namespace" in gone and not kind.namespaced:
+        found = describe(gone["namespace"])
+        raise at.key("namespace").fault(f"found {found}, but a {kind.name} has no namespace")
+    namespace = text(gone.get("namespace", "default"), at.key("namespace"))
+    return DeleteEvent(kind, namespace if kind.namespaced else "", name)
+
+
+_READERS: dict[str, Callable[[Any, Place], Happening]] = {
+    "kubelet": _read_kubelet,
+    "taint": _read_taint,
+    "cordon": _read_cordon,
+    "uncordon": _read_uncordon,
+    "apply": _read_apply,
+    "delete": _read_delete,
+}

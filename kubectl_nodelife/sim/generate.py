@@ -1,0 +1,260 @@
+"""Synthetic clusters of any size, the same for the same seed.
+
+Nodes are called a1, a2, … b1, … after their zones and stand in the order a1, b1, c1, a2, …; pods belong to
+workloads of a few to a few dozen replicas that spread over the nodes in that order, and each node holds exactly
+`podsPerNode` of them, daemon pods included. What repeats is shared between objects, so that 150,000 pods take about
+a second and some hundred bytes each.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import (
+    KubeObject,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    Time,
+)
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
+from kubectl_nodelife.kube.pod import (
+    Container,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Toleration,
+)
+from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_ARCH,
+    LABEL_ARCH_BETA,
+    LABEL_HOSTNAME,
+    LABEL_OS,
+    LABEL_OS_BETA,
+    LABEL_REGION,
+    LABEL_REGION_BETA,
+    LABEL_ZONE,
+    LABEL_ZONE_BETA,
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
+from kubectl_nodelife.kube.workload import Job, JobSpec, ReplicaSet, ScaleSpec, StatefulSet
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_REGION = "r1"
+_AGE_NS = 24 * HOUR_NS
+
+_CONDITIONS = (
+    ("Ready", "True", "KubeletReady"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID"),
+)
+
+# of a hundred workloads: kind -> how many
+_MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
+
+
+class Generate(msgspec.Struct, frozen=True):
+    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node."""
+
+    zones: int = 3
+    nodes_per_zone: int = 20
+    pods_per_node: int = 30
+    daemon_sets: int = 3
+    seed: int = 1
+    toleration_seconds: int = 300
+
+
+def generate(wanted: Generate, start_ns: int, kubelet_version: str) -> Iterator[KubeObject]:
+    """All objects of the cluster as it stands at t=0."""
+    return _Maker(wanted, start_ns, kubelet_version).objects()
+
+
+def zone_name(number: int) -> str:
+    """a, b, … z, aa, ab, …"""
+    name = ""
+    while number >= 0:
+        name = _LETTERS[number % 26] + name
+        number = number // 26 - 1
+    return name
+
+
+class _Maker:
+    def __init__(self, wanted: Generate, start_ns: int, kubelet_version: str) -> None:
+        self._wanted = wanted
+        self._random = random.Random(wanted.seed)
+        self._made = Time(start_ns - _AGE_NS)
+        self._version = kubelet_version
+        self._uids = 0
+        self._tolerations = {
+            seconds: _tolerations(seconds) for seconds in (wanted.toleration_seconds, 30, None)
+        }
+        self._running = PodStatus(
+            phase="Running",
+            conditions=tuple(
+                PodCondition(type=type_, status="True", last_transition_time=self._made)
+                for type_ in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+            ),
+            start_time=self._made,
+        )
+
+    def objects(self) -> Iterator[KubeObject]:
+        wanted = self._wanted
+        names = []
+        for i in range(wanted.nodes_per_zone):
+            for z in range(wanted.zones):
+                zone = zone_name(z)
+                names.append(f"{zone}{i + 1}")
+                yield self._node(names[-1], zone)
+        if not names:
+            return
+        daemons = min(wanted.daemon_sets, wanted.pods_per_node)
+        for number in range(daemons):
+            yield from self._daemon_set(number, names)
+        slots = (name for _ in range(wanted.pods_per_node - daemons) for name in names)
+        left = len(names) * (wanted.pods_per_node - daemons)
+        number = 0
+        while left:
+            size = min(left, self._size())
+            yield from self._workload(number, [next(slots) for _ in range(size)])
+            left -= size
+            number += 1
+
+    def _size(self) -> int:
+        """Replicas of a workload: a few, seldom some dozens."""
+        return min(48, 1 + int(self._random.expovariate(1 / 8)))
+
+    def _uid(self) -> str:
+        self._uids += 1
+        return f"{self._uids:08x}-5eed-4000-8000-{self._wanted.seed & 0xFFFFFFFFFFFF:012x}"
+
+    def _node(self, name: str, zone: str) -> Node:
+        labels = {
+            LABEL_HOSTNAME: name,
+            LABEL_OS: "linux",
+            LABEL_OS_BETA: "linux",
+            LABEL_ARCH: "amd64",
+            LABEL_ARCH_BETA: "amd64",
+            LABEL_ZONE: zone,
+            LABEL_ZONE_BETA: zone,
+            LABEL_REGION: _REGION,
+            LABEL_REGION_BETA: _REGION,
+        }
+        pods = str(max(110, self._wanted.pods_per_node * 2))
+        capacity: dict[str, str | int | float] = {"cpu": "32", "memory": "128Gi", "pods": pods}
+        return Node(
+            metadata=ObjectMeta(
+                name=name, uid=self._uid(), creation_timestamp=self._made, labels=labels
+            ),
+            spec=NodeSpec(),
+            status=NodeStatus(
+                conditions=tuple(
+                    NodeCondition(t, s, r, "", self._made, self._made) for t, s, r in _CONDITIONS
+                ),
+                capacity=capacity,
+                allocatable=capacity,
+                node_info=NodeSystemInfo(kubelet_version=self._version),
+            ),
+        )
+
+    def _workload(self, number: int, nodes: list[str]) -> Iterator[KubeObject]:
+        """An owner and its pods on these nodes, or one pod without an owner."""
+        kind = self._random.choices([k for k, _ in _MIX], [share for _, share in _MIX])[0]
+        seconds = self._random.choices(
+            (self._wanted.toleration_seconds, 30, None), (94, 4, 2)
+        )[0]
+        app = f"app-{number:04d}"
+        namespace = f"team-{number % 7}"
+        labels = {"app": app}
+        spec = PodSpec(
+            tolerations=self._tolerations[seconds],
+            termination_grace_period_seconds=30,
+            restart_policy="Never" if kind == "Job" else "Always",
+            containers=(
+                Container(
+                    name="main",
+                    image=f"registry.example/{app}:1",
+                    resources=ResourceRequirements(requests={"cpu": "100m", "memory": "128Mi"}),
+                ),
+            ),
+        )
+        owners: tuple[OwnerReference, ...] = ()
+        if kind:
+            owner = self._owner(kind, app, namespace, labels, len(nodes))
+            owners = (_reference(kind, owner),)
+            yield owner
+        for i, node in enumerate(nodes):
+            name = f"{app}-{i}" if kind == "StatefulSet" else f"{app}-{self._uids:07x}"
+            yield self._pod(name, namespace, labels, owners, spec, node)
+
+    def _owner(
+        self, kind: str, name: str, namespace: str, labels: dict[str, str], size: int
+    ) -> KubeObject:
+        meta = ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=self._uid(),
+            creation_timestamp=self._made,
+            labels=labels,
+            generation=1,
+        )
+        if kind == "Job":
+            return Job(metadata=meta, spec=JobSpec(parallelism=size, completions=size))
+        scale = ScaleSpec(replicas=size, selector=LabelSelector(match_labels=labels))
+        if kind == "StatefulSet":
+            return StatefulSet(metadata=meta, spec=scale)
+        return ReplicaSet(metadata=meta, spec=scale)
+
+    def _pod(
+        self,
+        name: str,
+        namespace: str,
+        labels: dict[str, str],
+        owners: tuple[OwnerReference, ...],
+        spec: PodSpec,
+        node: str,
+    ) -> Pod:
+        return Pod(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=namespace,
+                uid=self._uid(),
+                creation_timestamp=self._made,
+                labels=labels,
+                owner_references=owners,
+            ),
+            spec=PodSpec(
+                node_name=node,
+                tolerations=spec.tolerations,
+                termination_grace_period_seconds=spec.termination_grace_period_seconds,
+                restart_policy=spec.restart_policy,
+                containers=spec.containers,
+            ),
+            status=self._running,
+        )
+
+
+def _tolerations(seconds: int | None) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
+        for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+    )
+
+
+def _reference(kind: str, owner: KubeObject) -> OwnerReference:
+    return OwnerReference(
+        kind=kind,
+        name=owner.name,
+        uid=owner.uid,
+        api_version="batch/v1" if kind == "Job" else "apps/v1",
+        controller=True,
+        block_owner_deletion=True,
+    )

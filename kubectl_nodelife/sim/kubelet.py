@@ -1,0 +1,375 @@
+"""Simulated kubelets: heartbeats, node status, and the pods that start and stop on them.
+
+A kubelet that lives renews its node's Lease and posts its node's status on a schedule. Neither is simulated
+one by one: the engine is told the schedule (`Heartbeats`) when it begins, changes or ends, and only the posts that
+can change something are made (a first one, one with another condition, one that undoes what somebody else
+wrote). Follows pkg/kubelet (kubelet_node_status.go, status manager, pod workers) as far as the
+controllers can see it; no containers, probes, images or volumes. Pods that were marked not ready stay so when
+their node returns: that repair belongs to the pod-status controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, DeletePod, SetNodeConditions, SetPodCondition
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import Heartbeats
+from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+
+LATE_STOP_NS = 100 * MILLISECOND_NS
+"""How long after its start a kubelet removes a pod whose time was over before."""
+
+DEFAULT_GRACE_SECONDS = 30
+
+# condition -> (status, reason) of a kubelet with nothing to complain about
+_HEALTHY = {
+    "Ready": ("True", "KubeletReady"),
+    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID"),
+}
+# (condition, status) -> reason where there is something
+_REASONS = {
+    ("Ready", "False"): "KubeletNotReady",
+    ("MemoryPressure", "True"): "KubeletHasInsufficientMemory",
+    ("DiskPressure", "True"): "KubeletHasDiskPressure",
+    ("PIDPressure", "True"): "KubeletHasInsufficientPID",
+}
+_WRITTEN_BY_THE_MONITOR = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
+
+_RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+
+class KubeletTerms(msgspec.Struct, frozen=True):
+    """How the kubelets of a scenario behave; ns. `pod_stop_ns` None: a pod uses all of its grace period."""
+
+    lease_renew_interval_ns: int = 10 * SECOND_NS
+    lease_renew_phase_ns: int = 0
+    node_status_report_interval_ns: int = 5 * MINUTE_NS
+    pod_start_ns: int = 2 * SECOND_NS
+    pod_stop_ns: int | None = None
+
+
+class Kubelet:
+    """One kubelet: whether it lives, since when it renews and posts, and the conditions that it sees."""
+
+    __slots__ = ("alive", "conditions", "first_ns", "name", "post_ns")
+
+    def __init__(self, name: str, conditions: dict[str, NodeCondition]) -> None:
+        self.name = name
+        self.conditions = conditions
+        self.alive = False
+        self.first_ns = 0
+        self.post_ns = 0
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """A pod that is being stopped: which one, when it will be gone, and who deleted it."""
+
+    uid: str
+    at_ns: int
+    cause: Action | None
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """A pod that is bound and does not run yet: which one, when it will run, and who made it."""
+
+    uid: str
+    at_ns: int
+    cause: Action | None
+
+
+class Kubelets:
+    """All kubelets of the cluster, by node name. One outlives its Node object."""
+
+    def __init__(self, api: Api, agenda: Agenda, terms: KubeletTerms) -> None:
+        self._api = api
+        self._agenda = agenda
+        self._terms = terms
+        self._kubelets: dict[str, Kubelet] = {}
+        self._endings: dict[Key, _Ending] = {}
+        self._starting: dict[Key, _Start] = {}
+
+    def begin(self) -> None:
+        """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
+        first_ns = self._api.now_ns + self._terms.lease_renew_phase_ns
+        alive = []
+        for node in self._api.store.nodes.values():
+            kubelet = self._kubelets[node.name] = Kubelet(node.name, _own_conditions(node))
+            ready = node.ready()
+            if ready is not None and ready.status == "True":
+                self._schedule(kubelet, first_ns, None)
+                alive.append(kubelet)
+        for pod in list(self._api.store.pods.values()):
+            if pod.metadata.deletion_timestamp is not None:
+                self._end(pod, None)
+        if first_ns == self._api.now_ns:
+            self._first_posts(alive, first_ns)
+        else:
+            self._agenda.add(first_ns, KUBELET, partial(self._first_posts, alive))
+        self._api.on_node(self._node_changed)
+        self._api.on_pod(self._pod_changed)
+
+    def alive(self, node: str) -> bool:
+        """Whether the node's kubelet lives."""
+        kubelet = self._kubelets.get(node)
+        return kubelet is not None and kubelet.alive
+
+    def stop(self, node: str, cause: Action | None) -> None:
+        """The kubelet falls silent: no renewal from this instant on, this instant included."""
+        kubelet = self._kubelets.get(node)
+        if kubelet is None or not kubelet.alive:
+            return
+        kubelet.alive = False
+        self._tell(kubelet, self._api.now_ns, cause)
+
+    def start(self, node: str, cause: Action | None) -> None:
+        """The kubelet starts (again): it renews and posts now, and takes care of its pods."""
+        kubelet = self._kubelets.setdefault(node, Kubelet(node, _own_conditions(Node())))
+        self._schedule(kubelet, self._api.now_ns, cause)
+        self._post(kubelet, cause)
+        for pod in self._api.store.pods_on(node):
+            ending = self._endings.get(pod.key)
+            if ending is not None:
+                late = ending.at_ns <= self._api.now_ns
+                at_ns = self._api.now_ns + LATE_STOP_NS if late else ending.at_ns
+                self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
+            elif pod.key in self._starting:
+                self._run_soon(pod.key, self._starting[pod.key])
+
+    def report(self, node: str, conditions: Mapping[str, str], cause: Action | None) -> None:
+        """From now on the kubelet sees these conditions; posted at once if it lives."""
+        kubelet = self._kubelets.setdefault(node, Kubelet(node, _own_conditions(Node())))
+        for type_, status in conditions.items():
+            seen = kubelet.conditions.get(type_)
+            if seen is None or seen.status != status:
+                reason = _reason(type_, status)
+                kubelet.conditions[type_] = NodeCondition(type=type_, status=status, reason=reason)
+        if kubelet.alive:
+            self._next_post(kubelet, self._api.now_ns, cause)
+            self._post(kubelet, cause)
+
+    def _schedule(self, kubelet: Kubelet, first_ns: int, cause: Action | None) -> None:
+        kubelet.alive = True
+        kubelet.first_ns = first_ns
+        self._next_post(kubelet, first_ns, cause)
+
+    def _next_post(self, kubelet: Kubelet, after_ns: int, cause: Action | None) -> None:
+        """Count the report interval anew from a post at `after_ns`."""
+        kubelet.post_ns = after_ns + self._terms.node_status_report_interval_ns
+        self._tell(kubelet, None, cause)
+
+    def _tell(self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None) -> None:
+        self._api.pending.append(
+            Heartbeats(
+                kubelet.name,
+                kubelet.first_ns,
+                self._terms.lease_renew_interval_ns,
+                stop_ns,
+                kubelet.post_ns,
+                self._terms.node_status_report_interval_ns,
+                cause,
+            )
+        )
+
+    def _first_posts(self, kubelets: list[Kubelet], at_ns: int) -> None:
+        for kubelet in kubelets:
+            if kubelet.alive and kubelet.first_ns == at_ns:
+                self._post(kubelet, None)
+
+    def _post(self, kubelet: Kubelet, cause: Action | None) -> None:
+        """Write the kubelet's conditions over those of the Node object, if there is one."""
+        node = self._api.store.nodes.get(kubelet.name)
+        if node is None:
+            return
+        now = whole_seconds(self._api.now_ns)
+        conditions, changed = [], []
+        seen = dict(kubelet.conditions)
+        for old in node.status.conditions:
+            own = seen.pop(old.type, None)
+            if own is None:
+                conditions.append(old)
+                continue
+            since = old.last_transition_time if old.status == own.status else now
+            conditions.append(
+                NodeCondition(old.type, own.status, own.reason, own.message, now, since)
+            )
+            if old.status != own.status:
+                changed.append(conditions[-1])
+        for own in seen.values():
+            new = replace(own, last_heartbeat_time=now, last_transition_time=now)
+            conditions.append(new)
+            changed.append(new)
+        if changed:
+            cause = self._api.note(
+                SetNodeConditions(
+                    controller=CLUSTER,
+                    because="the kubelet posts its node's status",
+                    cause=cause,
+                    node=node.name,
+                    node_uid=node.uid,
+                    conditions=tuple(changed),
+                )
+            )
+        status = replace(node.status, conditions=tuple(conditions))
+        self._api.put("Node", replace(node, status=status), cause)
+
+    def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
+        if new is None:
+            return
+        if old is None:
+            ready = new.ready()
+            kubelet = self._kubelets.setdefault(new.name, Kubelet(new.name, {}))
+            kubelet.conditions = _own_conditions(new)
+            if ready is not None and ready.status == "True":
+                self.start(new.name, cause)
+            return
+        kubelet = self._kubelets[new.name]
+        if kubelet.alive and _overwritten(kubelet, new):
+            self._agenda.add(self._post_due(kubelet), KUBELET, partial(self._undo, kubelet))
+
+    def _post_due(self, kubelet: Kubelet) -> int:
+        """The next scheduled post after now."""
+        every_ns = self._terms.node_status_report_interval_ns
+        missed = (self._api.now_ns - kubelet.post_ns) // every_ns + 1
+        return kubelet.post_ns + max(0, missed) * every_ns
+
+    def _undo(self, kubelet: Kubelet, at_ns: int) -> None:
+        """A scheduled post that changes something: the Node shows other conditions than the kubelet sees."""
+        node = self._api.store.nodes.get(kubelet.name)
+        if kubelet.alive and node is not None and _overwritten(kubelet, node):
+            self._post(kubelet, None)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        if new is None:
+            assert old is not None
+            self._endings.pop(old.key, None)
+            self._starting.pop(old.key, None)
+            return
+        if not new.spec.node_name:
+            return
+        meta = new.metadata
+        if meta.deletion_timestamp is not None:
+            if old is None or _deletion(old) != _deletion(new):
+                self._end(new, cause)
+        elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
+            start = self._starting[new.key] = _Start(new.uid, 0, cause)
+            if self.alive(new.spec.node_name):
+                self._run_soon(new.key, start)
+
+    def _end(self, pod: Pod, cause: Action | None) -> None:
+        """A pod was deleted, gracefully: its kubelet will stop it in time."""
+        if not pod.spec.node_name:
+            return
+        grace_ns, asked_ns = _deletion(pod)
+        if cause is not None:
+            asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
+        stop_ns = self._terms.pod_stop_ns
+        at_ns = asked_ns + (grace_ns if stop_ns is None else min(grace_ns, stop_ns))
+        ending = self._endings[pod.key] = _Ending(pod.uid, at_ns, cause)
+        self._starting.pop(pod.key, None)
+        if self.alive(pod.spec.node_name):
+            if at_ns <= self._api.now_ns:
+                at_ns = self._api.now_ns + LATE_STOP_NS
+            self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
+
+    def _finish(self, key: Key, ending: _Ending, at_ns: int) -> None:
+        """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
+        pod = self._api.store.pods.get(key)
+        if pod is None or self._endings.get(key) is not ending or pod.metadata.finalizers:
+            return
+        if not self.alive(pod.spec.node_name):
+            return
+        done = self._api.note(
+            DeletePod(
+                controller=CLUSTER,
+                because=f"the kubelet of {pod.spec.node_name} has stopped the pod",
+                cause=ending.cause,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                grace_period_seconds=0,
+            )
+        )
+        self._api.drop("Pod", key, done)
+
+    def _run_soon(self, key: Key, start: _Start) -> None:
+        at_ns = self._api.now_ns + self._terms.pod_start_ns
+        start = self._starting[key] = replace(start, at_ns=at_ns)
+        self._agenda.add(at_ns, KUBELET, partial(self._run, key, start))
+
+    def _run(self, key: Key, start: _Start, at_ns: int) -> None:
+        """The pod's containers run: it becomes Ready."""
+        pod = self._api.store.pods.get(key)
+        if pod is None or self._starting.get(key) is not start:
+            return
+        if not self.alive(pod.spec.node_name):
+            return
+        del self._starting[key]
+        now = whole_seconds(at_ns)
+        conditions = {c.type: c for c in pod.status.conditions}
+        for type_ in _RUNNING_CONDITIONS:
+            old = conditions.get(type_)
+            if old is None or old.status != "True":
+                conditions[type_] = PodCondition(
+                    type=type_, status="True", last_transition_time=now
+                )
+        done = self._api.note(
+            SetPodCondition(
+                controller=CLUSTER,
+                because=f"the containers run on {pod.spec.node_name}",
+                cause=start.cause,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                condition=conditions["Ready"],
+                phase="Running",
+            )
+        )
+        status = replace(
+            pod.status, phase="Running", conditions=tuple(conditions.values()), start_time=now
+        )
+        self._api.put("Pod", replace(pod, status=status), done)
+
+
+def _reason(type_: str, status: str) -> str:
+    healthy = _HEALTHY.get(type_)
+    if healthy is not None and healthy[0] == status:
+        return healthy[1]
+    return _REASONS.get((type_, status), f"{type_}Is{status}")
+
+
+def _own_conditions(node: Node) -> dict[str, NodeCondition]:
+    """What the node's kubelet sees: its conditions as posted; healthy where the monitor wrote over them."""
+    own = {}
+    for type_, (status, reason) in _HEALTHY.items():
+        shown = node.status.condition(type_)
+        if shown is None or shown.reason in _WRITTEN_BY_THE_MONITOR:
+            shown = NodeCondition(type=type_, status=status, reason=reason)
+        own[type_] = shown
+    return own
+
+
+def _overwritten(kubelet: Kubelet, node: Node) -> bool:
+    """Whether the Node shows other conditions than its kubelet sees."""
+    shown = {c.type: c.status for c in node.status.conditions}
+    return any(shown.get(own.type) != own.status for own in kubelet.conditions.values())
+
+
+def _deletion(pod: Pod) -> tuple[int, int]:
+    """(grace period, instant of the delete) in ns; the latter to the second."""
+    meta = pod.metadata
+    if meta.deletion_timestamp is None:
+        return -1, -1
+    grace = meta.deletion_grace_period_seconds
+    grace_ns = (DEFAULT_GRACE_SECONDS if grace is None else grace) * SECOND_NS
+    return grace_ns, meta.deletion_timestamp - grace_ns

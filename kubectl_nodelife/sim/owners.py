@@ -1,0 +1,142 @@
+"""Workload owners: a pod that is lost gets a successor, when and as its owner would make one.
+
+The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the pod that it
+replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own). Owners only replace: nobody
+scales, rolls out or finishes anything. DaemonSets are left to their controller, static pods to their
+kubelet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
+from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.workloads.owners import (
+    AT_ONCE,
+    NEVER,
+    Replacement,
+    is_active,
+    replacement_of,
+)
+
+_HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
+_NOT_HERE = frozenset({"DaemonSet", "Node"})
+
+Bind = Callable[[Pod], Pod]
+"""Gives a new pod its node, if it fits somewhere."""
+
+
+class Owners:
+    """Watches pods and replaces those that their owners lose."""
+
+    def __init__(self, api: Api, agenda: Agenda, bind: Bind, kinds_read: frozenset[str]) -> None:
+        """`kinds_read`: kinds of which an absent object is known not to exist."""
+        self._api = api
+        self._agenda = agenda
+        self._bind = bind
+        self._kinds_read = kinds_read
+        self._active: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """From now on pods are replaced."""
+        self._api.on_pod(self._pod_changed)
+
+    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        """The object of that kind and name, or None."""
+        return self._api.store.get(kind, (namespace, name))
+
+    def was_read(self, kind: str) -> bool:
+        """Whether objects of that kind were read, so that None means that there is none."""
+        return kind in self._kinds_read
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        was, still = old is not None and is_active(old), new is not None and is_active(new)
+        if was != still:
+            self._count(old or new, 1 if still else -1)
+        if old is None or still or not (was or new is None):
+            return
+        owner = controller_of(old.metadata)
+        if owner is None or owner.kind in _NOT_HERE:
+            return
+        if new is not None and new.status.phase == "Succeeded":
+            return
+        rule = replacement_of(old, self)
+        if rule.when == NEVER:
+            return
+        now = was if rule.when == AT_ONCE else new is None
+        if now and rule.delay_ns and new is not None:
+            at_ns = self._api.now_ns + rule.delay_ns
+            self._agenda.add(at_ns, KUBELET, partial(self._replace_later, old, rule, cause))
+        elif now:
+            self._replace(old, rule, cause)
+
+    def _count(self, pod: Pod | None, more: int) -> None:
+        """Keep the number of an owner's active pods, where it was asked for."""
+        owner = controller_of(pod.metadata) if pod is not None else None
+        if owner is not None and owner.uid in self._active:
+            self._active[owner.uid] += more
+
+    def _active_pods(self, owner_uid: str) -> int:
+        if owner_uid not in self._active:
+            pods = self._api.store.pods_of(owner_uid)
+            self._active[owner_uid] = sum(1 for pod in pods if is_active(pod))
+        return self._active[owner_uid]
+
+    def _replace_later(
+        self, lost: Pod, rule: Replacement, cause: Action | None, at_ns: int
+    ) -> None:
+        self._replace(lost, rule, cause)
+
+    def _replace(self, lost: Pod, rule: Replacement, cause: Action | None) -> None:
+        owner = controller_of(lost.metadata)
+        assert owner is not None
+        if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
+            return
+        pod = self._bind(self._api.fill_in(_successor(lost, owner.kind)))
+        labels = pod.metadata.labels or {}
+        made = self._api.note(
+            MakePod(
+                controller=CLUSTER,
+                because=f"{owner.kind} {owner.name} makes a pod in place of {lost.name}",
+                cause=cause,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                node=pod.spec.node_name,
+                owner=owner.name,
+                revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),
+            )
+        )
+        self._api.put("Pod", pod, made)
+
+
+def _successor(lost: Pod, owner_kind: str) -> Pod:
+    """A new Pending pod with the same spec, labels and owner."""
+    meta = lost.metadata
+    keeps_name = owner_kind == "StatefulSet"
+    fresh = ObjectMeta(
+        name=meta.name if keeps_name else "",
+        generate_name="" if keeps_name else meta.generate_name or _base(meta),
+        namespace=meta.namespace,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        owner_references=meta.owner_references,
+    )
+    return Pod(
+        metadata=fresh,
+        spec=replace(lost.spec, node_name=""),
+        status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
+    )
+
+
+def _base(meta: ObjectMeta) -> str:
+    owner = controller_of(meta)
+    return f"{owner.name if owner is not None else meta.name}-"

@@ -1,0 +1,97 @@
+"""A run of a scenario: the cluster, the engine and its controllers on one virtual clock, until the end."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Outcome
+from kubectl_nodelife.engine.loop import Source, drive
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.sim.scenario import Setting
+from kubectl_nodelife.sim.script import Script
+from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.world import Faults, World
+
+PASS_DRIFT_NS = MILLISECOND_NS
+"""By how much each monitor pass begins later than a period after the one before, as real ones do."""
+
+Progress = Callable[[int], None]
+"""Is told the ns of virtual time that have passed."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What came of a run: what was set, what happened, and the cluster at the end."""
+
+    setting: Setting
+    end_ns: int
+    timeline: Timeline
+    cluster: Cache
+    failures: list[Outcome]
+
+
+def run(
+    setting: Setting,
+    controllers: Sequence[Controller],
+    *,
+    until_ns: int | None = None,
+    faults: Faults | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if sooner."""
+    scenario = setting.scenario
+    duration_ns = scenario.duration_ns
+    if until_ns is not None:
+        duration_ns = min(duration_ns, until_ns)
+    timeline = Timeline(setting.start_ns)
+    with _no_collector():
+        world = World(
+            setting.objects,
+            scenario.kubelet,
+            timeline,
+            start_ns=setting.start_ns,
+            end_ns=setting.start_ns + duration_ns,
+            kinds_read=setting.kinds_read,
+            faults=faults,
+        )
+        Script(world, scenario.events)
+        kinds = sorted({kind for c in controllers for kind in c.watches})
+        engine = Engine(controllers, Cache(), join=scenario.join, kinds=kinds)
+        world.begin(kinds)
+        source: Source = world if progress is None else _Told(world, setting.start_ns, progress)
+        drive(source, engine, world, timeline)
+    end_ns = setting.start_ns + duration_ns
+    return Run(setting, end_ns, timeline, world.api.store, world.failures)
+
+
+class _Told:
+    """A source that tells how far it is."""
+
+    def __init__(self, source: Source, start_ns: int, progress: Progress) -> None:
+        self._source = source
+        self._start_ns = start_ns
+        self._progress = progress
+
+    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+        tick = self._source.next(due_ns)
+        if tick is not None:
+            self._progress(tick[0] - self._start_ns)
+        return tick
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without the garbage collector: a run makes hundreds of thousands of objects and no cycles."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

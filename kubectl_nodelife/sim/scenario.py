@@ -1,0 +1,288 @@
+"""Scenarios: one YAML or JSON document that says what there is at t=0, what happens, and for how long.
+
+The format is in docs/scenario.md. Reading checks everything that can be checked without the snapshot; `assemble` puts
+scenario and snapshot together and checks the rest, such as an event about a node that never exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.kinds import find_kind, kind_of
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.sim.defaults import as_created
+from kubectl_nodelife.sim.events import (
+    ApplyEvent,
+    CordonEvent,
+    KubeletEvent,
+    ScenarioEvent,
+    TaintEvent,
+    read_events,
+)
+from kubectl_nodelife.sim.fields import (
+    Place,
+    count,
+    duration_ns,
+    mapping,
+    nearest,
+    one_of,
+    sequence,
+    text,
+    texts,
+)
+from kubectl_nodelife.sim.generate import Generate, generate
+from kubectl_nodelife.sim.kubelet import KubeletTerms
+
+API_VERSION = "nodelife.dev/v1alpha1"
+CONTROLLER_NAMES = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", "pod-status")
+DEFAULT_TIME_NS = int(parse_time("2026-01-01T00:00:00Z"))
+DEFAULT_DURATION_NS = 20 * MINUTE_NS
+
+_SPEC_FIELDS = (
+    "profile",
+    "start",
+    "flags",
+    "controllers",
+    "time",
+    "duration",
+    "snapshot",
+    "objects",
+    "generate",
+    "kubelet",
+    "events",
+)
+_KUBELET_FIELDS = {
+    "leaseRenewInterval": "lease_renew_interval_ns",
+    "leaseRenewPhase": "lease_renew_phase_ns",
+    "nodeStatusReportInterval": "node_status_report_interval_ns",
+    "podStartDuration": "pod_start_ns",
+    "podStopDuration": "pod_stop_ns",
+}
+_PERIODS = ("leaseRenewInterval", "nodeStatusReportInterval")
+# field -> (its name here, least, most)
+_GENERATE_FIELDS = {
+    "zones": ("zones", 1, 1000),
+    "nodesPerZone": ("nodes_per_zone", 0, 100_000),
+    "podsPerNode": ("pods_per_node", 0, 10_000),
+    "daemonSets": ("daemon_sets", 0, 1000),
+    "seed": ("seed", 0, (1 << 48) - 1),
+    "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
+}
+_MILLISECOND_NS = 1_000_000
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A scenario as written; None where it says nothing. `objects` come without the snapshot's."""
+
+    file: str
+    name: str
+    profile: Profile | None = None
+    join: bool = False
+    flags: dict[str, object] = {}
+    controllers: tuple[str, ...] = CONTROLLER_NAMES
+    time_ns: int | None = None
+    duration_ns: int = DEFAULT_DURATION_NS
+    snapshot: str = ""
+    objects: tuple[KubeObject, ...] = ()
+    generate: Generate | None = None
+    kubelet: KubeletTerms = KubeletTerms()
+    events: tuple[ScenarioEvent, ...] = ()
+
+
+class Given(NamedTuple):
+    """What a snapshot gives to a scenario. `kinds_read`: kinds of which it speaks."""
+
+    objects: Iterable[KubeObject]
+    kinds_read: frozenset[str] = frozenset()
+    moment_ns: int | None = None
+    profile: Profile | None = None
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A scenario ready to run: everything that is there at t=0, and when that is (ns since the epoch)."""
+
+    scenario: Scenario
+    profile: Profile
+    start_ns: int
+    objects: tuple[KubeObject, ...]
+    kinds_read: frozenset[str]
+
+
+def parse_scenario(content: bytes, file: str) -> Scenario:
+    """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
+    top = Place(file)
+    document = mapping(_only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec"))
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
+        if document.get(key) != wanted:
+            found = f"found {document[key]!r}" if key in document else "the field is missing"
+            raise top.key(key).fault(found, f"a scenario has {key}: {wanted}")
+    meta = mapping(document.get("metadata", {}), top.key("metadata"))
+    name = text(meta.get("name", "scenario"), top.key("metadata").key("name"))
+    at = top.key("spec")
+    spec = mapping(document.get("spec", {}), at, _SPEC_FIELDS)
+    return Scenario(file=file, name=name, **_read_spec(spec, at))
+
+
+def _only_document(content: bytes, file: str) -> Any:
+    try:
+        data = utf8(content, file)
+        if looks_like_json(data):
+            try:
+                return msgspec.json.decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # it may be YAML in flow style; if not, YAML's message names line and column
+        documents = [d for d in yaml_documents(data, file) if d is not None]
+    except InputError as error:
+        raise BadInput(str(error)) from None
+    if len(documents) != 1:
+        found = f"holds {len(documents)} documents" if documents else "is empty"
+        raise BadInput(found, on=file, remedy="a scenario is one document")
+    return documents[0]
+
+
+def _read_spec(spec: dict[str, Any], at: Place) -> dict[str, Any]:
+    """The fields of Scenario that the document gives."""
+    read: dict[str, Any] = {}
+    for key, value in spec.items():
+        place = at.key(key)
+        match key:
+            case "profile":
+                read["profile"] = _profile(value, place)
+            case "start":
+                read["join"] = one_of(value, place, ("restart", "join")) == "join"
+            case "flags":
+                read["flags"] = mapping(value, place)
+            case "controllers":
+                read["controllers"] = _controllers(value, place)
+            case "time":
+                read["time_ns"] = _time(value, place)
+            case "duration":
+                read["duration_ns"] = duration_ns(value, place, least_ns=_MILLISECOND_NS)
+            case "snapshot":
+                read["snapshot"] = text(value, place)
+            case "objects":
+                read["objects"] = _objects(value, place)
+            case "generate":
+                read["generate"] = _generate(value, place)
+            case "kubelet":
+                read["kubelet"] = _kubelet(value, place)
+            case "events":
+                read["events"] = read_events(value, place)
+    return read
+
+
+def _profile(value: Any, at: Place) -> Profile:
+    try:
+        return parse_profile(text(value, at))
+    except ValueError as error:
+        raise at.fault(str(error)) from None
+
+
+def _time(value: Any, at: Place) -> int:
+    try:
+        return int(parse_time(text(value, at)))
+    except ValueError as error:
+        raise at.fault(str(error)) from None
+
+
+def _controllers(value: Any, at: Place) -> tuple[str, ...]:
+    items = sequence(value, at)
+    wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
+    return tuple(name for name in CONTROLLER_NAMES if name in wanted)
+
+
+def _kubelet(value: Any, at: Place) -> KubeletTerms:
+    terms = {}
+    for key, item in mapping(value, at, tuple(_KUBELET_FIELDS)).items():
+        least_ns = _MILLISECOND_NS if key in _PERIODS else 0
+        terms[_KUBELET_FIELDS[key]] = duration_ns(item, at.key(key), least_ns=least_ns)
+    return KubeletTerms(**terms)
+
+
+def _generate(value: Any, at: Place) -> Generate:
+    wanted = {}
+    for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
+        field, least, most = _GENERATE_FIELDS[key]
+        wanted[field] = count(item, at.key(key), least=least, most=most)
+    return Generate(**wanted)
+
+
+def _objects(value: Any, at: Place) -> tuple[KubeObject, ...]:
+    """Inline objects; kinds that nothing here reads are passed over, as in a snapshot."""
+    objects = []
+    for i, item in enumerate(sequence(value, at)):
+        place = at.item(i)
+        document = mapping(item, place)
+        word = text(document.get("kind"), place.key("kind"))
+        version = document.get("apiVersion", "")
+        kind = find_kind(version, word) if isinstance(version, str) else None
+        meta = mapping(document.get("metadata"), place.key("metadata"))
+        text(meta.get("name"), place.key("metadata").key("name"))
+        if kind is None:
+            continue
+        obj = decode_at(kind.name, document, place)
+        if kind.namespaced and not obj.namespace:
+            obj = replace(obj, metadata=replace(obj.metadata, namespace="default"))
+        objects.append(obj)
+    return tuple(objects)
+
+
+def decode_at(kind: str, document: dict[str, Any], at: Place) -> KubeObject:
+    """The document as a typed object. Raises BadInput with the place of what is wrong."""
+    try:
+        return decode(kind, document)
+    except InputError as error:
+        place = Place(at.file, f"{at.path}.{error.path}" if error.path else at.path)
+        raise place.fault(error.what, error.remedy) from None
+
+
+def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
+    """Put together what is there at t=0. Raises BadInput."""
+    start_ns = scenario.time_ns
+    if start_ns is None and given is not None:
+        start_ns = given.moment_ns
+    if start_ns is None:
+        start_ns = DEFAULT_TIME_NS
+    profile = scenario.profile or (given.profile if given is not None else None)
+    profile = profile or parse_profile(NEWEST)
+    objects: dict[tuple[str, str, str], KubeObject] = {}
+    made = Time((start_ns - 2 * SECOND_NS) // SECOND_NS * SECOND_NS)
+    sources: list[Iterable[KubeObject]] = [given.objects] if given is not None else []
+    if scenario.generate is not None:
+        sources.append(generate(scenario.generate, start_ns, profile.name))
+    sources.append(scenario.objects)
+    for source in sources:
+        for obj in source:
+            if obj.metadata.creation_timestamp is None:
+                meta = replace(obj.metadata, creation_timestamp=made)
+                obj = as_created(replace(obj, metadata=meta))
+            objects[(kind_of(obj), *obj.key)] = obj
+    found = tuple(objects.values())
+    _check_nodes(scenario, found)
+    read = frozenset(kind for kind, _, _ in objects)
+    kinds_read = read | given.kinds_read if given is not None else read
+    return Setting(scenario, profile, start_ns, found, kinds_read)
+
+
+def _check_nodes(scenario: Scenario, objects: Iterable[KubeObject]) -> None:
+    """An event may only name nodes that exist at some time."""
+    nodes = {obj.name for obj in objects if kind_of(obj) == "Node"}
+    for event in scenario.events:
+        if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":
+            nodes.add(event.what.name)
+    for event in scenario.events:
+        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent)):
+            for i, name in enumerate(event.what.targets.nodes):
+                if name not in nodes:
+                    place = event.place.key("nodes").item(i)
+                    raise place.fault(f"node {name} never exists", nearest(name, sorted(nodes)))

@@ -1,0 +1,234 @@
+"""Plays the events of a scenario: what people, and the kubelets at their word, do to the cluster.
+
+Everything that is done is told as a record of the controller `cluster`, and is the cause of what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod, RemoveTaints
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
+from kubectl_nodelife.sim.acts import MakePod, told
+from kubectl_nodelife.sim.agenda import SCRIPT
+from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.defaults import as_created, as_updated
+from kubectl_nodelife.sim.events import (
+    ApplyEvent,
+    CordonEvent,
+    DeleteEvent,
+    KubeletEvent,
+    ScenarioEvent,
+    TaintEvent,
+    Targets,
+)
+from kubectl_nodelife.sim.world import World
+
+_WHY = "the scenario says so"
+
+
+class Script:
+    """The events of a scenario, to be played on a world."""
+
+    def __init__(self, world: World, events: Iterable[ScenarioEvent]) -> None:
+        self._world = world
+        self._api = world.api
+        for event in events:
+            at_ns = self._api.now_ns + event.at_ns
+            world.agenda.add(at_ns, SCRIPT, partial(self._play, event))
+
+    def _play(self, event: ScenarioEvent, at_ns: int) -> None:
+        match event.what:
+            case KubeletEvent() as kubelet:
+                self._kubelet(kubelet)
+            case TaintEvent() as taint:
+                for node in self._nodes(taint.targets):
+                    self._taint(node, taint)
+            case CordonEvent() as cordon:
+                for node in self._nodes(cordon.targets):
+                    self._cordon(node, cordon.unschedulable)
+            case ApplyEvent() as apply:
+                self._apply(apply)
+            case DeleteEvent() as gone:
+                self._delete(gone)
+
+    def _nodes(self, targets: Targets) -> list[Node]:
+        """The nodes that are there now; for one that is not, a record says so."""
+        nodes = self._api.store.nodes
+        if targets.selector is not None:
+            return [n for n in nodes.values() if matches(targets.selector, n.metadata.labels)]
+        for name in targets.nodes:
+            if name not in nodes:
+                why = "the scenario names this node, which does not exist now"
+                self._api.note(told(("Node", "", name), "NotFound", why, warning=True))
+        return [nodes[name] for name in targets.nodes if name in nodes]
+
+    def _kubelet(self, event: KubeletEvent) -> None:
+        if event.targets.selector is not None:
+            names = [node.name for node in self._nodes(event.targets)]
+        else:
+            names = list(event.targets.nodes)  # a kubelet outlives its Node object
+        kubelets = self._world.kubelets
+        for name in names:
+            cause: Action | None = None
+            about = self._api.store.nodes.get(name) or ("Node", "", name)
+            if event.heartbeats == "stop":
+                why = "the kubelet falls silent: no lease renewals, no status"
+                cause = self._api.note(told(about, "HeartbeatsStopped", why))
+            elif event.heartbeats == "start":
+                why = "the kubelet starts: it renews its lease and posts its status"
+                cause = self._api.note(told(about, "HeartbeatsStarted", why))
+            if event.conditions:
+                kubelets.report(name, event.conditions, cause)
+            if event.heartbeats == "stop":
+                kubelets.stop(name, cause)
+            elif event.heartbeats == "start":
+                kubelets.start(name, cause)
+
+    def _taint(self, node: Node, event: TaintEvent) -> None:
+        taints = add_or_update_taints(node.spec.taints, event.add)
+        cause: Action | None = None
+        if taints is not node.spec.taints:
+            cause = self._api.note(
+                AddTaints(
+                    controller=CLUSTER,
+                    because=_WHY,
+                    node=node.name,
+                    node_uid=node.uid,
+                    taints=tuple(t for t in taints if t not in node.spec.taints),
+                )
+            )
+        kept = remove_taints(taints, event.remove)
+        if kept is not taints:
+            cause = self._api.note(
+                RemoveTaints(
+                    controller=CLUSTER,
+                    because=_WHY,
+                    node=node.name,
+                    node_uid=node.uid,
+                    taints=tuple(t for t in taints if t not in kept),
+                )
+            )
+        if cause is not None:
+            self._api.put("Node", replace(node, spec=replace(node.spec, taints=kept)), cause)
+
+    def _cordon(self, node: Node, unschedulable: bool) -> None:
+        if node.spec.unschedulable == unschedulable:
+            return
+        reason = "Cordoned" if unschedulable else "Uncordoned"
+        cause = self._api.note(told(node, reason, _WHY))
+        spec = replace(node.spec, unschedulable=unschedulable)
+        self._api.put("Node", replace(node, spec=spec), cause)
+
+    def _apply(self, event: ApplyEvent) -> None:
+        kind = event.kind.name
+        old = self._api.store.get(kind, (event.namespace, event.name))
+        if old is None:
+            self._create(event)
+            return
+        from kubectl_nodelife.kube.encode import encode
+
+        new = decode(kind, _merged(encode(old), event.document))
+        new = as_updated(old, _named(new, old))
+        if new != old:
+            cause = self._api.note(told(new, "Patched", _WHY))
+            self._api.put(kind, new, cause)
+
+    def _create(self, event: ApplyEvent) -> None:
+        kind = event.kind.name
+        obj = decode(kind, event.document)
+        if event.kind.namespaced and not obj.namespace:
+            obj = replace(obj, metadata=replace(obj.metadata, namespace=event.namespace))
+        obj = self._api.fill_in(as_created(obj))
+        if isinstance(obj, Pod):
+            pod = self._world.scheduler.bind(obj)
+            cause = self._api.note(
+                MakePod(
+                    controller=CLUSTER,
+                    because=_WHY,
+                    namespace=pod.namespace,
+                    pod=pod.name,
+                    pod_uid=pod.uid,
+                    node=pod.spec.node_name,
+                    owner="",
+                )
+            )
+            self._api.put(kind, pod, cause)
+        else:
+            self._api.put(kind, obj, self._api.note(told(obj, "Created", _WHY)))
+
+    def _delete(self, event: DeleteEvent) -> None:
+        kind, key = event.kind.name, (event.namespace, event.name)
+        obj = self._api.store.get(kind, key)
+        if obj is None:
+            why = "the scenario deletes this object, which does not exist now"
+            self._api.note(told((kind, *key), "NotFound", why, warning=True))
+        elif isinstance(obj, Pod):
+            self._delete_pod(obj, _WHY, None)
+        else:
+            cause = self._api.note(told(obj, "Deleted", _WHY))
+            self._api.drop(kind, key, cause)
+            self._collect_garbage(obj, cause)
+
+    def _delete_pod(self, pod: Pod, because: str, cause: Action | None) -> None:
+        delete = DeletePod(
+            controller=CLUSTER,
+            because=because,
+            cause=cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+        )
+        self._api.note(delete)
+        self._world.start(delete, self._api.now_ns)
+
+    def _collect_garbage(self, owner: KubeObject, cause: Action) -> None:
+        """What only a deleted owner kept goes with it."""
+        if not owner.uid or isinstance(owner, Node):
+            return
+        because = f"its owner, {kind_of(owner)} {owner.name}, is gone"
+        for pod in self._api.store.pods_of(owner.uid):
+            self._delete_pod(pod, because, cause)
+        for kind in ("ReplicaSet", "ControllerRevision", "Job"):
+            for obj in list(self._api.store.all(kind)):
+                if any(o.uid == owner.uid for o in obj.metadata.owner_references):
+                    done = self._api.note(told(obj, "Deleted", because, cause=cause))
+                    self._api.drop(kind, obj.key, done)
+                    self._collect_garbage(obj, done)
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """RFC 7396: mappings are merged, null takes a field away, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), value)
+    return merged
+
+
+def _named(new: KubeObject, old: KubeObject) -> KubeObject:
+    """What no patch can change."""
+    meta = replace(
+        new.metadata,
+        name=old.name,
+        namespace=old.namespace,
+        uid=old.uid,
+        creation_timestamp=old.metadata.creation_timestamp,
+        deletion_timestamp=old.metadata.deletion_timestamp,
+        deletion_grace_period_seconds=old.metadata.deletion_grace_period_seconds,
+    )
+    return cast(KubeObject, replace(new, metadata=meta))

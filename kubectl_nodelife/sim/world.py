@@ -1,0 +1,187 @@
+"""The virtual cluster as the loop sees it: a source of events and an executor of actions, in one.
+
+`next` moves the virtual clock to the next instant at which something happens in the cluster or a controller is due;
+`start` carries an action out against the API server at once, and what came of it is in the next tick, at the
+same instant. At one instant the scenario's events come first, then kubelets, then controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.daemonset_actions import (
+    AdoptObject,
+    CreateControllerRevision,
+    CreatePod,
+    RaiseCollisionCount,
+)
+from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import Api, Journal
+from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
+from kubectl_nodelife.sim.owners import Owners
+from kubectl_nodelife.sim.scheduler import Scheduler
+
+NOT_FOUND = 404
+CONFLICT = 409
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What goes wrong with one call: the code that is answered, whether the server did as told all the
+    same (the answer was lost), and how much later the answer comes.
+    """
+
+    code: int
+    message: str = ""
+    applied: bool = False
+    delay_ns: int = 0
+
+
+Faults = Callable[[Action, int], Fault | None]
+"""(action, now) -> what goes wrong with it, None for nothing."""
+
+
+class World:
+    """API server, kubelets, scheduler and owners on one virtual clock; Source and Executor of the loop."""
+
+    def __init__(
+        self,
+        objects: Iterable[KubeObject],
+        terms: KubeletTerms,
+        journal: Journal,
+        *,
+        start_ns: int,
+        end_ns: int,
+        kinds_read: frozenset[str] = frozenset(),
+        faults: Faults | None = None,
+    ) -> None:
+        """`objects` are what is there at t=0; instants are ns since the epoch, the end included."""
+        self.agenda = Agenda()
+        self.api = Api(journal, start_ns)
+        self.kubelets = Kubelets(self.api, self.agenda, terms)
+        self.scheduler = Scheduler(self.api)
+        self.owners = Owners(self.api, self.agenda, self.scheduler.bind, kinds_read)
+        self.failures: list[Outcome] = []
+        self._end_ns = end_ns
+        self._faults = faults
+        for obj in objects:
+            self.api.put(type(obj).__name__, obj if obj.uid else self.api.fill_in(obj))
+
+    def begin(self, kinds: Iterable[str] = ()) -> None:
+        """Wake the cluster's own parts; `kinds` are said to be synced once all is told."""
+        self.scheduler.begin()
+        self.owners.begin()
+        self.kubelets.begin()
+        self.agenda.run(self.api.now_ns)
+        self.scheduler.place_waiting()
+        self.api.pending.extend(Synced(kind) for kind in kinds)
+
+    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+        """The next instant with its events; None once the end is past."""
+        api = self.api
+        if api.pending:
+            return self._tick()
+        at_ns = self.agenda.next_at()
+        if at_ns is None or (due_ns is not None and due_ns < at_ns):
+            at_ns = due_ns
+        if at_ns is None or at_ns > self._end_ns:
+            return None
+        api.now_ns = at_ns
+        self.agenda.run(at_ns)
+        return self._tick()
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Carry one action out."""
+        if not action.writes or type(action) is RecordEvent:
+            return
+        if self._faults is not None:
+            fault = self._faults(action, now_ns)
+            if fault is not None:
+                self._fail(action, fault)
+                return
+        self._apply(action, now_ns)
+
+    def _tick(self) -> tuple[int, Iterable[Event]]:
+        api = self.api
+        self.scheduler.place_waiting()
+        events, api.pending = api.pending, []
+        return api.now_ns, events
+
+    def _apply(self, action: Action, now_ns: int) -> None:
+        kind, key = action.target
+        old = self.api.store.get(kind, key)
+        if old is not None and action.uid and action.uid != old.metadata.uid:
+            self._refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
+            return
+        if type(action) in _PRECONDITIONS and not self._holds(action, old):
+            return
+        new = action.effect(old, now_ns)
+        if new is old:
+            if old is None:
+                self._refuse(action, NOT_FOUND, f"{kind} {'/'.join(filter(None, key))} not found")
+            return
+        if new is None:
+            self.api.drop(kind, key, action)
+            return
+        if old is None and type(new) is Pod:
+            new = self.scheduler.bind(new)
+        self.api.put(kind, new, action)
+
+    def _holds(self, action: Action, old: KubeObject | None) -> bool:
+        """Whether the server takes the action; if not, it is refused here."""
+        why = _PRECONDITIONS[type(action)](self, action, old)
+        if why:
+            if old is not None:
+                self.api.pending.append(Put(type(old).__name__, old))
+            self._refuse(action, CONFLICT, why)
+        return not why
+
+    def _fail(self, action: Action, fault: Fault) -> None:
+        if fault.applied:
+            self._apply(action, self.api.now_ns)
+        outcome = Outcome(action, fault.code, fault.message)
+        self.failures.append(outcome)
+        if fault.delay_ns:
+            at_ns = self.api.now_ns + fault.delay_ns
+            self.agenda.add(at_ns, KUBELET, lambda _: self.api.pending.append(outcome))
+        else:
+            self.api.pending.append(outcome)
+
+    def _refuse(self, action: Action, code: int, message: str) -> None:
+        outcome = Outcome(action, code, message)
+        self.failures.append(outcome)
+        self.api.pending.append(outcome)
+
+
+def _exists(world: World, action: Action, old: KubeObject | None) -> str:
+    return "already exists" if old is not None else ""
+
+
+def _owner_gone(world: World, action: Action, old: KubeObject | None) -> str:
+    assert isinstance(action, AdoptObject)
+    owner = world.api.store.get(action.owner.kind, (action.namespace, action.owner.name))
+    if owner is None or owner.uid != action.owner.uid:
+        return "the owner is gone"
+    return "the owner is being deleted" if owner.metadata.deletion_timestamp is not None else ""
+
+
+def _collision_counted(world: World, action: Action, old: KubeObject | None) -> str:
+    assert isinstance(action, RaiseCollisionCount)
+    if not action.check or not isinstance(old, DaemonSet):
+        return ""
+    return "" if old.status.collision_count == action.seen else "the count was raised already"
+
+
+# action -> what the server looks at before it does as told: "" or why not
+_PRECONDITIONS: dict[type[Action], Callable[[World, Action, KubeObject | None], str]] = {
+    CreatePod: _exists,
+    CreateControllerRevision: _exists,
+    AdoptObject: _owner_gone,
+    RaiseCollisionCount: _collision_counted,
+}
