@@ -175,11 +175,13 @@ def load_policy(environ: Mapping[str, str]) -> PluginPolicy:
     path = path or os.path.join(home, ".kube", "kuberc")
     try:
         with open(path, "rb") as file:
-            document = yaml.safe_load(file) or {}
+            document = yaml.safe_load(file)
     except FileNotFoundError:
         return PluginPolicy()
     except (OSError, yaml.YAMLError) as error:
         raise BadInput(f"cannot read it: {' '.join(str(error).split())}", on=path) from None
+    if document is None:
+        return PluginPolicy()
     if not isinstance(document, dict):
         raise BadInput("it is not a mapping", on=path)
     kind = document.get("credentialPluginPolicy") or ""
