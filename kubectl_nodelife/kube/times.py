@@ -10,9 +10,10 @@ is here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from kubectl_nodelife.kube.meta import MicroTime, Time
 
@@ -30,12 +31,16 @@ _RFC3339 = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 18)
+@lru_cache(maxsize=1 << 14)
 def parse_time(text: str) -> Time:
     """The instant that RFC 3339 `text` names.
 
     Raises ValueError for any other text, with the text in it.
     """
+    return _parse_time(text)
+
+
+def _parse_time(text: str) -> Time:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
@@ -72,18 +77,20 @@ def to_datetime(instant_ns: int) -> datetime:
     return _EPOCH_UTC + timedelta(microseconds=instant_ns // MICROSECOND_NS)
 
 
-@lru_cache(maxsize=1 << 18)
-def decode_time(type_: type[Any], text: Any) -> Any:
-    """The `dec_hook` of every decoder of slices: RFC 3339 text to Time or MicroTime.
-
-    Cached, because a cluster's objects name the same instants over and over, and because equal
-    instants then are one object. Raises NotImplementedError for a type that is not an instant, and
-    ValueError for a value that is not RFC 3339 text.
-    """
+def _decode_time(type_: type[Any], text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError(f"expected an RFC 3339 time, got {text!r}")
     if type_ is Time:
-        return parse_time(text)
+        return _parse_time(text)
     if type_ is MicroTime:
-        return MicroTime(parse_time(text))
+        return MicroTime(_parse_time(text))
     raise NotImplementedError(f"no decoding for {type_!r}")
+
+
+decode_time = cast(Callable[[type[Any], Any], Any], lru_cache(maxsize=1 << 18)(_decode_time))
+"""The `dec_hook` of every decoder of slices: RFC 3339 text to Time or MicroTime.
+
+Cached, because a cluster's objects name the same instants over and over, and because equal instants
+then are one object. Raises NotImplementedError for a type that is not an instant, ValueError for a
+value that is not RFC 3339 text, TypeError for a list or a map.
+"""

@@ -1,0 +1,123 @@
+"""One object: from JSON, or from plain Python objects, to its slice.
+
+The fast way is strict. What does not decode so is tried once more with nulls dropped and numbers in
+quotes accepted, because real dumps hold both; only then it is an error, which names the path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubectl_nodelife.kube.documents import Json, end_of_json
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import decode_time
+
+T = TypeVar("T", bound=KubeObject)
+
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+DECODERS: dict[type[KubeObject], Callable[[Any], Any]] = {
+    kind.type: msgspec.json.Decoder(kind.type, dec_hook=decode_time).decode for kind in KINDS
+}
+"""The strict decoder of each type, JSON in; raises one of UNDECODABLE."""
+
+_FAULT = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?", re.DOTALL)
+
+
+def decode(kind: str, raw: Mapping[str, Any], source: str = "", path: str = "") -> KubeObject:
+    """The slice of an object of a known kind, from plain Python objects.
+
+    Raises InputError naming the path, KeyError for a kind that is not in the registry.
+    """
+    return convert(raw, kind_named(kind).type, source, path)
+
+
+def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path: str = "") -> T:
+    """The slice of an object of a known type, from its JSON: the way for lists and watches.
+
+    Raises InputError.
+    """
+    try:
+        return DECODERS[type_](raw)  # type: ignore[no-any-return]
+    except UNDECODABLE:
+        return convert(plain(raw, source, path), type_, source, path)
+
+
+def convert(raw: Any, type_: type[T], source: str, path: str) -> T:
+    """The slice of plain Python objects, tolerant. Raises InputError."""
+    try:
+        return msgspec.convert(raw, type_, dec_hook=decode_time)
+    except (msgspec.ValidationError, TypeError):
+        pass  # nulls and quotes, perhaps
+    try:
+        return msgspec.convert(_without_nulls(raw), type_, strict=False, dec_hook=decode_time)
+    except msgspec.ValidationError as error:
+        match = _FAULT.fullmatch(str(error))
+        what, inner = (match["what"], match["path"] or "") if match else (str(error), "")
+        raise InputError(
+            what[:1].lower() + what[1:],
+            source=source,
+            path=(path + inner).removeprefix("."),
+            remedy="put it in quotes" if what.startswith("Expected `str") else "correct the value",
+        ) from None
+
+
+def plain(raw: Json | msgspec.Raw, source: str, path: str) -> Any:
+    """The JSON as plain Python objects. Raises InputError."""
+    try:
+        return msgspec.json.decode(raw)
+    except UnicodeDecodeError:
+        raise InputError("holds bytes that are not UTF-8", source=source, path=path) from None
+    except (msgspec.DecodeError, RecursionError):
+        end_of_json(bytes(raw), source)  # says what and where
+        raise InputError("is not JSON", source=source, path=path) from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """The value without members and items that are null: what Go's decoder makes of them."""
+    if isinstance(value, Mapping):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value if v is not None]
+    return value
+
+
+# --- what versions of a group name otherwise -----------------------------------------------------
+
+_EVENT_FIELDS = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+
+
+def needs_mending(api_version: str, kind: Kind) -> bool:
+    """Whether that version speaks otherwise than the slices do."""
+    return (kind.name == "PodDisruptionBudget" and api_version == "policy/v1beta1") or (
+        kind.name == "Event" and api_version.startswith("events.k8s.io/")
+    )
+
+
+def mended(api_version: str, kind: Kind, raw: dict[str, Any]) -> dict[str, Any]:
+    """The object in the words of the version that the slices speak."""
+    if not needs_mending(api_version, kind):
+        return raw
+    if kind.name == "Event":
+        return {_EVENT_FIELDS.get(key, key): value for key, value in raw.items()}
+    # An empty selector matches no pod in policy/v1beta1, and every pod in policy/v1.
+    spec = raw.get("spec")
+    if not isinstance(spec, dict):
+        return raw
+    selector = spec.get("selector")
+    empty = isinstance(selector, dict) and not any(selector.values())
+    return {**raw, "spec": {**spec, "selector": None}} if empty else raw

@@ -1,0 +1,150 @@
+"""From the bytes of a file to its documents: one or many, JSON or YAML.
+
+A JSON document stays undecoded: a dump of 150,000 pods must not become dictionaries first. YAML is
+read as kubectl reads it: times stay text, and `12:30` is text rather than a number in base 60.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubectl_nodelife.kube.errors import InputError
+
+Json = bytes | memoryview
+
+_SPACE = re.compile(rb"[ \t\r\n\x1e]*")
+_AT_BYTE = re.compile(r"(?P<what>.*) \(byte (?P<byte>\d+)\)")
+_UNPACK = "unpack it first"
+_MAGIC = {
+    b"\x1f\x8b": ("is compressed with gzip", _UNPACK),
+    b"PK\x03\x04": ("is a zip archive", _UNPACK),
+    b"BZh": ("is compressed with bzip2", _UNPACK),
+    b"\xfd7zXZ": ("is compressed with xz", _UNPACK),
+    b"\x28\xb5\x2f\xfd": ("is compressed with zstd", _UNPACK),
+}
+DUMP_AGAIN = "write it again with 'kubectl get ... -o json'"
+
+
+def utf8(data: bytes, source: str) -> bytes:
+    """The text without its byte order mark, UTF-16 turned into UTF-8 (PowerShell's `>` writes it).
+
+    Raises InputError for what is no text.
+    """
+    for magic, (what, remedy) in _MAGIC.items():
+        if data.startswith(magic):
+            raise InputError(what, source=source, remedy=remedy)
+    try:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16").encode()
+    except UnicodeError:
+        raise _not_text(source) from None
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def looks_like_json(text: bytes) -> bool:
+    """Whether the first character that counts opens a JSON object or array."""
+    start = _skip_space(text, 0)
+    return text[start : start + 1] in (b"{", b"[")
+
+
+def end_of_json(text: Json, source: str, offset: int = 0) -> int:
+    """How many bytes the first JSON document in `text` takes.
+
+    `offset` is where `text` begins in the file, for the message. Raises InputError for a fault.
+    """
+    try:
+        _read_raw(text)
+    except msgspec.DecodeError as error:
+        match = _AT_BYTE.fullmatch(str(error))
+        if match is None:
+            raise InputError(
+                "the JSON is cut off in the middle", source=source, remedy=DUMP_AGAIN
+            ) from None
+        at = int(match["byte"])
+        if match["what"].endswith("trailing characters"):
+            return at
+        line = bytes(text[:at]).count(b"\n") + 1
+        raise InputError(
+            f"is not JSON: {match['what'].removeprefix('JSON is malformed: ')}"
+            f" at byte {offset + at + 1} (line {line} of the document)",
+            source=source,
+            remedy=DUMP_AGAIN,
+        ) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", source=source) from None
+    return len(text)
+
+
+def json_starts(text: bytes, position: int) -> int:
+    """Where the next JSON document begins, at or after `position`; the length where none does."""
+    return _skip_space(text, position)
+
+
+_read_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _skip_space(text: bytes, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match is not None else position
+
+
+def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
+    """Each YAML document as plain objects. Raises InputError, with line and column."""
+    if b"\0" in text:
+        raise _not_text(source)
+    try:
+        yield from yaml.load_all(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = error.problem or error.context or "unreadable"
+        raise InputError(
+            f"is not YAML: {what}{where}", source=source, remedy="mend that line"
+        ) from None
+    except yaml.reader.ReaderError:
+        raise _not_text(source) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"is not YAML: {error}", source=source) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", source=source) from None
+
+
+def _not_text(source: str) -> InputError:
+    return InputError(
+        "is not text, but binary",
+        source=source,
+        remedy="name a file that 'kubectl get ... -o json' or '-o yaml' wrote",
+    )
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The safe loader with the scalars that kubectl knows: text, numbers, booleans, null."""
+
+
+_SCALARS = {
+    "bool": (
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        "yYnNtTfFoO",
+    ),
+    "null": (r"~|null|Null|NULL|", "~nN"),
+    "merge": (r"<<", "<"),
+    "int": (r"[-+]?(?:0b[01]+|0x[0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _name, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_name}",
+        re.compile(rf"(?:{_pattern})\Z"),
+        [*_first, ""] if _name == "null" else list(_first),
+    )

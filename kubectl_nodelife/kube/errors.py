@@ -1,0 +1,28 @@
+"""The one error of reading objects: which file, where in it, what is wrong, what to do."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """A file, or an object in it, cannot be read.
+
+    `source` names the file, `path` the place in its document (`items[3].metadata.name`, "" for the
+    whole), `what` is a sentence without a full stop, `remedy` says what to do. All in one line.
+    """
+
+    def __init__(self, what: str, *, source: str, path: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.source = source
+        self.path = path
+        self.remedy = remedy
+
+    @property
+    def on(self) -> str:
+        """The file and the place in it."""
+        return ": ".join(part for part in (self.source, self.path) if part)
+
+    def __str__(self) -> str:
+        place = f"{self.on}: " if self.on else ""
+        advice = f"; {self.remedy}" if self.remedy else ""
+        return " ".join(f"{place}{self.what}{advice}".split())

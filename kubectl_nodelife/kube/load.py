@@ -1,0 +1,322 @@
+"""From text to slices: what `kubectl get -o json` or `-o yaml` prints, in whatever pieces it comes.
+
+Pure: bytes in, objects out; reading files, and switching the garbage collector off while a big dump
+is read, belong to callers. A JSON List is split into undecoded items whose kind is read off their
+first bytes, and each item goes straight to its type (`kube.decode`).
+
+Kinds that no decision reads are counted, never an error. Left out: whether an object is valid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.kube.decode import (
+    DECODERS,
+    UNDECODABLE,
+    convert,
+    decode,
+    decode_json,
+    mended,
+    needs_mending,
+    plain,
+)
+from kubectl_nodelife.kube.documents import (
+    Json,
+    end_of_json,
+    json_starts,
+    looks_like_json,
+    utf8,
+    yaml_documents,
+)
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource, group_of
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
+
+__all__ = ["InputError", "Loaded", "decode", "decode_json", "load_documents", "load_objects"]
+
+_PROGRESS_STEP = 1000
+_NAME_A_DUMP = "name a file that 'kubectl get ... -o json' or '-o yaml' wrote"
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Objects in the order read, and what the input says about its own completeness.
+
+    `kinds_read`: kinds of which there is an object, an empty list, or the word of the annotation
+    nodelife.dev/kinds; `all_kinds`: the annotation says that nothing is missing. `unknown_kinds`
+    counts what was passed over.
+    """
+
+    objects: list[KubeObject] = field(default_factory=list)
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    kinds_read: set[str] = field(default_factory=set)
+    all_kinds: bool = False
+
+
+def load_objects(data: bytes, source: str, progress: Callable[[int], None] | None = None) -> Loaded:
+    """The objects in a file: one object, a List, or many documents, JSON or YAML.
+
+    `source` names the file in errors; `progress` is told the number of items done so far, now and
+    then. Raises InputError.
+    """
+    text = utf8(data, source)
+    if not text.strip():
+        raise InputError("is empty", source=source, remedy=_NAME_A_DUMP)
+    reader = _Reader(source, progress)
+    if looks_like_json(text):
+        reader.read_json(text)
+    else:
+        reader.read_documents(yaml_documents(text, source))
+    if not reader.documents:
+        raise InputError("holds no Kubernetes object", source=source, remedy=_NAME_A_DUMP)
+    if progress is not None:
+        progress(reader.done)
+    return reader.loaded
+
+
+def load_documents(documents: Iterable[Any], source: str) -> Loaded:
+    """The objects in documents that are plain Python objects already. Raises InputError."""
+    reader = _Reader(source, None)
+    reader.read_documents(documents)
+    return reader.loaded
+
+
+class _Envelope(msgspec.Struct, rename="camel", gc=False):
+    """The outside of a JSON document: a List with its items undecoded, or some object."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: msgspec.Raw | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _ListMeta(msgspec.Struct, gc=False):
+    annotations: dict[str, str] | None = None
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_read_list_meta = msgspec.json.Decoder(_ListMeta).decode
+# kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
+_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+
+
+class _Reader:
+    """Reads documents into one `Loaded`, and counts them."""
+
+    def __init__(self, source: str, progress: Callable[[int], None] | None) -> None:
+        self.source = source
+        self.loaded = Loaded()
+        self.documents = 0
+        self.done = 0
+        self._progress = progress
+        # Kind: decode it; text: count that unknown kind; None: look at it the slow way.
+        self._heads: dict[tuple[bytes, bytes], Kind | str | None] = {}
+
+    def read_json(self, text: bytes) -> None:
+        """Read one JSON document, or several one after another."""
+        view, position, number = memoryview(text), json_starts(text, 0), 0
+        while position < len(text):
+            rest: Json = view[position:] if position else text
+            length = self._read_json_document(rest, _document_path(number), position)
+            position, number = json_starts(text, position + length), number + 1
+
+    def _read_json_document(self, rest: Json, path: str, offset: int) -> int:
+        """Read the first document of `rest`, which begins at `offset`; returns its length."""
+        length = len(rest)
+        try:
+            envelope = _read_envelope(rest)
+        except UNDECODABLE:
+            length = end_of_json(rest, self.source, offset)
+            rest = rest[:length]
+            try:
+                envelope = _read_envelope(rest)
+            except UNDECODABLE:  # a bare array, or an object of a strange shape
+                self._read_document(plain(rest, self.source, path), path)
+                return length
+        self.documents += 1
+        given = envelope.items is not msgspec.UNSET
+        if not _is_list(envelope.api_version, envelope.kind, given):
+            self._read_raw(rest, path, None, "", "")
+            return length
+        item_kind = self._note_list(
+            envelope.api_version, envelope.kind, _annotations(envelope.metadata)
+        )
+        items = envelope.items if isinstance(envelope.items, list) else []
+        for index, item in enumerate(items):
+            self._read_raw(item, path, index, envelope.api_version, item_kind)
+        return length
+
+    def read_documents(self, documents: Iterable[Any]) -> None:
+        """Read documents of plain Python objects, as YAML gives them."""
+        for number, document in enumerate(documents):
+            if document is not None:  # there may be nothing between two separators
+                self._read_document(document, _document_path(number))
+
+    def _read_document(self, document: Any, path: str) -> None:
+        if isinstance(document, list):
+            self.documents += 1
+            for index, item in enumerate(document):
+                self._read_plain(item, f"{path}[{index}]", "", "")
+        elif isinstance(document, dict):
+            self.documents += 1
+            self._read_plain(document, path, "", "")
+
+    def _read_raw(
+        self,
+        raw: Json | msgspec.Raw,
+        path: str,
+        index: int | None,
+        api_version: str,
+        item_kind: str,
+    ) -> None:
+        """Read a JSON object; `api_version` and `item_kind` stand in where it names none."""
+        head = _HEAD.match(raw)
+        if head is not None:
+            names: tuple[bytes, bytes] = head.group(1), head.group(2)
+            kind = self._heads.get(names)
+            if kind is None and names not in self._heads:
+                kind = self._heads[names] = _quick_kind(names[0].decode(), names[1].decode())
+            if isinstance(kind, Kind):
+                try:
+                    obj = DECODERS[kind.type](raw)
+                except UNDECODABLE:
+                    pass  # the slow way gets it right, or tells what is wrong
+                else:
+                    self._keep(obj, kind, path, index)
+                    return
+            elif isinstance(kind, str):
+                self._count_unknown(kind)
+                return
+        where = path if index is None else _item_path(path, index)
+        self._read_plain(plain(raw, self.source, where), where, api_version, item_kind)
+
+    def _read_plain(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
+        """Read an object, or a List, that is plain Python objects."""
+        if not isinstance(raw, dict):
+            raise self._fault(f"expected an object, got {_json_type(raw)}", path)
+        version, name = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
+        if not isinstance(version, str) or not isinstance(name, str):
+            wrong = "kind" if isinstance(version, str) else "apiVersion"
+            raise self._fault("expected text", _join(path, wrong))
+        if _is_list(version, name, "items" in raw):
+            self._read_plain_list(raw, path, version, name)
+            return
+        if not name:
+            raise self._fault("is missing: this is not a Kubernetes object", _join(path, "kind"))
+        kind = find_kind(version, name)
+        if kind is None:
+            self._count_unknown(_unknown_name(version, name))
+            return
+        obj = convert(mended(version, kind, raw), kind.type, self.source, path)
+        self._keep(obj, kind, path, None)
+
+    def _read_plain_list(self, raw: dict[str, Any], path: str, version: str, name: str) -> None:
+        metadata = raw.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        item_kind = self._note_list(version, name, annotations)
+        items = raw.get("items") or []
+        if not isinstance(items, list):
+            raise self._fault(f"expected a list, got {_json_type(items)}", _join(path, "items"))
+        for index, item in enumerate(items):
+            self._read_plain(item, _item_path(path, index), version, item_kind)
+
+    def _note_list(self, api_version: str, name: str, annotations: Any) -> str:
+        """Take from a List which kinds it speaks of; returns the kind of items without one."""
+        item_kind = name.removesuffix("List")
+        kind = find_kind(api_version, item_kind) if item_kind else None
+        if kind is not None:
+            self.loaded.kinds_read.add(kind.name)
+        words = annotations.get(ANNOTATION_KINDS) if isinstance(annotations, dict) else None
+        for word in str(words or "").split(","):
+            named = find_resource(word.strip())
+            if named is not None:
+                self.loaded.kinds_read.add(named.name)
+            elif word.strip().lower() == "all":
+                self.loaded.all_kinds = True
+        return item_kind
+
+    def _keep(self, obj: KubeObject, kind: Kind, path: str, index: int | None) -> None:
+        metadata = obj.metadata
+        if not metadata.name:
+            where = path if index is None else _item_path(path, index)
+            raise self._fault(
+                f"is missing: a {kind.name} needs a name", _join(where, "metadata.name")
+            )
+        if kind.namespaced and not metadata.namespace:
+            # What kubectl would have sent it to.
+            named = msgspec.structs.replace(metadata, namespace="default")
+            obj = msgspec.structs.replace(obj, metadata=named)
+        self.loaded.objects.append(obj)
+        self.loaded.kinds_read.add(kind.name)
+        self._advance()
+
+    def _count_unknown(self, name: str) -> None:
+        self.loaded.unknown_kinds[name] += 1
+        self._advance()
+
+    def _advance(self) -> None:
+        self.done += 1
+        if self._progress is not None and not self.done % _PROGRESS_STEP:
+            self._progress(self.done)
+
+    def _fault(self, what: str, path: str) -> InputError:
+        return InputError(what, source=self.source, path=path, remedy="correct it or take it out")
+
+
+def _quick_kind(api_version: str, name: str) -> Kind | str | None:
+    """How to read a JSON object with this head: see `_Reader._heads`."""
+    if not name or _is_list(api_version, name, False):
+        return None
+    kind = find_kind(api_version, name)
+    if kind is None:
+        return None if name.endswith("List") else _unknown_name(api_version, name)
+    return None if needs_mending(api_version, kind) else kind
+
+
+def _is_list(api_version: str, name: str, has_items: bool) -> bool:
+    """Whether an object of this kind is a list of others."""
+    if name == "List":
+        return True
+    if has_items:
+        return not name or name.endswith("List")
+    return name.endswith("List") and find_kind(api_version, name.removesuffix("List")) is not None
+
+
+def _unknown_name(api_version: str, name: str) -> str:
+    """What to call a kind that is not read: with its group where we read a kind of that name."""
+    return name if find_kind("", name) is None else f"{name}.{group_of(api_version) or api_version}"
+
+
+def _annotations(metadata: msgspec.Raw | None) -> dict[str, str] | None:
+    if metadata is None:
+        return None
+    try:
+        return _read_list_meta(metadata).annotations
+    except UNDECODABLE:
+        return None
+
+
+def _document_path(number: int) -> str:
+    return f"document {number + 1}" if number else ""
+
+
+def _item_path(path: str, index: int) -> str:
+    return _join(path, f"items[{index}]")
+
+
+def _join(path: str, member: str) -> str:
+    separator = "" if not path else ": " if path.rpartition(" ")[2].isdigit() else "."
+    return f"{path}{separator}{member}"
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
