@@ -18,13 +18,13 @@ from kubectl_nodelife.controllers.pod_status.classify import (
 )
 from kubectl_nodelife.controllers.pod_status.conditions import ready_condition
 from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
-from kubectl_nodelife.controllers.pod_status.repair import Limits, Sighting, refusals
 from kubectl_nodelife.controllers.pod_status.status import with_condition
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
 
 SETTLE_NS = 60 * SECOND_NS

@@ -10,42 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.conformance import nl_controller, nl_vocabulary
+from tests.conformance import nl_controller, nl_vocabulary, ps_drift, ps_expect
 
 Case = dict[str, Any]
 Adapter = Callable[[Case], None]
 
-ADAPTERS = (nl_controller, nl_vocabulary)
+ADAPTERS = (nl_controller, nl_vocabulary, ps_drift, ps_expect)
 
 # Topics whose adapter is still to be written; an unknown topic fails.
 PENDING = frozenset(
     {
         "api_defaults",
-        "container_state_transition",
-        "containers_ready_condition",
         "default_tolerations",
         "desired_counts",
-        "drift_from_outside",
         "events_to_queue",
         "expectations_and_backoff",
-        "initialized_condition",
         "kubectl_rollout",
-        "merge_pod_status",
-        "needs_update_needs_reconcile",
         "node_should_run_daemon_pod",
         "pod_template_and_placement",
         "podgc",
         "pods_by_node",
         "pods_should_be_on_node",
         "rate-limited-queue",
-        "ready_condition",
         "revision_history",
         "rolling_update",
         "status",
-        "status_equality_and_times",
-        "sync_sequences",
         "taint-manager",
-        "terminate_pod",
         "timed-workers",
         "token-bucket",
         "worker-hash",

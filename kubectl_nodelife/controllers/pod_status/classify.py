@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.node import Lease, Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kube.wellknown import UNKNOWN as WORD_UNKNOWN
 
 OK: Final = "ok"
 STUCK_NOT_READY: Final = "stuck-not-ready"
@@ -50,7 +51,8 @@ class NodeHealth(msgspec.Struct, frozen=True):
     """What of a node the judgement of its pods asks for, worked out once a node.
 
     `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
-    node. `ready` is the Ready condition's status, "" without one. Instants in ns.
+    node. `ready` is the Ready condition's status, "" without one, which says neither that the node
+    is up nor that it is down. Instants in ns.
     """
 
     name: str
@@ -72,8 +74,8 @@ class NodeHealth(msgspec.Struct, frozen=True):
 
     @property
     def is_down(self) -> bool:
-        """The node was read and is not Ready, or does not exist."""
-        return self.read and self.ready != TRUE
+        """The node says or is said not to be Ready, or does not exist."""
+        return self.read and (not self.exists or self.ready in (FALSE, WORD_UNKNOWN))
 
     def has_taint(self, key: str) -> bool:
         """Whether the node has a taint of that key, whatever its effect."""
@@ -150,10 +152,10 @@ def settle_time_ns(settle_ns: int) -> int:
 
 
 def _class_of_mark(pod: Pod, node: NodeHealth, now_ns: int, settle_ns: int) -> str:
-    if not node.read:
-        return UNKNOWN
     if node.is_down:
         return MARKED_NODE_DOWN
+    if not node.is_ready:
+        return UNKNOWN
     if pod.status.phase != "Running" or pod.metadata.deletion_timestamp is not None:
         return LAGGING
     since = node.ready_since_ns

@@ -1,0 +1,140 @@
+"""May a pod that is stuck on a dead node be forced away? What speaks for it, and what is missing.
+
+Nothing that the API shows proves that a machine is off. A kubelet that is silent may be cut off,
+with its containers at work; then a forced delete lets a second copy start beside the first. So
+the advice lists what was found, what an operator still has to make sure of, and how to undo each
+step.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import NodeHealth
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import FALSE, TAINT_NODE_OUT_OF_SERVICE, UNKNOWN
+
+TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
+OUT_OF_SERVICE: Final = f"{TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+
+NOT_NEEDED: Final = "not-needed"
+AFTER_POWER_OFF: Final = "only-after-power-off"
+NEVER: Final = "never"
+UNAVAILABLE: Final = "unavailable"
+
+
+class ForceAdvice(msgspec.Struct, frozen=True):
+    """The two ways to force a pod away, and what there is to know before. Each way is `not-needed`,
+    `only-after-power-off`, `never`, or `unavailable` in this release."""
+
+    force_delete: str
+    out_of_service_taint: str
+    evidence_found: tuple[str, ...]
+    evidence_missing: tuple[str, ...]
+    hazards: tuple[str, ...]
+    commands: tuple[str, ...]
+    undo: tuple[str, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """What of the release and its settings the advice depends on."""
+
+    collects_out_of_service: bool
+    heartbeat_ns: int
+
+
+def force_advice(pod: Pod, node: NodeHealth, release: Release, now_ns: int) -> ForceAdvice:
+    """The advice for a pod that is terminating for too long on a node that is down."""
+    alive = _is_alive(node, release, now_ns)
+    if not node.exists or node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
+        force = taint = NOT_NEEDED
+    elif alive:
+        force = taint = NEVER
+    else:
+        force = taint = AFTER_POWER_OFF
+    if not release.collects_out_of_service:
+        taint = UNAVAILABLE
+    asked = force == AFTER_POWER_OFF
+    return ForceAdvice(
+        force_delete=force,
+        out_of_service_taint=taint,
+        evidence_found=_found(node, now_ns),
+        evidence_missing=_missing(node, alive) if asked or alive else (),
+        hazards=_hazards(pod),
+        commands=_commands(pod, node, taint) if asked else (),
+        undo=_undo(node, taint) if asked else (),
+    )
+
+
+def _is_alive(node: NodeHealth, release: Release, now_ns: int) -> bool:
+    """Whether the kubelet speaks: it says itself that it is not ready, a moment ago."""
+    if not node.exists or node.heartbeat_ns is None:
+        return False
+    return node.ready == FALSE and now_ns - node.heartbeat_ns < release.heartbeat_ns
+
+
+def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
+    if not node.exists:
+        return (f"there is no node {node.name}",)
+    found = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
+    if node.heartbeat_ns is not None:
+        age_s = (now_ns - node.heartbeat_ns) // SECOND_NS
+        found.append(f"its last heartbeat is {age_s}s old ({node.heartbeat_field})")
+    if node.has_taint(TAINT_NODE_SHUTDOWN):
+        found.append(f"the cloud says that the machine is shut down (taint {TAINT_NODE_SHUTDOWN})")
+    if node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
+        found.append(f"an operator says that it is off (taint {TAINT_NODE_OUT_OF_SERVICE})")
+    return tuple(found)
+
+
+def _missing(node: NodeHealth, alive: bool) -> tuple[str, ...]:
+    if alive:
+        return ("the machine is on: its kubelet posts its status",)
+    missing = []
+    if node.heartbeat_ns is None:
+        missing.append("a heartbeat: none was read, so nothing says how long the node is silent")
+    if not node.has_taint(TAINT_NODE_SHUTDOWN):
+        missing.append(
+            "that the machine is powered off, seen at the machine, its management board or the"
+            " cloud's console"
+        )
+    if node.ready == UNKNOWN:
+        missing.append("that it is not merely cut off from the API server")
+    return tuple(missing)
+
+
+def _hazards(pod: Pod) -> tuple[str, ...]:
+    hazards = []
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind == "StatefulSet":
+        hazards.append(f"StatefulSet {owner.name} promises at most one {pod.name}; two could run")
+    for volume in pod.spec.volumes:
+        claim = volume.persistent_volume_claim
+        if claim is not None and not claim.read_only:
+            hazards.append(f"claim {claim.claim_name} could get two writers")
+    if pod.metadata.finalizers:
+        kept = ", ".join(pod.metadata.finalizers)
+        hazards.append(f"the object stays even when forced, until its finalizers go: {kept}")
+    return tuple(hazards)
+
+
+def _commands(pod: Pod, node: NodeHealth, taint: str) -> tuple[str, ...]:
+    force = f"kubectl delete pod -n {pod.namespace} {pod.name} --grace-period=0 --force"
+    if taint != AFTER_POWER_OFF:
+        return (force,)
+    return (f"kubectl taint node {node.name} {OUT_OF_SERVICE}", force)
+
+
+def _undo(node: NodeHealth, taint: str) -> tuple[str, ...]:
+    final = "a forced delete cannot be undone; the owner makes a new pod"
+    if taint != AFTER_POWER_OFF:
+        return (final,)
+    return (
+        f"when the machine is back and empty: kubectl taint node {node.name}"
+        f" {TAINT_NODE_OUT_OF_SERVICE}:NoExecute-",
+        final,
+    )

@@ -1,0 +1,90 @@
+"""The answer of `audit`: findings as an API document, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from msgspec import to_builtins
+
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.outlook.audit.findings import Finding
+from kubectl_nodelife.outlook.audit.notes import WRONG
+from kubectl_nodelife.outlook.audit.sweep import Audit
+
+
+class AuditAnswer(msgspec.Struct, frozen=True):
+    """What `audit` says of one look. `source` as the contract has it; `moment`: which instant was
+    judged, and why that one."""
+
+    audit: Audit
+    source: dict[str, Any]
+    profile: str
+    moment: dict[str, str]
+    now_ns: int
+    warnings: tuple[str, ...]
+
+    def something_is_wrong(self) -> bool:
+        """Whether a finding is more than a note."""
+        return any(f.note.severity == WRONG for f in self.audit.findings)
+
+    def document(self) -> dict[str, Any]:
+        """The PodAudit document."""
+        return {
+            "apiVersion": "nodelife.dev/v1alpha1",
+            "kind": "PodAudit",
+            "source": self.source,
+            "profile": self.profile,
+            "moment": self.moment,
+            "findings": [finding_document(f, self.now_ns) for f in self.audit.findings],
+            "counts": self.audit.counts,
+            "notEvaluated": list(self.audit.not_evaluated),
+            "warnings": list(self.warnings),
+        }
+
+
+def only(audit: Audit, classes: Collection[str]) -> Audit:
+    """The audit with the findings of these classes alone; all where none is named."""
+    if not classes:
+        return audit
+    kept = tuple(f for f in audit.findings if f.name in classes)
+    return msgspec.structs.replace(audit, findings=kept)
+
+
+def finding_document(finding: Finding, now_ns: int) -> dict[str, Any]:
+    """One finding; `ageSeconds` and `since` are null where nothing in the objects tells them."""
+    pod, since_ns = finding.pod, finding.since_ns
+    return {
+        "class": finding.name,
+        "severity": finding.note.severity,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": pod.spec.node_name,
+        "because": finding.because,
+        "since": None if since_ns is None else format_time(since_ns),
+        "sinceField": finding.since_field or None,
+        "ageSeconds": None if since_ns is None else max(0, (now_ns - since_ns) // SECOND_NS),
+        "evidence": [{"field": field, "value": value} for field, value in finding.evidence],
+        "meaning": finding.note.meaning,
+        "knownIssues": list(finding.known_issues),
+        "remedy": finding.what_to_do,
+        "risk": finding.note.risk,
+        "advice": _advice_document(finding),
+    }
+
+
+def _advice_document(finding: Finding) -> dict[str, Any] | None:
+    advice = finding.advice
+    if advice is None:
+        return None
+    return {
+        "forceDelete": advice.force_delete,
+        "outOfServiceTaint": advice.out_of_service_taint,
+        "evidenceFound": to_builtins(advice.evidence_found),
+        "evidenceMissing": to_builtins(advice.evidence_missing),
+        "hazards": to_builtins(advice.hazards),
+        "commands": to_builtins(advice.commands),
+        "undo": to_builtins(advice.undo),
+    }

@@ -1,0 +1,237 @@
+"""One finding a class: which fields it stands on, since when, and what is special about this pod.
+
+What holds for every finding of a class is in `notes.py`. A finding's age is an upper bound read
+from the objects: the newest of the instants at which one of its facts came about; None where none
+is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import Classification, NodeHealth
+from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import (
+    matching_tolerations,
+    min_toleration_seconds,
+    no_execute_taints,
+)
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import (
+    DISRUPTION_TARGET,
+    FALSE,
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_OUT_OF_SERVICE,
+    TAINT_NODE_UNREACHABLE,
+    TRUE,
+)
+from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit.advice import ForceAdvice, Release, force_advice
+from kubectl_nodelife.outlook.audit.evidence import (
+    NODE_READY_SINCE,
+    Evidence,
+    condition_evidence,
+    finish_times,
+    newest,
+    node_evidence,
+    transition,
+)
+
+OVERDUE_NS: Final = 60 * SECOND_NS
+"""A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the
+grace period; a condition may differ from the container statuses for so long."""
+
+_FINALIZER_OWNERS: Final = {
+    "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
+    "foregroundDeletion": "the garbage collector, which deletes the dependents first",
+    "orphan": "the garbage collector, which sets the dependents free first",
+}
+_PUT_OUT: Final = {
+    "Evicted": "the kubelet evicted it",
+    "NodeShutdown": "its node was shutting down and did not admit it",
+    "Shutdown": "its node was shut down",
+    "Preempting": "the kubelet preempted it for a critical pod",
+}
+_SHUTDOWN_REASON, _SHUTDOWN_WORDS = "Terminated", "node shutdown"
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What the judgement of every pod shares. Instants and durations in ns."""
+
+    rules: StatusRules
+    release: Release
+    settle_ns: int
+    now_ns: int
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong or worth knowing about one pod.
+
+    `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
+    `because` is this pod's own sentence; meaning, remedy and risk are those of the class.
+    """
+
+    name: str
+    pod: Pod
+    because: str
+    evidence: tuple[Evidence, ...]
+    since_ns: int | None = None
+    since_field: str = ""
+    issues: tuple[str, ...] = ()
+    remedy: str = ""
+    advice: ForceAdvice | None = None
+    classification: Classification | None = None
+
+    @property
+    def note(self) -> notes.Note:
+        """What holds for the class."""
+        return notes.NOTES[self.name]
+
+    @property
+    def what_to_do(self) -> str:
+        """The remedy for this pod, or else the one of its class."""
+        return self.remedy or self.note.remedy
+
+    @property
+    def known_issues(self) -> tuple[str, ...]:
+        """Upstream's issues about this, those of this very shape first."""
+        return (*self.issues, *self.note.issues)
+
+
+def terminating(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+    """A pod that should be gone: deleted, and more than `OVERDUE_NS` past its time."""
+    deleted_ns = pod.metadata.deletion_timestamp
+    if deleted_ns is None or context.now_ns - deleted_ns <= OVERDUE_NS:
+        return
+    evidence = [("pod.metadata.deletionTimestamp", format_time(deleted_ns))]
+    if pod.metadata.finalizers:
+        evidence.append(("pod.metadata.finalizers", ", ".join(pod.metadata.finalizers)))
+    evidence.append(("pod.status.phase", pod.status.phase))
+    evidence.extend(node_evidence(pod, node))
+    name, because, remedy = _terminating_class(pod, node)
+    advised = name in (notes.TERMINATING_DEAD_NODE, notes.ORPHANED)
+    yield Finding(
+        name=name,
+        pod=pod,
+        because=because,
+        remedy=remedy,
+        evidence=tuple(evidence),
+        since_ns=deleted_ns,
+        since_field="pod.metadata.deletionTimestamp",
+        advice=force_advice(pod, node, context.release, context.now_ns) if advised else None,
+    )
+
+
+def _terminating_class(pod: Pod, node: NodeHealth) -> tuple[str, str, str]:
+    """(class, sentence, remedy if it differs from the class's)."""
+    if not pod.spec.node_name:
+        remedy = "pod garbage collection removes it; if it does not, look at that controller"
+        return notes.ORPHANED, "deleted, and never bound to a node", remedy
+    if not node.exists:
+        return notes.ORPHANED, f"deleted, and node {node.name} does not exist", ""
+    if node.is_down:
+        if node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
+            remedy = "pod garbage collection removes it; nothing has to be forced"
+            return notes.TERMINATING_DEAD_NODE, f"node {node.name} is out of service", remedy
+        return (
+            notes.TERMINATING_DEAD_NODE,
+            f"deleted, and node {node.name} is Ready={node.ready}",
+            "",
+        )
+    if pod.metadata.finalizers:
+        return notes.TERMINATING_FINALIZER, f"kept by {_finalizers(pod)}", ""
+    if not node.is_ready:
+        return (
+            notes.TERMINATING_SLOW,
+            "deleted and still there; whether its node is Ready is not known",
+            "read the nodes too; then it can be said who has to act",
+        )
+    return notes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready", ""
+
+
+def _finalizers(pod: Pod) -> str:
+    return ", ".join(
+        f"{name} ({_FINALIZER_OWNERS[name]})" if name in _FINALIZER_OWNERS else name
+        for name in pod.metadata.finalizers
+    )
+
+
+def orphaned(pod: Pod, node: NodeHealth, context: Context) -> Finding:
+    """A pod whose node does not exist."""
+    return Finding(
+        name=notes.ORPHANED,
+        pod=pod,
+        because=f"bound to node {node.name}, which does not exist",
+        evidence=(("pod.status.phase", pod.status.phase), *node_evidence(pod, node)),
+    )
+
+
+def evicted_leftover(pod: Pod, context: Context) -> Iterator[Finding]:
+    """A failed pod that somebody put out."""
+    status = pod.status
+    if status.phase != "Failed":
+        return
+    evidence = [("pod.status.phase", status.phase)]
+    target = status.condition(DISRUPTION_TARGET)
+    if status.reason in _PUT_OUT or (
+        status.reason == _SHUTDOWN_REASON and _SHUTDOWN_WORDS in status.message
+    ):
+        because = _PUT_OUT.get(status.reason, "its node was shut down")
+        evidence.append(("pod.status.reason", status.reason))
+        if status.message:
+            evidence.append(("pod.status.message", status.message))
+    elif target is not None and target.status == TRUE:
+        because = f"it was put out: {target.message or target.reason}"
+        evidence.extend(condition_evidence(target))
+    else:
+        return
+    owner = controller_of(pod.metadata)
+    job = owner is not None and owner.kind == "Job"
+    since = newest([transition(target), *finish_times(pod)])
+    yield Finding(
+        name=notes.EVICTED_LEFTOVER,
+        pod=pod,
+        because=because,
+        remedy="leave it: its Job counts it, and removes it by its own rules" if job else "",
+        evidence=tuple(evidence),
+        since_ns=since[0],
+        since_field=since[1],
+    )
+
+
+def never_evicted(pod: Pod, node: NodeHealth) -> Iterator[Finding]:
+    """A pod on a node that is down that will stay there, because it tolerates that for ever."""
+    if not node.exists or not node.is_down or pod.status.phase in TERMINAL_PHASES:
+        return
+    taints = no_execute_taints(node.taints) or (_coming_taint(node),)
+    tolerated, used = matching_tolerations(taints, pod.spec.tolerations)
+    if not tolerated or min_toleration_seconds(used) is not None:
+        return
+    owner = controller_of(pod.metadata)
+    daemon = owner is not None and owner.kind == "DaemonSet"
+    kept = ", ".join(f"{t.key or 'every key'}:{t.effect or 'every effect'}" for t in used)
+    evidence = [*node_evidence(pod, node), ("pod.spec.tolerations", f"for ever: {kept}")]
+    if owner is not None:
+        evidence.append(("pod.metadata.ownerReferences", f"{owner.kind}/{owner.name}"))
+    yield Finding(
+        name=notes.DAEMONSET_NEVER_EVICTED if daemon else notes.NEVER_EVICTED,
+        pod=pod,
+        because=f"node {node.name} is Ready={node.ready}, and it tolerates that for ever",
+        evidence=tuple(evidence),
+        since_ns=node.ready_since_ns,
+        since_field=NODE_READY_SINCE,
+    )
+
+
+def _coming_taint(node: NodeHealth) -> Taint:
+    """The taint that the node lifecycle controller gives a node in this state."""
+    key = TAINT_NODE_NOT_READY if node.ready == FALSE else TAINT_NODE_UNREACHABLE
+    return Taint(key=key, effect=NO_EXECUTE)

@@ -1,0 +1,294 @@
+"""What `repair` would send about each finding, request by request, or why it would not.
+
+Nothing is sent from here. A request carries the uid and the resourceVersion that the judgement was
+made on: where the object has changed, the API server answers with a conflict, and the pod has to be
+judged anew. What cannot be proven is refused. Three kinds of thing are done:
+
+- the node controller's mark on a pod whose node is back is undone (`mend`);
+- a pod that is lost is deleted for good, where its node is gone, or fenced by the operator's word;
+- the object that is left of a pod that was put out is deleted.
+
+And one only where its class is asked for by name: a pod that looks ready on a lost node gets the
+node controller's mark.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import (
+    GATES,
+    LAGGING,
+    MARKED_NODE_DOWN,
+    RECOVERING,
+    STALE_READY,
+    STUCK_NOT_READY,
+    Classification,
+    NodeHealth,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import READY, TERMINAL_PHASES
+from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import FALSE, UNKNOWN
+from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit.advice import AFTER_POWER_OFF, NEVER
+from kubectl_nodelife.outlook.audit.findings import Context, Finding
+from kubectl_nodelife.outlook.audit.mend import (
+    PER_NODE_AND_SECOND,
+    Limits,
+    Sighting,
+    condition_patch,
+    readiness_patch,
+    refusals,
+    times_of_one_look,
+)
+
+ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
+"""Pod garbage collection is given so long to do its work."""
+
+CAP: Final = 100
+"""So many requests in one run."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call to the API server. `command`: the same through kubectl."""
+
+    verb: str
+    path: str
+    content_type: str
+    body: dict[str, Any]
+    command: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What would be done about one finding: a request, or the reasons against it."""
+
+    finding: Finding
+    request: Request | None
+    refusals: tuple[str, ...]
+    not_before_s: int = 0
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What the operator said: classes by name, and nodes of which he knows that they are off."""
+
+    classes: frozenset[str] = frozenset()
+    fenced: frozenset[str] = frozenset()
+    cap: int = CAP
+
+
+class Case(msgspec.Struct, frozen=True):
+    """All that there is to know about one finding."""
+
+    finding: Finding
+    node: NodeHealth
+    context: Context
+    wishes: Wishes
+    sighting: Sighting | None
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+        return self.finding.pod
+
+
+Way = Callable[[Case], Request | tuple[str, ...]]
+
+
+def plan(
+    findings: Iterable[Finding],
+    health: Mapping[str, NodeHealth],
+    context: Context,
+    wishes: Wishes,
+    sightings: Mapping[str, Sighting] | None = None,
+) -> list[Step]:
+    """A step for each finding, in their order. `sightings`, by pod uid: since when a pod has been
+    seen in its class; without one the age is what the times in this one look prove."""
+    steps = []
+    of_node: Counter[str] = Counter()
+    for finding in findings:
+        node = health.get(finding.pod.spec.node_name) or NodeHealth(
+            name=finding.pod.spec.node_name, exists=False
+        )
+        sighting = (sightings or {}).get(finding.pod.uid)
+        if sighting is None:
+            sighting = times_of_one_look(finding.pod, node)
+        outcome = _WAYS[finding.name](Case(finding, node, context, wishes, sighting))
+        if isinstance(outcome, tuple):
+            steps.append(Step(finding, None, outcome))
+        elif sum(of_node.values()) >= wishes.cap:
+            steps.append(Step(finding, None, (f"one run sends at most {wishes.cap} requests",)))
+        else:
+            wait_s = of_node[node.name] // PER_NODE_AND_SECOND
+            of_node[node.name] += 1
+            steps.append(Step(finding, outcome, (), wait_s))
+    return steps
+
+
+def _undo_the_mark(case: Case) -> Request | tuple[str, ...]:
+    context = case.context
+    against = refusals(
+        case.pod,
+        case.node,
+        case.finding.classification or Classification(case.finding.name),
+        case.sighting,
+        context.rules,
+        Limits(context.settle_ns, context.release.heartbeat_ns),
+        context.now_ns,
+    )
+    return against or _status_patch(case.pod, readiness_patch(case.pod, context.now_ns))
+
+
+def _make_the_mark(case: Case) -> Request | tuple[str, ...]:
+    """What the node controller would have done (`MarkPodsNotReady`), where it did not."""
+    pod, node, now_ns = case.pod, case.node, case.context.now_ns
+    if STALE_READY not in case.wishes.classes:
+        return (f"only reported; ask for it with --class {STALE_READY}",)
+    if node.ready != UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
+        return ("only what runs on a node of which nothing is heard is marked, as upstream",)
+    if node.heartbeat_ns is None:
+        return (f"node {node.name} has no heartbeat that was read",)
+    if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:
+        return (f"the heartbeat of node {node.name} is young",)
+    condition = PodCondition(type=READY, status=FALSE)
+    return _with_preconditions(pod) or _status_patch(pod, condition_patch(pod, condition, now_ns))
+
+
+def _release_from_dead_node(case: Case) -> Request | tuple[str, ...]:
+    advice, node, pod = case.finding.advice, case.node, case.pod
+    if advice is None or advice.force_delete not in (AFTER_POWER_OFF, NEVER):
+        return (f"node {node.name} is out of service: pod garbage collection deletes it",)
+    if advice.force_delete == NEVER:
+        return advice.evidence_missing
+    if pod.metadata.finalizers:
+        return (_kept_by_finalizers(pod),)
+    if node.name not in case.wishes.fenced:
+        return (f"nothing proves that node {node.name} is off; say so with --fenced {node.name}",)
+    return _with_preconditions(pod) or _deletion(pod, grace_s=0)
+
+
+def _delete_orphan(case: Case) -> Request | tuple[str, ...]:
+    pod, deleted_ns = case.pod, case.pod.metadata.deletion_timestamp
+    if pod.metadata.finalizers:
+        return (_kept_by_finalizers(pod),)
+    if deleted_ns is None or case.context.now_ns - deleted_ns < ORPHAN_WAIT_NS:
+        return ("pod garbage collection is given 2 minutes, and nothing proves that it had them",)
+    return _with_preconditions(pod) or _deletion(pod, grace_s=0)
+
+
+def _delete_leftover(case: Case) -> Request | tuple[str, ...]:
+    pod = case.pod
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind == "Job":
+        return (f"Job {owner.name} counts it and removes it by its own rules",)
+    if pod.metadata.finalizers:
+        return (_kept_by_finalizers(pod),)
+    alive = [s.name for s in pod.status.container_statuses or () if s.state.running is not None]
+    if alive:
+        return (f"container {alive[0]} is reported as running",)
+    return _with_preconditions(pod) or _deletion(pod, grace_s=None)
+
+
+def _nothing(sentence: str) -> Way:
+    return lambda case: (sentence,)
+
+
+_WAYS: Final[dict[str, Way]] = {
+    STUCK_NOT_READY: _undo_the_mark,
+    STALE_READY: _make_the_mark,
+    notes.TERMINATING_DEAD_NODE: _release_from_dead_node,
+    notes.ORPHANED: _delete_orphan,
+    notes.EVICTED_LEFTOVER: _delete_leftover,
+    notes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
+    notes.TERMINATING_SLOW: _nothing("its kubelet is alive: forced, its containers would stay"),
+    RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
+    MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),
+    GATES: _nothing("only the owner of the gate's condition may set it"),
+    LAGGING: _nothing("only its kubelet knows which of the two is true"),
+    notes.DAEMONSET_NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
+    notes.NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
+}
+
+
+def _kept_by_finalizers(pod: Pod) -> str:
+    return f"its finalizers would keep it: {', '.join(pod.metadata.finalizers)}"
+
+
+def _with_preconditions(pod: Pod) -> tuple[str, ...]:
+    """The refusal of a request that could hit another object than the one judged."""
+    if pod.uid and pod.metadata.resource_version:
+        return ()
+    return ("without its uid and resourceVersion the request would have no precondition",)
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _status_patch(pod: Pod, body: dict[str, Any]) -> Request:
+    text = shlex.quote(json.dumps(body, separators=(",", ":")))
+    return Request(
+        verb="PATCH",
+        path=f"{_path(pod)}/status",
+        content_type="application/strategic-merge-patch+json",
+        body=body,
+        command=f"kubectl patch pod -n {pod.namespace} {pod.name} --subresource=status -p {text}",
+    )
+
+
+def _deletion(pod: Pod, grace_s: int | None) -> Request:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if grace_s is not None:
+        body["gracePeriodSeconds"] = grace_s
+    body["preconditions"] = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
+    text = shlex.quote(json.dumps(body, separators=(",", ":")))
+    return Request(
+        verb="DELETE",
+        path=_path(pod),
+        content_type="application/json",
+        body=body,
+        command=f"echo {text} | kubectl delete --raw {_path(pod)} -f -",
+    )
+
+
+def plan_document(steps: Iterable[Step], head: dict[str, Any]) -> dict[str, Any]:
+    """The RepairPlan document; `head` is what it shares with the other answers."""
+    return {
+        "apiVersion": "nodelife.dev/v1alpha1",
+        "kind": "RepairPlan",
+        **head,
+        "mode": "dry-run",
+        "steps": [_step_document(step) for step in steps],
+    }
+
+
+def _step_document(step: Step) -> dict[str, Any]:
+    pod, request = step.finding.pod, step.request
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": pod.spec.node_name,
+        "class": step.finding.name,
+        "outcome": "refused" if request is None else "would",
+        "because": step.finding.because,
+        "refusals": list(step.refusals),
+        "notBeforeSeconds": None if request is None else step.not_before_s,
+        "request": None
+        if request is None
+        else {
+            "verb": request.verb,
+            "path": request.path,
+            "contentType": request.content_type,
+            "body": request.body,
+        },
+        "command": None if request is None else request.command,
+    }

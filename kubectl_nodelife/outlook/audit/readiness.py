@@ -1,0 +1,161 @@
+"""The finding about a pod's readiness: what its class stands on in this pod, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.controllers.pod_status.classify import (
+    GATES,
+    LAGGING,
+    MARKED_NODE_DOWN,
+    RECOVERING,
+    STALE_READY,
+    STUCK_NOT_READY,
+    Classification,
+    NodeHealth,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import (
+    CONTAINERS_READY,
+    INITIALIZED,
+    READY,
+    TERMINAL_PHASES,
+    containers_ready_condition,
+    initialized_condition,
+)
+from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit.evidence import (
+    NODE_READY_SINCE,
+    Evidence,
+    Since,
+    condition_evidence,
+    container_evidence,
+    finish_times,
+    newest,
+    node_evidence,
+    start_times,
+    transition,
+    words,
+)
+from kubectl_nodelife.outlook.audit.findings import OVERDUE_NS, Context, Finding
+
+
+def readiness(
+    pod: Pod, node: NodeHealth, found: Classification, context: Context
+) -> Iterator[Finding]:
+    """The finding of a class of readiness; none for a difference that may still be on its way."""
+    since_ns, since_field = _since(pod, node, found)
+    young = since_ns is not None and context.now_ns - since_ns <= OVERDUE_NS
+    if found.name == LAGGING and young:
+        return
+    yield Finding(
+        name=found.name,
+        pod=pod,
+        because=_SENTENCES[found.name](pod, node, found),
+        remedy=_remedy(pod, node, found),
+        evidence=tuple(_evidence(pod, node, found, context.rules)),
+        since_ns=since_ns,
+        since_field=since_field,
+        issues=_issues(pod, node, found, context.rules),
+        classification=found,
+    )
+
+
+def _stale_ready(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    if pod.status.phase in TERMINAL_PHASES:
+        return f"Ready is True, and its phase is {pod.status.phase}"
+    if node.is_down:
+        return f"Ready is True, and node {node.name} is Ready={node.ready}"
+    expected = "" if found.expected is None else found.expected.message
+    return f"Ready is True, and its containers are not: {expected or 'no statuses'}"
+
+
+def _marked(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    return f"its containers were ready, and node {node.name} is Ready={node.ready}"
+
+
+def _ready_but_marked(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    return f"Ready is False without a reason; its containers and node {node.name} are ready"
+
+
+def _gates(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    if found.expected is not None and found.expected.status == TRUE:
+        return "its gates are all True now, and the kubelet has not set Ready yet"
+    return "" if found.expected is None else found.expected.message
+
+
+def _lagging(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    stored, expected = pod.status.condition(READY), found.expected
+    if stored is None or expected is None or words(stored) == words(expected):
+        return "ContainersReady or Initialized does not fit its container statuses"
+    return f"Ready is {words(stored)}, and by its container statuses {words(expected)}"
+
+
+_SENTENCES = {
+    STALE_READY: _stale_ready,
+    MARKED_NODE_DOWN: _marked,
+    STUCK_NOT_READY: _ready_but_marked,
+    RECOVERING: _ready_but_marked,
+    GATES: _gates,
+    LAGGING: _lagging,
+}
+
+
+def _remedy(pod: Pod, node: NodeHealth, found: Classification) -> str:
+    """What to do where that is not what the class says."""
+    if found.name != STALE_READY:
+        return ""
+    if pod.status.phase in TERMINAL_PHASES:
+        return "delete the pod, or leave it: a kubelet of 1.25 or later does not write this"
+    return "" if node.is_down else notes.NOTES[LAGGING].remedy
+
+
+def _evidence(
+    pod: Pod, node: NodeHealth, found: Classification, rules: StatusRules
+) -> Iterator[Evidence]:
+    status = pod.status
+    shown = [READY, CONTAINERS_READY]
+    if found.name == LAGGING:
+        shown.append(INITIALIZED)
+    shown += [gate.condition_type for gate in pod.spec.readiness_gates]
+    for type_ in shown:
+        yield from condition_evidence(status.condition(type_))
+    yield ("pod.status.phase", status.phase)
+    for container in status.container_statuses or ():
+        yield container_evidence(container)
+    if found.name == LAGGING and found.expected is not None:
+        for expected in (
+            found.expected,
+            containers_ready_condition(pod.spec, status, rules),
+            initialized_condition(pod.spec, status, rules),
+        ):
+            yield (f"{expected.type} by the container statuses", words(expected))
+    yield from node_evidence(pod, node)
+
+
+def _since(pod: Pod, node: NodeHealth, found: Classification) -> Since:
+    """The newest instant at which one of the facts that make the class came about."""
+    ready = transition(pod.status.condition(READY))
+    if found.name in (MARKED_NODE_DOWN, GATES):
+        return ready
+    if found.name in (STUCK_NOT_READY, RECOVERING) or node.is_down:
+        return newest([ready, (node.ready_since_ns, NODE_READY_SINCE)])
+    return newest([ready, *finish_times(pod), *start_times(pod)])
+
+
+def _issues(
+    pod: Pod, node: NodeHealth, found: Classification, rules: StatusRules
+) -> tuple[str, ...]:
+    """Issues known for this very shape, beside those of the class."""
+    if found.name == STUCK_NOT_READY:
+        blind = rules.listing_blinds_reconcile
+        return notes.BLIND_RECONCILE if blind else notes.UNREADY_AFTER_RECOVERY
+    if found.name != STALE_READY:
+        return ()
+    if pod.status.phase in TERMINAL_PHASES:
+        return notes.TERMINAL_AND_READY
+    if not node.is_down:
+        return ()
+    return notes.READY_ON_NOT_READY_NODE if node.ready == FALSE else notes.READY_ON_LOST_NODE

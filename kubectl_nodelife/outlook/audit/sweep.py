@@ -1,0 +1,231 @@
+"""Pods that are not what their containers and their node say: one pass, findings out.
+
+Beside readiness (`classify.py`) it looks for pods that only a human can release and for pods that
+nobody will ever move. Our own design.
+
+A large cluster is mostly pods about which there is nothing to say. Those are told apart first, by
+looking at as little as possible (`_is_plain`); the tests hold that against the whole judgement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import (
+    OK,
+    SETTLE_NS,
+    UNKNOWN,
+    NodeHealth,
+    bears_the_mark,
+    classify,
+    node_health,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import (
+    CONTAINERS_READY,
+    INITIALIZED,
+    READY,
+)
+from kubectl_nodelife.controllers.pod_status.releases import rules_for
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.audit.advice import Release
+from kubectl_nodelife.outlook.audit.findings import (
+    Context,
+    Finding,
+    evicted_leftover,
+    never_evicted,
+    orphaned,
+    terminating,
+)
+from kubectl_nodelife.outlook.audit.notes import NOTES
+from kubectl_nodelife.outlook.audit.readiness import readiness
+
+_ORDER = {name: place for place, name in enumerate(NOTES)}
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The objects to judge. Nodes and leases by node name; None where that kind was not read."""
+
+    pods: Iterable[Pod]
+    nodes: Mapping[str, Node] | None
+    leases: Mapping[str, Lease] | None
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What the pass found. `counts`: class -> pods, `ok` and `unknown` among them."""
+
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+    warnings: tuple[str, ...]
+    not_evaluated: tuple[str, ...]
+
+
+def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTLE_NS) -> Audit:
+    """Judge every pod once. Findings stand in the order of their classes, then by name."""
+    context = context_of(settings, now_ns, settle_ns)
+    health = health_of_nodes(seen)
+    findings: list[Finding] = []
+    counts: Counter[str] = Counter()
+    marks_without_node = 0
+    for pod in seen.pods:
+        node = health.get(pod.spec.node_name) or _no_node(pod, read=seen.nodes is not None)
+        if node.is_ready and _is_plain(pod):
+            counts[OK] += 1
+            continue
+        found = list(judge(pod, node, context))
+        findings += found
+        if not found:
+            counts[_quiet_class(pod, node, context)] += 1
+            marks_without_node += bears_the_mark(pod.status)
+        for finding in found:
+            counts[finding.name] += 1
+    findings.sort(key=_place)
+    return Audit(
+        findings=tuple(findings),
+        counts={name: counts[name] for name in (*_ORDER, OK, UNKNOWN) if counts[name]},
+        warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
+        not_evaluated=tuple(_not_evaluated(seen, health, marks_without_node)),
+    )
+
+
+def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> Context:
+    """What the judgement of every pod shares."""
+    return Context(
+        rules=rules_for(settings.profile),
+        release=Release(
+            collects_out_of_service=settings.profile.has("gc_out_of_service"),
+            heartbeat_ns=settings.node_monitor_grace_period_ns,
+        ),
+        settle_ns=settle_ns,
+        now_ns=now_ns,
+    )
+
+
+def health_of_nodes(seen: Seen) -> dict[str, NodeHealth]:
+    """Each node's health, by name."""
+    leases = seen.leases or {}
+    return {name: node_health(node, leases.get(name)) for name, node in (seen.nodes or {}).items()}
+
+
+def judge(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+    """The findings about one pod; `node` is the one that it is bound to.
+
+    A pod that is deleted, orphaned or put out is judged as that alone; its readiness says nothing.
+    """
+    if pod.metadata.deletion_timestamp is not None:
+        yield from terminating(pod, node, context)
+        return
+    if not node.exists:
+        yield orphaned(pod, node, context)
+        return
+    left = list(evicted_leftover(pod, context))
+    if left:
+        yield from left
+        return
+    found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    if found.name not in (OK, UNKNOWN):
+        yield from readiness(pod, node, found, context)
+    yield from never_evicted(pod, node)
+
+
+def _no_node(pod: Pod, *, read: bool) -> NodeHealth:
+    """The health of a node of which there is no object: it was not read, or does not exist, or the
+    pod is not bound at all."""
+    name = pod.spec.node_name
+    return NodeHealth(name=name, read=read and bool(name), exists=not (read and name))
+
+
+def _is_plain(pod: Pod) -> bool:
+    """Whether the pod, on a Ready node, certainly is `ok`: running, all conditions True, every
+    container reported and ready. False says nothing."""
+    spec, status = pod.spec, pod.status
+    containers, statuses = spec.containers, status.container_statuses
+    if (
+        status.phase != "Running"
+        or pod.metadata.deletion_timestamp is not None
+        or statuses is None
+        or len(statuses) != len(containers)
+        or spec.readiness_gates
+    ):
+        return False
+    ready = False
+    for condition in status.conditions:
+        type_ = condition.type
+        if type_ == READY:
+            if condition.reason or condition.message or ready:
+                return False
+            ready = condition.status == "True"
+        if type_ in _TELLING and condition.status != "True":
+            return False
+    if not ready or any(c.restart_policy for c in spec.init_containers):
+        return False
+    in_order = True  # the kubelet sorts by name, a spec need not
+    for container, reported in zip(containers, statuses, strict=True):
+        if not reported.ready:
+            return False
+        in_order = in_order and container.name == reported.name
+    if not in_order and {c.name for c in containers} != {s.name for s in statuses}:
+        return False
+    return not spec.init_containers or _all_initialized(pod)
+
+
+_TELLING = frozenset({READY, CONTAINERS_READY, INITIALIZED})
+
+
+def _all_initialized(pod: Pod) -> bool:
+    init = {s.name for s in pod.status.init_container_statuses or () if s.ready}
+    return all(c.name in init for c in pod.spec.init_containers)
+
+
+def _quiet_class(pod: Pod, node: NodeHealth, context: Context) -> str:
+    """`ok` or `unknown` for a pod without a finding."""
+    if pod.metadata.deletion_timestamp is not None:
+        return OK
+    found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
+    return UNKNOWN if found.name == UNKNOWN else OK
+
+
+def _place(finding: Finding) -> tuple[int, str, str]:
+    return (_ORDER[finding.name], finding.pod.namespace, finding.pod.name)
+
+
+def _warnings(health: Mapping[str, NodeHealth], now_ns: int, grace_ns: int) -> Iterator[str]:
+    """Nodes that are called Ready although their Lease is older than the grace period.
+
+    That the node is lost is not concluded from it: the node controller does, or it is not at work.
+    """
+    for node in health.values():
+        heartbeat = node.heartbeat_ns if node.heartbeat_field.startswith("lease") else None
+        if node.is_ready and heartbeat is not None and now_ns - heartbeat > grace_ns:
+            age_s, grace_s = (now_ns - heartbeat) // SECOND_NS, grace_ns // SECOND_NS
+            yield (
+                f"node {node.name} is Ready=True, but its lease is {age_s}s old (grace period"
+                f" {grace_s}s): its pods are judged as on a Ready node; see"
+                f" `kubectl nodelife status`"
+            )
+
+
+def _not_evaluated(
+    seen: Seen, health: Mapping[str, NodeHealth], marks_without_node: int
+) -> Iterator[str]:
+    if seen.nodes is None:
+        yield (
+            "nodes were not read: whether pods are on a dead or missing node, or only marked"
+            " because of one, is not known"
+        )
+        if marks_without_node:
+            yield f"{marks_without_node} pods bear the node controller's mark"
+    elif seen.leases is None:
+        yield "leases were not read: how old the nodes' heartbeats are is not known"
+    else:
+        silent = sorted(name for name in health if name not in seen.leases)
+        if silent:
+            yield f"no lease was read of {len(silent)} nodes: {', '.join(silent[:5])}"
+    for node in health.values():
+        if not node.ready:
+            yield f"node {node.name} has no Ready condition: its pods are judged by themselves"
