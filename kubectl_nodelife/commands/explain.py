@@ -29,7 +29,7 @@ _KINDS = {
 
 @click.command()
 @click.argument("subject", nargs=-1, metavar="node NAME | pod NAME")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster.")
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
@@ -64,7 +64,10 @@ def explain(
 
 
 def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME` or `pod/NS/NAME`. Raises BadInput."""
+    """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME` or `pod/NS/NAME`.
+
+    Raises BadInput.
+    """
     parts = [part for word in words for part in word.split("/")]
     kind = _KINDS.get(parts[0].lower()) if parts else None
     if kind == "Node" and len(parts) == 2 and parts[1]:
@@ -75,7 +78,8 @@ def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, s
         return kind, parts[1], parts[2]
     given = " ".join(words) or "nothing"
     raise BadInput(
-        f"cannot tell what to explain from {given!r}", remedy="write 'node NAME' or 'pod NAME -n NS'"
+        f"cannot tell what to explain from {given!r}",
+        remedy="write 'node NAME' or 'pod NAME -n NS'",
     )
 
 

@@ -1,8 +1,8 @@
 """`-f`: files, folders and standard input as one snapshot, with its moment, its profile, its kinds.
 
-Follows kubectl's `-f` (a folder: its .json, .yaml and .yml files, not deeper). An object given twice
-counts as it was given last. The moment of a snapshot is its newest sign of life, so that ages mean what
-they meant when it was taken.
+Follows kubectl's `-f` (a folder: its .json, .yaml and .yml files, not deeper). An object given
+twice counts as it was given last. The moment of a snapshot is its newest sign of life, so that ages
+mean what they meant when it was taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 
 
 class Snapshot(NamedTuple):
-    """Objects and what is known about them. `kinds_read`: kinds of which the input speaks; `complete`: all."""
+    """Objects and what is known about them.
+
+    `kinds_read`: kinds of which the input speaks; `complete`: all.
+    """
 
     objects: list[KubeObject]
     moment_ns: int
@@ -64,7 +67,10 @@ def read_snapshot(
     profile: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Snapshot:
-    """Read `-f` arguments. Raises BadInput, with the file, the path in the document and the remedy."""
+    """Read `-f` arguments.
+
+    Raises BadInput, with the file, the path in the document and the remedy.
+    """
     objects: dict[tuple[str, str, str], KubeObject] = {}
     kinds: set[str] = set()
     unknown: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from kubectl_nodelife.report.status import StatusPage
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster.")
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")

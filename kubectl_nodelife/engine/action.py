@@ -59,6 +59,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The object after the action, None for "gone"; the same object where nothing changes."""
         return obj
 
+    def shown_by(self, obj: KubeObject) -> bool:
+        """Whether the object, as the cluster shows it, has this change already, by whatever hand.
+
+        Instants do not count: another hand stamps its own.
+        """
+        return self.effect(obj, 0) is obj
+
 
 class NodeAction(Action, frozen=True, kw_only=True, gc=False):
     """An action on a node."""

@@ -45,6 +45,11 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
             return obj
         return replace(obj, status=replace(obj.status, conditions=merged))
 
+    def shown_by(self, obj: KubeObject) -> bool:
+        """Each condition is there with that status."""
+        present = {c.type: c.status for c in obj.status.conditions} if isinstance(obj, Node) else {}
+        return all(present.get(c.type) == c.status for c in self.conditions)
+
 
 class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
     """One patch that adds taints, or replaces those of the same key and effect.
@@ -64,6 +69,10 @@ class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
         if not isinstance(obj, Node):
             return obj
         return _with_taints(obj, add_or_update_taints(obj.spec.taints, self.taints))
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """Each taint is there, whenever it was added."""
+        return isinstance(obj, Node) and all(obj.has_taint(t.key, t.effect) for t in self.taints)
 
 
 class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -127,6 +136,15 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
             return obj
         return replace(obj, status=replace(obj.status, conditions=conditions, phase=phase))
 
+    def shown_by(self, obj: KubeObject) -> bool:
+        """The condition is there with that status and reason, and the phase."""
+        present = obj.status.condition(self.condition.type) if isinstance(obj, Pod) else None
+        if present is None or (
+            self.phase and isinstance(obj, Pod) and obj.status.phase != self.phase
+        ):
+            return False
+        return (present.status, present.reason) == (self.condition.status, self.condition.reason)
+
 
 class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
     """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are."""
@@ -146,6 +164,11 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
         if conditions is obj.status.conditions:
             return obj
         return replace(obj, status=replace(obj.status, conditions=conditions))
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """Ready is there, and False."""
+        present = obj.status.condition("Ready") if isinstance(obj, Pod) else None
+        return present is not None and present.status == "False"
 
 
 class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
@@ -232,6 +255,10 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
         if grace is None:
             return _DEFAULT_GRACE_SECONDS
         return 1 if grace < 0 else grace
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """The pod is terminating; a forced deletion only shows in its being gone."""
+        return not self.force and obj.metadata.deletion_timestamp is not None
 
 
 class RecordEvent(Action, frozen=True, kw_only=True, gc=False):

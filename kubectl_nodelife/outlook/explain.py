@@ -1,4 +1,5 @@
-"""The answer of `explain`: what happens to a node or a pod, when, why, and why not yet, in sentences.
+"""The answer of `explain`: what happens to a node or a pod, when, why, and why not yet, in
+sentences.
 
 An explanation is a list of sections, each a question as users ask it with sentences that have the
 numbers put in; where times add up, a section has terms whose sum is the answer.
@@ -12,7 +13,10 @@ import msgspec
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One summand: from `low` to `high` seconds (None: no limit), and where the number comes from."""
+    """One summand:
+
+    from `low` to `high` seconds (None: no limit), and where the number comes from.
+    """
 
     what: str
     low: float

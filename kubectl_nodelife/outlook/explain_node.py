@@ -99,7 +99,8 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator
     if ready is not None and ready.last_transition_time is not None:
         since = outlook.now_ns - ready.last_transition_time
         reason = f" ({ready.reason})" if ready.reason else ""
-        yield f"Ready is {ready.status}{reason} for {format_duration(since // SECOND_NS * SECOND_NS)}."
+        lasted = format_duration(since // SECOND_NS * SECOND_NS)
+        yield f"Ready is {ready.status}{reason} for {lasted}."
     if of_node.node.spec.taints:
         yield f"Its taints: {', '.join(str(t) for t in of_node.node.spec.taints)}."
     if of_node.node.spec.unschedulable:
@@ -109,14 +110,17 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator
 def _when(of_node: NodeOutlook) -> Iterator[str]:
     if of_node.ready == "True":
         yield (
-            "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod has "
-            "its own tolerationSeconds left. While heartbeats come, none of this happens."
+            "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod "
+            "has its own tolerationSeconds left. While heartbeats come, none of this happens."
             if of_node.lease_age_ns is not None and of_node.lease_age_ns < 15 * SECOND_NS
-            else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each pod "
-            "has its own tolerationSeconds left."
+            else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each "
+            "pod has its own tolerationSeconds left."
         )
     else:
-        yield "These times add up to its NoExecute taint; then each pod has its tolerationSeconds left."
+        yield (
+            "These times add up to its NoExecute taint; then each pod has its tolerationSeconds "
+            "left."
+        )
 
 
 def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterator[str]:
@@ -131,8 +135,8 @@ def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterat
         yield f"Waiting in its queue: {len(zone.queued)} ({shown})."
     partial = settings.origins["unhealthy-zone-threshold"]
     yield (
-        f"It would be PartialDisruption from 3 nodes and a share of {zone.threshold:g} not ready on "
-        f"({partial}); the number compared with large-cluster-size-threshold "
+        f"It would be PartialDisruption from 3 nodes and a share of {zone.threshold:g} not ready "
+        f"on ({partial}); the number compared with large-cluster-size-threshold "
         f"{settings.large_cluster_size_threshold} is the zone's size, {zone.nodes}."
     )
 
@@ -153,7 +157,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         elif timer is not None:
             left = _s(max(0, timer.due_ns - outlook.now_ns))
             verdict = fate(pod, taints, comparison_operators=operators)
-            yield f"{name} is deleted in {left}: {verdict.because}, counted from when it was tainted."
+            yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         else:
             staying.append(_staying(pod, name, fate(pod, taints or LOST[:1])))
     yield from (

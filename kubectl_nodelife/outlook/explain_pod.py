@@ -37,8 +37,8 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[Section]:
         what = fate(pod, taints, comparison_operators=operators)
         terms = [Term("until its deletion", left_s, left_s, what.because), _grace_term(pod)]
         sentence = (
-            "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor a "
-            "shorter toleration changes it now, only losing the taint does."
+            "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor "
+            "a shorter toleration changes it now, only losing the taint does."
         )
         yield Section("When will it be evicted?", [sentence], terms)
         return
@@ -55,8 +55,8 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[S
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     if what.after_seconds is None:
         sentence = (
-            f"It never is while its node object exists: {what.because}. If the node is lost it stays "
-            "bound to it, marked not ready."
+            f"It never is while its node object exists: {what.because}. If the node is lost it "
+            "stays bound to it, marked not ready."
         )
         yield Section("When would it be evicted if its node were lost?", [sentence])
         return

@@ -27,7 +27,10 @@ _DEFAULT_GRACE_SECONDS = 30
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """`after_seconds`: from the taint to the deletion; 0: at once; None: never. `because`: which rule."""
+    """`after_seconds`:
+
+    from the taint to the deletion; 0: at once; None: never. `because`: which rule.
+    """
 
     after_seconds: int | None
     because: str

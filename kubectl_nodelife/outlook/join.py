@@ -1,4 +1,7 @@
-"""Look over the shoulder of the running controllers: join them on a cache and ask for the outlook."""
+"""Look over the shoulder of the running controllers:
+
+join them on a cache and ask for the outlook.
+"""
 
 from __future__ import annotations
 

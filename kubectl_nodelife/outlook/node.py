@@ -1,7 +1,9 @@
-"""One node's outlook: its signs of life, how long until it is called Unknown, tainted, its pods deleted.
+"""One node's outlook: its signs of life, how long until it is called Unknown, tainted, its pods
+deleted.
 
-The arithmetic is the controllers' own, read off their memory; nothing is simulated. Ranges: a monitor
-pass comes at most one period after a grace period is over, and a token at most 1/rate after the last.
+The arithmetic is the controllers' own, read off their memory; nothing is simulated. Ranges: a
+monitor pass comes at most one period after a grace period is over, and a token at most 1/rate after
+the last.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """A node's place in its zone's queue, from 0, and when its turn comes; None: not at this rate."""
+    """A node's place in its zone's queue, from 0, and when its turn comes;
+
+    None: not at this rate.
+    """
 
     position: int
     turn: Range | None
@@ -44,8 +49,9 @@ class Queued(msgspec.Struct, frozen=True):
 class NodeOutlook(msgspec.Struct, frozen=True):
     """What is known of one node's future.
 
-    `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `unknown_in`: until Ready
-    becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any more.
+    `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `unknown_in`: until
+    Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
+    more.
     """
 
     node: Node

@@ -1,4 +1,7 @@
-"""The answer of `status`: every node in a line, every zone in a block, in the contract's JSON shape."""
+"""The answer of `status`:
+
+every node in a line, every zone in a block, in the contract's JSON shape.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """All of it. `source` as the contract has it; `moment` says which instant was judged, and why that one."""
+    """All of it.
+
+    `source` as the contract has it; `moment` says which instant was judged, and why that one.
+    """
 
     source: dict[str, Any]
     profile: str

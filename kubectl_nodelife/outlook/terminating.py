@@ -35,6 +35,7 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
         return f"{over}; its node is out of service: pod-gc deletes it within 20s."
     return (
         f"{over}; only its kubelet can finish that, and its node is "
-        f"{'Unknown' if ready is None else 'Ready=' + ready.status}. Once the machine is known to be "
-        f"off, taint the node {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute or delete the node."
+        f"{'Unknown' if ready is None else 'Ready=' + ready.status}. Once the machine is known to "
+        f"be off, taint the node {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute or delete the "
+        "node."
     )

@@ -1,7 +1,7 @@
 """One word and one sentence for a node: what state it is in, why, and what comes next.
 
-The words: `healthy`, `cordoned`, `pressure`, `silent` (its lease is late), `overdue` (late beyond the
-grace period, and the cluster does not say so), `never-posted`, `not-ready`, `unreachable`.
+The words: `healthy`, `cordoned`, `pressure`, `silent` (its lease is late), `overdue` (late beyond
+the grace period, and the cluster does not say so), `never-posted`, `not-ready`, `unreachable`.
 """
 
 from __future__ import annotations

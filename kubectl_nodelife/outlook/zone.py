@@ -11,7 +11,10 @@ from kubectl_nodelife.kube.zones import zone_display
 
 
 class ZoneOutlook(msgspec.Struct, frozen=True):
-    """`nodes`, `not_ready`: the counted ones. `rate`: nodes a second. `why`: the rule that applies."""
+    """`nodes`, `not_ready`:
+
+    the counted ones. `rate`: nodes a second. `why`: the rule that applies.
+    """
 
     key: str
     name: str

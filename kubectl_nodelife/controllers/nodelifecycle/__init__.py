@@ -1,4 +1,7 @@
-"""The node lifecycle controller, split by noun: health, zones, taints, pods, disruption, classic eviction."""
+"""The node lifecycle controller, split by noun:
+
+health, zones, taints, pods, disruption, classic eviction.
+"""
 
 from kubectl_nodelife.controllers.nodelifecycle.controller import NodeLifecycleController
 

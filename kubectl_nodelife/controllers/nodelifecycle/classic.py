@@ -1,4 +1,5 @@
-"""The older eviction without taints: pods of a node that was lost for pod-eviction-timeout are deleted.
+"""The older eviction without taints: pods of a node that was lost for pod-eviction-timeout are
+deleted.
 
 Follows `doEvictionPass`, `DeletePods` and `SetPodTerminationReason` of v1.16's
 pkg/controller/nodelifecycle and pkg/controller/util/node. No release has it since 1.27.
@@ -27,7 +28,8 @@ def delete_pods(
     because: str,
     cause: Action | None,
 ) -> Iterator[Action]:
-    """Give every pod of the node the reason NodeLost, and delete those that no DaemonSet wants there.
+    """Give every pod of the node the reason NodeLost, and delete those that no DaemonSet wants
+    there.
 
     Follows `DeletePods`. Pods that terminate already are not deleted again.
     """
@@ -94,7 +96,8 @@ def belongs_to_daemon_set(pod: Pod, cache: Cache) -> bool:
     for obj in cache.all("DaemonSet"):
         if isinstance(obj, DaemonSet) and obj.namespace == pod.namespace:
             selector = obj.spec.selector
-            if selector is not None and (selector.match_labels or selector.match_expressions):
-                if matches(selector, labels):
-                    return True
+            if selector is None or not (selector.match_labels or selector.match_expressions):
+                continue
+            if matches(selector, labels):
+                return True
     return False

@@ -1,9 +1,11 @@
-"""The node lifecycle controller: monitor passes, node workers, the NoExecute (or classic eviction) loop.
+"""The node lifecycle controller: monitor passes, node workers, the NoExecute (or classic eviction)
+loop.
 
-Follows pkg/controller/nodelifecycle/node_lifecycle_controller.go; which release, the profile says. A
-pass looks only at nodes that changed or whose time may be over (`health.py` tells why that is the
+Follows pkg/controller/nodelifecycle/node_lifecycle_controller.go; which release, the profile says.
+A pass looks only at nodes that changed or whose time may be over (`health.py` tells why that is the
 same), so a quiet cluster of thousands costs nothing. Left out on purpose: listing errors (the cache
-cannot fail), the eight workers and their races, and the lease circuit breaker of unreleased versions.
+cannot fail), the eight workers and their races, and the lease circuit breaker of unreleased
+versions.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ _EVICTION_LOOP: Final = "eviction-loop"
 
 
 class NodeLifecycleController:
-    """See the module. `pass_drift_ns`: by how much each monitor pass begins late, as real ones do."""
+    """See the module.
+
+    `pass_drift_ns`: by how much each monitor pass begins late, as real ones do.
+    """
 
     name = "node-lifecycle"
     watches = frozenset({"Node", "Pod", "Heartbeat"})
@@ -96,7 +101,10 @@ class NodeLifecycleController:
         yield from self.reconcile(_MONITOR, cache, now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
-        """Node workers and the pod workers' queue; heartbeats only mark the node for the next pass."""
+        """Node workers and the pod workers' queue;
+
+        heartbeats only mark the node for the next pass.
+        """
         if change.kind == "Pod":
             return self._pod_changed(change, cache, now_ns)
         self.note(change)
@@ -290,7 +298,10 @@ class NodeLifecycleController:
     def _mark_pods(
         self, node: Node, verdict: Verdict, lost: Action | None, pods: list[Pod], now_ns: int
     ) -> Iterator[Action]:
-        """Mark the node's pods in the pass that took Ready from True. Follows `monitorNodeHealth`."""
+        """Mark the node's pods in the pass that took Ready from True.
+
+        Follows `monitorNodeHealth`.
+        """
         observed, current = verdict.observed.status, verdict.current
         assert current is not None
         if current.status != "True" and observed == "True":
@@ -325,7 +336,10 @@ class NodeLifecycleController:
         return self.process_pod(pod, cache, now_ns)
 
     def process_pod(self, pod: Pod, cache: Cache, now_ns: int) -> Iterator[Action]:
-        """A pod on a node that is known not ready is marked soon after it appears. Follows `processPod`."""
+        """A pod on a node that is known not ready is marked soon after it appears.
+
+        Follows `processPod`.
+        """
         if not self.settings.profile.has("pod_retry"):
             return
         node = pod.spec.node_name
@@ -374,7 +388,10 @@ class NodeLifecycleController:
             yield Requeue(self.name, key, now_ns + delay_ns)
 
     def _requeue_node(self, name: str, now_ns: int) -> Actions:
-        """A node's turn in its queue came to nothing: it goes back, due at once, with the next token."""
+        """A node's turn in its queue came to nothing:
+
+        it goes back, due at once, with the next token.
+        """
         node = self.memory.known.get(name)
         zone = self.memory.zones.key(node) if node is not None else None
         queue = self.memory.zones.queues.get(zone) if zone is not None else None

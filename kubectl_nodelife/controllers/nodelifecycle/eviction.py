@@ -1,7 +1,9 @@
-"""Who is queued, tainted, evicted or released: the decision after a node's health, and the 100 ms loop.
+"""Who is queued, tainted, evicted or released: the decision after a node's health, and the 100 ms
+loop.
 
 Follows `processTaintBaseEviction`, `processNoTaintBaseEviction`, `markNodeForTainting`,
-`markNodeAsReachable`, `doNoExecuteTaintingPass` and `doEvictionPass` of pkg/controller/nodelifecycle.
+`markNodeAsReachable`, `doNoExecuteTaintingPass` and `doEvictionPass` of
+pkg/controller/nodelifecycle.
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ def taint_or_release(
 def _queue_for_tainting(
     memory: Memory, node: Node, zone: str, wanted: Taint, status: str, now_ns: int
 ) -> Iterator[Action]:
-    """Follows `markNodeForTainting`: later releases queue a node anew while its taint is missing."""
+    """Follows `markNodeForTainting`:
+
+    later releases queue a node anew while its taint is missing.
+    """
     queue = memory.zones.queues[zone]
     anew = memory.settings.profile.has("requeue_untainted")
     untainted = not node.has_taint(wanted.key, wanted.effect)

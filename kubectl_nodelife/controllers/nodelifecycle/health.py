@@ -1,9 +1,10 @@
 """What the controller remembers of a node's signs of life, and when it calls the node lost.
 
 Follows `tryUpdateNodeHealth` of pkg/controller/nodelifecycle/node_lifecycle_controller.go. Upstream
-looks at every node in every pass. Here a node is looked at when it changed or when its time could be
-over, and the passes between two looks are folded: what they would have remembered follows from when
-the heartbeats came. The naive model in the tests, full passes one by one, is the judge of that.
+looks at every node in every pass. Here a node is looked at when it changed or when its time could
+be over, and the passes between two looks are folded: what they would have remembered follows from
+when the heartbeats came. The naive model in the tests, full passes one by one, is the judge of
+that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 
-# The conditions that a silent kubelet's node gets as Unknown; NetworkUnavailable is not the kubelet's.
+# What a silent kubelet's node gets as Unknown; NetworkUnavailable is not the kubelet's.
 CONDITIONS_OF_A_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
 STOPPED = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
@@ -163,7 +164,10 @@ def _compare_status(
 def _fold_status_posts(
     health: NodeHealth, heartbeat: Heartbeat | None, passes: Passes, now_ns: int
 ) -> bool:
-    """Status posts that come on schedule. Whether this very pass noticed one, and dropped the lease."""
+    """Status posts that come on schedule.
+
+    Whether this very pass noticed one, and dropped the lease.
+    """
     post = heartbeat.status_post(now_ns) if heartbeat is not None else None
     if post is None or post <= health.posts_until_ns:
         return False

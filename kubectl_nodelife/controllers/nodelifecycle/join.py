@@ -1,9 +1,9 @@
 """Begin beside a running controller: read its memory off what it wrote.
 
 There is no upstream to follow. Nodes already there are known, taints in place are done work, an
-Unknown node keeps its state, and zone states are taken over without a transition. What cannot be seen
-from outside (tokens, the order of the queue, the phase of the passes) starts at its most likely
-value; reports give it as a range.
+Unknown node keeps its state, and zone states are taken over without a transition. What cannot be
+seen from outside (tokens, the order of the queue, the phase of the passes) starts at its most
+likely value; reports give it as a range.
 """
 
 from __future__ import annotations

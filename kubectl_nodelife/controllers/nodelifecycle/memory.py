@@ -12,9 +12,9 @@ from kubectl_nodelife.kube.node import Node
 class Memory:
     """The controller's maps, by node name.
 
-    `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must look
-    at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next, for the
-    records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must
+    look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
+    for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
     """
 
     def __init__(self, settings: Settings) -> None:

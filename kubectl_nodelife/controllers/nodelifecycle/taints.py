@@ -85,7 +85,10 @@ def swap_taints(
 def remove_taints(
     node: Node, taints: Sequence[Taint], because: str, cause: Action | None
 ) -> Iterator[Action]:
-    """A patch without these taints, if the cached node has one of them. Follows `RemoveTaintOffNode`."""
+    """A patch without these taints, if the cached node has one of them.
+
+    Follows `RemoveTaintOffNode`.
+    """
     present = tuple(t for t in node.spec.taints if any(t.matches(r) for r in taints))
     if present:
         yield RemoveTaints(

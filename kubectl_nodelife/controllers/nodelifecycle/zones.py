@@ -1,8 +1,9 @@
 """Zones: who counts, what state a zone is in, and how fast its nodes may be tainted.
 
 Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictorForNewZone` and
-`isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle. The order in which upstream walks
-its map of old states is random; here zones that vanished are dropped first, which is one of its orders.
+`isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle. The order in which upstream
+walks its map of old states is random; here zones that vanished are dropped first, which is one of
+its orders.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _PARTIAL_NEEDS_MORE_THAN = 2  # not ready nodes
 
 
 def compute_zone_state(ready: int, not_ready: int, threshold: float) -> str:
-    """The state of a zone with so many nodes. Follows `ComputeZoneState`: ratios are 32-bit floats."""
+    """The state of a zone with so many nodes.
+
+    Follows `ComputeZoneState`: ratios are 32-bit floats.
+    """
     if ready == 0 and not_ready > 0:
         return FULL
     if not_ready > _PARTIAL_NEEDS_MORE_THAN:
@@ -110,7 +114,10 @@ class Zones:
         self.sample(name, None)
 
     def ensure(self, zone: str) -> None:
-        """A zone without a state gets Initial and a new queue. Follows `addPodEvictorForNewZone`."""
+        """A zone without a state gets Initial and a new queue.
+
+        Follows `addPodEvictorForNewZone`.
+        """
         if zone not in self.states:
             self.states[zone] = INITIAL
             bucket = TokenBucket(self._settings.node_eviction_rate, 1)

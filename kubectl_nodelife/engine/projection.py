@@ -1,0 +1,222 @@
+"""What the cluster would look like had our planned actions been carried out: the dry run's world.
+
+Controllers feed one another through the API: a taint that one adds makes another evict. In a dry
+run nothing is written, so planned changes are laid over what the cluster shows, and the engine's
+cache holds the sum. The projection stands between the source and the engine: what the cluster shows
+comes in by `observe`, what the controllers decide by `project`, and out come the events of the
+projected view.
+
+An action *settles* when the cluster shows the same change by another hand (confirmed), or when what
+it was for is no longer so (superseded): its object is gone or another one, the kubelet speaks
+again, or we ourselves take back what was never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    RecordEvent,
+    RemoveTaints,
+    SetNodeConditions,
+)
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
+from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, Node
+
+CONFIRMED = "confirmed"
+SUPERSEDED = "superseded"
+
+ObjectKey = tuple[str, Key]
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How a planned action ended."""
+
+    action: Action
+    outcome: str
+    at_ns: int
+    why: str
+
+
+class Projection:
+    """Planned actions over observed objects. `cache` is the engine's, which holds the projected
+    view.
+
+    Only objects with a planned action are kept here as observed (None: the cluster has none).
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._observed: dict[ObjectKey, KubeObject | None] = {}
+        self._planned: dict[ObjectKey, list[tuple[Action, int]]] = {}
+        self._created: dict[str, dict[ObjectKey, Action]] = {}
+        self.settled: list[Settled] = []
+
+    def pending(self) -> Iterator[Action]:
+        """The actions that have not settled."""
+        for planned in self._planned.values():
+            for action, _ in planned:
+                yield action
+
+    def observe(self, event: Event, now_ns: int) -> list[Event]:
+        """What the view makes of an event of the cluster."""
+        if isinstance(event, Put):
+            found: list[Event] = list(self._recognise(event, now_ns))
+            return [*found, *self._observe_object(event.kind, event.obj, event, now_ns)]
+        if isinstance(event, Gone):
+            return self._observe_gone(event, now_ns)
+        if isinstance(event, Heartbeats):
+            return [event, *self._alive(event.node, now_ns)]
+        return [event]
+
+    def project(self, action: Action, now_ns: int) -> list[Event]:
+        """Lay a decided action over the view. What it changes there comes back as an event."""
+        if not action.writes or isinstance(action, RecordEvent):
+            return []
+        key = action.target
+        kind, name = key
+        view = self._cache.get(kind, name)
+        after = action.effect(view, now_ns)
+        if after is view:
+            self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
+            return []
+        self._observed.setdefault(key, view)
+        planned = self._planned.setdefault(key, [])
+        if isinstance(action, RemoveTaints):
+            self._take_back(action, planned, self._observed[key], now_ns)
+        else:
+            planned.append((action, now_ns))
+            if view is None:
+                self._created.setdefault(kind, {})[key] = action
+        return self._show(key, after, action)
+
+    def _observe_object(self, kind: str, obj: KubeObject, event: Put, now_ns: int) -> list[Event]:
+        key = (kind, obj.key)
+        alive = self._lease_renewed(obj, now_ns) if kind == "Lease" else []
+        if key not in self._planned:
+            return [event, *alive]
+        self._observed[key] = obj
+        kept = []
+        view: KubeObject | None = obj
+        for action, at_ns in self._planned[key]:
+            verdict = _judge(action, obj)
+            if verdict is not None:
+                outcome, why = verdict
+                self._settle(action, outcome, now_ns, why)
+                continue
+            kept.append((action, at_ns))
+            view = action.effect(view, at_ns)
+        self._keep(key, kept)
+        return self._show(key, view, event.cause)
+
+    def _observe_gone(self, event: Gone, now_ns: int) -> list[Event]:
+        key = (event.kind, event.key)
+        for action, _ in self._planned.pop(key, []):
+            gone_is_its_end = action.effect(self._observed.get(key), now_ns) is None
+            outcome = CONFIRMED if gone_is_its_end or _deletes(action) else SUPERSEDED
+            self._settle(action, outcome, now_ns, f"{event.kind} {event.key[1]} is gone")
+        self._observed.pop(key, None)
+        return [event]
+
+    def _recognise(self, event: Put, now_ns: int) -> Iterator[Event]:
+        """An object that somebody created may be the one that we were going to create."""
+        created = self._created.get(event.kind)
+        if not created or self._cache.get(event.kind, event.obj.key) is not None:
+            return
+        for key, action in list(created.items()):
+            if action.shown_by(event.obj):
+                del created[key]
+                self._planned.pop(key, None)
+                self._observed.pop(key, None)
+                self._settle(action, CONFIRMED, now_ns, f"{event.obj.name} was created")
+                yield Gone(event.kind, key[1])
+                return
+
+    def _lease_renewed(self, lease: KubeObject, now_ns: int) -> list[Event]:
+        if not isinstance(lease, Lease) or lease.namespace != NODE_LEASE_NAMESPACE:
+            return []
+        before = self._cache.get("Lease", lease.key)
+        renewed = lease.spec.renew_time
+        if not isinstance(before, Lease) or renewed is None or before.spec.renew_time is None:
+            return []
+        return self._alive(lease.name, now_ns) if renewed > before.spec.renew_time else []
+
+    def _alive(self, node: str, now_ns: int) -> list[Event]:
+        """The kubelet speaks again: had the conditions been written, it would now undo them."""
+        key = ("Node", ("", node))
+        planned = self._planned.get(key, [])
+        losses = [entry for entry in planned if isinstance(entry[0], SetNodeConditions)]
+        observed = self._observed.get(key)
+        if not losses or not isinstance(observed, Node):
+            return []
+        for action, _ in losses:
+            self._settle(action, SUPERSEDED, now_ns, f"the kubelet of {node} renewed its lease")
+        kept = [entry for entry in planned if entry not in losses]
+        view: KubeObject | None = observed
+        for action, at_ns in kept:
+            view = action.effect(view, at_ns)
+        self._keep(key, kept)
+        return self._show(key, view, None)
+
+    def _take_back(
+        self,
+        action: RemoveTaints,
+        planned: list[tuple[Action, int]],
+        observed: KubeObject | None,
+        now_ns: int,
+    ) -> None:
+        """Taints that only we had planned are no longer planned;
+
+        what the cluster has is to be removed.
+        """
+        for entry in list(planned):
+            added = entry[0]
+            if isinstance(added, AddTaints) and all(
+                any(t.matches(r) for r in action.taints) for t in added.taints
+            ):
+                planned.remove(entry)
+                self._settle(added, SUPERSEDED, now_ns, action.because)
+        if observed is not None and not action.shown_by(observed):
+            planned.append((action, now_ns))
+        else:
+            self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
+
+    def _keep(self, key: ObjectKey, planned: list[tuple[Action, int]]) -> None:
+        if planned:
+            self._planned[key] = planned
+        else:
+            self._planned.pop(key, None)
+
+    def _show(self, key: ObjectKey, view: KubeObject | None, cause: Action | None) -> list[Event]:
+        if not self._planned.get(key):
+            self._planned.pop(key, None)
+            self._observed.pop(key, None)
+        kind, name = key
+        return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
+
+    def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:
+        self.settled.append(Settled(action, outcome, now_ns, why))
+
+
+def _judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
+    """(outcome, why) where the object as the cluster shows it settles the action."""
+    if action.uid and obj.uid and action.uid != obj.uid:
+        return SUPERSEDED, "another object has the name now"
+    if action.shown_by(obj):
+        return CONFIRMED, "the cluster shows it"
+    if isinstance(action, SetNodeConditions) and isinstance(obj, Node):
+        posted = max((c.last_heartbeat_time or 0 for c in obj.status.conditions), default=0)
+        known = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
+        if posted > known:
+            return SUPERSEDED, "the kubelet posted its status"
+    return None
+
+
+def _deletes(action: Action) -> bool:
+    return type(action).__name__.startswith("Delete")

@@ -1,0 +1,179 @@
+"""Planned actions over what the cluster shows: the view, and how each plan ends."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.engine.actions import AddTaints, DeletePod, RemoveTaints, SetNodeConditions
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, Time
+from kubectl_nodelife.kube.node import (
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+)
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+
+SECOND = 10**9
+T0 = 1_767_225_600 * SECOND
+TAINT = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute", time_added=Time(T0))
+
+
+def node(ready: str = "True", heartbeat_s: int = 0, taints: tuple[Taint, ...] = ()) -> Node:
+    condition = NodeCondition("Ready", ready, last_heartbeat_time=Time(T0 + heartbeat_s * SECOND))
+    return Node(
+        metadata=ObjectMeta(name="n1", uid="u1"),
+        spec=NodeSpec(taints=taints),
+        status=NodeStatus(conditions=(condition,)),
+    )
+
+
+def lost() -> SetNodeConditions:
+    unknown = NodeCondition("Ready", "Unknown", last_heartbeat_time=Time(T0))
+    return SetNodeConditions(
+        controller="node-lifecycle",
+        because="silent",
+        node="n1",
+        node_uid="u1",
+        conditions=(unknown,),
+    )
+
+
+def add_taint() -> AddTaints:
+    return AddTaints(
+        controller="node-lifecycle", because="lost", node="n1", node_uid="u1", taints=(TAINT,)
+    )
+
+
+class Dry:
+    """A projection with its cache, as the dry run's driver uses them."""
+
+    def __init__(self, *objects: Put) -> None:
+        self.cache = Cache()
+        self.projection = Projection(self.cache)
+        for put in objects:
+            self.see(put)
+
+    def see(self, event: Event, at_s: int = 0) -> None:
+        self._take(self.projection.observe(event, T0 + at_s * SECOND), at_s)
+
+    def plan(self, action: object, at_s: int = 0) -> None:
+        self._take(self.projection.project(action, T0 + at_s * SECOND), at_s)  # type: ignore[arg-type]
+
+    def _take(self, events: list[Event], at_s: int) -> None:
+        for event in events:
+            assert isinstance(event, (Put, Gone))
+            self.cache.apply(event, T0 + at_s * SECOND)
+
+    def ready(self) -> str:
+        condition = self.cache.nodes["n1"].ready()
+        assert condition is not None
+        return condition.status
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        return [(type(s.action).__name__, s.outcome) for s in self.projection.settled]
+
+
+def test_a_plan_shows_in_the_view_and_stays_over_unrelated_news() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(lost())
+    assert dry.ready() == "Unknown"
+    dry.see(Put("Node", node(taints=(Taint(key="mine", effect="NoSchedule"),))))
+    assert dry.ready() == "Unknown"
+    assert dry.cache.nodes["n1"].has_taint("mine", "NoSchedule")
+    assert dry.outcomes() == []
+
+
+def test_the_same_change_by_another_hand_confirms() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(lost())
+    dry.plan(add_taint())
+    dry.see(Put("Node", node("Unknown")))
+    assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
+    assert dry.cache.nodes["n1"].has_taint(TAINT.key, TAINT.effect)
+    elsewhen = Taint(key=TAINT.key, effect=TAINT.effect, time_added=Time(T0 + 3 * SECOND))
+    dry.see(Put("Node", node("Unknown", taints=(elsewhen,))))
+    assert dry.outcomes()[1:] == [("AddTaints", CONFIRMED)]
+    assert list(dry.projection.pending()) == []
+    assert dry.cache.nodes["n1"].spec.taints == (elsewhen,)
+
+
+def test_a_kubelet_that_posts_again_supersedes_the_loss() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(lost())
+    dry.see(Put("Node", node("True", heartbeat_s=60)))
+    assert dry.ready() == "True"
+    assert dry.outcomes() == [("SetNodeConditions", SUPERSEDED)]
+
+
+def lease(renewed_s: int) -> Put:
+    spec = LeaseSpec(renew_time=MicroTime(T0 + renewed_s * SECOND))
+    metadata = ObjectMeta(name="n1", namespace="kube-node-lease")
+    return Put("Lease", Lease(metadata=metadata, spec=spec))
+
+
+def test_a_lease_renewed_supersedes_the_loss() -> None:
+    dry = Dry(Put("Node", node()), lease(0))
+    dry.plan(lost(), at_s=51)
+    assert dry.ready() == "Unknown"
+    dry.see(lease(0), at_s=52)
+    assert dry.ready() == "Unknown"
+    dry.see(lease(55), at_s=55)
+    assert dry.ready() == "True"
+    assert dry.outcomes() == [("SetNodeConditions", SUPERSEDED)]
+
+
+def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(add_taint())
+    remove = RemoveTaints(
+        controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
+    )
+    dry.plan(remove)
+    assert not dry.cache.nodes["n1"].spec.taints
+    assert dry.outcomes() == [("AddTaints", SUPERSEDED), ("RemoveTaints", SUPERSEDED)]
+    assert list(dry.projection.pending()) == []
+
+
+def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone() -> None:
+    dry = Dry(Put("Node", node(taints=(TAINT,))))
+    remove = RemoveTaints(
+        controller="node-lifecycle", because="ready", node="n1", node_uid="u1", taints=(TAINT,)
+    )
+    dry.plan(remove)
+    assert not dry.cache.nodes["n1"].spec.taints
+    dry.see(Put("Node", node(taints=(TAINT,), heartbeat_s=5)))
+    assert not dry.cache.nodes["n1"].spec.taints
+    dry.see(Put("Node", node(heartbeat_s=6)))
+    assert dry.outcomes() == [("RemoveTaints", CONFIRMED)]
+
+
+def test_a_node_made_anew_under_its_name_supersedes() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(add_taint())
+    dry.see(Put("Node", Node(metadata=ObjectMeta(name="n1", uid="u2"))))
+    assert dry.outcomes() == [("AddTaints", SUPERSEDED)]
+    assert not dry.cache.nodes["n1"].spec.taints
+
+
+def pod() -> Pod:
+    return Pod(metadata=ObjectMeta(name="p", namespace="d", uid="pu"), spec=PodSpec(node_name="n1"))
+
+
+def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
+    delete = DeletePod(
+        controller="taint-eviction", because="x", namespace="d", pod="p", pod_uid="pu"
+    )
+    dry = Dry(Put("Pod", pod()))
+    dry.plan(delete)
+    planned = dry.cache.pods["d", "p"]
+    assert planned.metadata.deletion_timestamp is not None
+    dry.see(Put("Pod", pod()))
+    assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
+    dry.see(Gone("Pod", ("d", "p")))
+    assert ("d", "p") not in dry.cache.pods
+    assert dry.outcomes() == [("DeletePod", CONFIRMED)]
