@@ -172,14 +172,17 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost)."""
+    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost).
+
+    No record: no condition changes, and the records of real runs do not tell it either.
+    """
 
     reason: str
     message: str
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """A SetPodCondition without a condition: upstream writes status.reason only."""
-        yield "SetPodCondition", {"type": "", "status": "", "reason": self.reason}
+        """None."""
+        return iter(())
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The pod with the reason."""
