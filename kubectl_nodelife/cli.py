@@ -28,6 +28,14 @@ PROGRAM = "kubectl nodelife"
 
 # Verb -> where its click command is, and its line in --help. The order is the one of --help.
 VERBS: dict[str, tuple[str, str]] = {
+    "status": (
+        "kubectl_nodelife.commands.status:status",
+        "Show each node's clock and each zone's brake.",
+    ),
+    "explain": (
+        "kubectl_nodelife.commands.explain:explain",
+        "Say what happens to a node or a pod, when, why, and why not yet.",
+    ),
     "options": (
         "kubectl_nodelife.commands.options:options",
         "List the connection flags that all verbs take.",
