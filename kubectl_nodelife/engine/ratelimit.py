@@ -166,6 +166,10 @@ class RateLimitedTimedQueue:
         entries = sorted(self._entries.values(), key=self._order)
         return [e.value for e in entries]
 
+    def entry(self, value: str) -> Entry | None:
+        """The value's entry in the heap, or None; ask `process_at` for its time."""
+        return self._entries.get(value)
+
     def remembered(self) -> list[str]:
         """All values ever added and not removed."""
         return list(self._set)

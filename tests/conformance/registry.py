@@ -10,12 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.conformance import nl_controller, nl_vocabulary, ps_drift, ps_expect
+from tests.conformance import (
+    nl_controller,
+    nl_queue,
+    nl_taint_manager,
+    nl_vocabulary,
+    ps_drift,
+    ps_expect,
+)
 
 Case = dict[str, Any]
 Adapter = Callable[[Case], None]
 
-ADAPTERS = (nl_controller, nl_vocabulary, ps_drift, ps_expect)
+ADAPTERS = (
+    nl_controller,
+    nl_queue,
+    nl_taint_manager,
+    nl_vocabulary,
+    ps_drift,
+    ps_expect,
+)
 
 # Topics whose adapter is still to be written; an unknown topic fails.
 PENDING = frozenset(
@@ -31,14 +45,9 @@ PENDING = frozenset(
         "podgc",
         "pods_by_node",
         "pods_should_be_on_node",
-        "rate-limited-queue",
         "revision_history",
         "rolling_update",
         "status",
-        "taint-manager",
-        "timed-workers",
-        "token-bucket",
-        "worker-hash",
     }
 )
 

@@ -1,0 +1,397 @@
+"""The taint-eviction controller ("taint manager" up to 1.28).
+
+Follows pkg/controller/tainteviction/taint_eviction.go and, for older releases, taint_manager.go of
+pkg/controller/nodelifecycle/scheduler. Things happen in the order in which they are told, as
+upstream does for one node; between nodes upstream's order is chance. It does not look at timeAdded,
+a pod's phase or owner, disruption budgets, or any rate. Left out on purpose: the eight workers and
+their channels; the second look that each pod gets for its own sake after a start; tries that go on
+after a 404 or after a cancellation; the condition's observedGeneration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Final, cast
+
+import msgspec
+
+from kubectl_nodelife.controllers.tainteviction.delete import (
+    CONTROLLER,
+    cancelling_event,
+    mark_and_delete,
+    marking_event,
+)
+from kubectl_nodelife.controllers.tainteviction.join import Timer, timer_of_running
+from kubectl_nodelife.controllers.tainteviction.timed_workers import (
+    Key,
+    TimedWorkers,
+    Work,
+    timer_end_ns,
+)
+from kubectl_nodelife.controllers.tainteviction.tolerance import (
+    Stay,
+    judge,
+    why_deleted,
+    why_scheduled,
+)
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CancelEviction,
+    DeletePod,
+    Requeue,
+    ScheduleEviction,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.events import Change, Outcome
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod, Toleration
+from kubectl_nodelife.kube.taints import no_execute_taints
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+
+_TRIES: Final = 5
+_RETRY_NS: Final = 10 * MILLISECOND_NS
+_NOT_FOUND: Final = 404
+
+
+class PendingEviction(msgspec.Struct, frozen=True):
+    """A deletion that waits for its time, for reports. Instants in ns since the epoch.
+
+    `earliest_ns` and `latest_ns` differ from `due_ns` where a controller that was joined may have
+    set its own timer to another instant; `doubt` then says why.
+    """
+
+    pod: Key
+    node: str
+    due_ns: int
+    created_ns: int
+    toleration_seconds: int
+    because: str
+    earliest_ns: int
+    latest_ns: int
+    doubt: str
+
+
+class _Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What one list of tolerations means on one node now, with its sentences made once."""
+
+    stay: Stay
+    because: str
+    because_deleted: str
+
+
+class TaintEvictionController:
+    """See the module. Not to be run where `settings.taint_manager` is False."""
+
+    name = CONTROLLER
+    watches = frozenset({"Node", "Pod"})
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tainted_nodes: dict[str, tuple[Taint, ...]] = {}
+        self.workers = TimedWorkers(sticky_keys=settings.profile.has("sticky_timer_keys"))
+        self._tainted_by: dict[str, Action] = {}
+        self._failed_tries: dict[Key, tuple[int, DeletePod]] = {}
+        self._infinite_cancels = settings.profile.has("infinite_cancels")
+        self._operators = settings.gate("TaintTolerationComparisonOperators")
+        self._with_condition = settings.gate("PodDisruptionConditions")
+
+    # Views for reports
+
+    def pending(self, node: str) -> list[PendingEviction]:
+        """What waits on a node, the next one first."""
+        return [_view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
+
+    def pending_of(self, pod: Key) -> PendingEviction | None:
+        """What waits for the pod (namespace, name)."""
+        work = self.workers.get(pod)
+        return _view(work) if work is not None else None
+
+    # The engine's side
+
+    def start(self, cache: Cache, now_ns: int) -> Actions:
+        """Every node counts as added: the periods of all pods on tainted nodes begin now."""
+        for name in sorted(cache.nodes):
+            if no_execute_taints(cache.nodes[name].spec.taints):
+                yield from self._node_changed(cache.nodes[name], cache, now_ns, None)
+
+    def join(self, cache: Cache, now_ns: int) -> Actions:
+        """Take over a running controller's timers; what it must have deleted is deleted at once."""
+        for name in sorted(cache.nodes):
+            taints = no_execute_taints(cache.nodes[name].spec.taints)
+            if taints:
+                self.tainted_nodes[name] = taints
+                for pod in cache.pods_on(name):
+                    yield from self._take_over(pod, name, taints, cache, now_ns)
+
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
+        """Follows `PodUpdated` and `NodeUpdated`, which let only some changes through."""
+        old, new = change.old, change.new
+        if change.kind == "Pod":
+            if old is not None and new is not None and _same_terms(cast(Pod, old), cast(Pod, new)):
+                return ()
+            return self._pod_changed(change, cache, now_ns)
+        if new is None:
+            name = cast(Node, old).name
+            self.tainted_nodes.pop(name, None)
+            self._tainted_by.pop(name, None)
+            return ()
+        if old is not None and _same_taints(cast(Node, old), cast(Node, new)):
+            return ()
+        return self._node_changed(cast(Node, new), cache, now_ns, change.cause)
+
+    def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
+        """The timers that end at the instant `key`, or the next try for the pod `key`."""
+        if isinstance(key, int):
+            for work in self.workers.take_due(key):
+                yield from self._run(work, cache, now_ns)
+            return
+        pod_key = cast(Key, key)
+        failed = self._failed_tries.get(pod_key)
+        pod = cache.pods.get(pod_key)
+        if failed is not None and pod is not None:
+            yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
+
+    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+        """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`."""
+        action = outcome.action
+        if not isinstance(action, DeletePod):
+            return ()
+        key = (action.namespace, action.pod)
+        tries = self._failed_tries.get(key, (0, action))[0] + 1
+        if tries == _TRIES or outcome.code == _NOT_FOUND:
+            self._failed_tries.pop(key, None)
+            self.workers.fail(key)
+            return ()
+        self._failed_tries[key] = (tries, action)
+        return (Requeue(self.name, key, now_ns + _RETRY_NS),)
+
+    # Decisions
+
+    def _node_changed(
+        self, node: Node, cache: Cache, now_ns: int, cause: Action | None
+    ) -> Iterator[Action | Requeue]:
+        """Follows `handleNodeUpdate`."""
+        name, taints = node.name, no_execute_taints(node.spec.taints)
+        if not taints:
+            self.tainted_nodes.pop(name, None)
+            self._tainted_by.pop(name, None)
+            for pod in cache.pods_on(name):
+                yield from self._cancel(pod.key, f"node {name} has no NoExecute taint", cause)
+            return
+        self.tainted_nodes[name] = taints
+        if cause is not None:
+            self._tainted_by[name] = cause
+        verdicts: dict[int, _Verdict] = {}
+        for pod in cache.pods_on(name):
+            tolerations = pod.spec.tolerations
+            verdict = verdicts.get(id(tolerations))
+            if verdict is None:
+                verdict = self._verdict(tolerations, taints, name, now_ns)
+                verdicts[id(tolerations)] = verdict
+            if verdict.stay.seconds is not None or pod.key in self.workers:
+                yield from self._process_pod(pod, verdict, cache, now_ns, cause)
+
+    def _pod_changed(self, change: Change, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        """Follows `handlePodUpdate`."""
+        pod = cast("Pod | None", change.new)
+        if pod is None:
+            key = cast(Pod, change.old).key
+            yield from self._cancel(key, "the pod is gone", change.cause)
+            return
+        name = pod.spec.node_name
+        taints = self.tainted_nodes.get(name)
+        if taints is not None:
+            verdict = self._verdict(pod.spec.tolerations, taints, name, now_ns)
+            cause = change.cause or self._tainted_by.get(name)
+            yield from self._process_pod(pod, verdict, cache, now_ns, cause)
+
+    def _process_pod(
+        self, pod: Pod, verdict: _Verdict, cache: Cache, now_ns: int, cause: Action | None
+    ) -> Iterator[Action | Requeue]:
+        """Follows `processPodOnNode`.
+
+        A timer that was set before now stays as it is, so that an update of the pod or an exchange
+        of taints neither lengthens nor shortens it.
+        """
+        key, stay = pod.key, verdict.stay
+        if not stay.is_tolerated:
+            yield from self._cancel(key, verdict.because, cause)
+            yield from self._add(pod, verdict, now_ns, cache, now_ns, cause)
+            return
+        if stay.seconds is None:
+            if self._infinite_cancels:
+                because = f"the pod tolerates the taints of node {pod.spec.node_name} for ever"
+                yield from self._cancel(key, because, cause)
+            return
+        created_ns = now_ns
+        pending = self.workers.get(key)
+        if pending is not None:
+            created_ns = pending.created_ns
+            if created_ns < now_ns:
+                return
+            yield from self._cancel(key, "the timer of this very moment is set anew", cause)
+        yield from self._add(pod, verdict, created_ns, cache, now_ns, cause)
+
+    def _add(
+        self,
+        pod: Pod,
+        verdict: _Verdict,
+        created_ns: int,
+        cache: Cache,
+        now_ns: int,
+        cause: Action | None,
+    ) -> Iterator[Action | Requeue]:
+        key = pod.key
+        if key in self.workers:
+            return
+        fire_ns = now_ns + (verdict.stay.seconds or 0) * SECOND_NS
+        due_ns = timer_end_ns(created_ns, fire_ns, now_ns)
+        schedule = _schedule(pod, verdict, due_ns, cause)
+        because = verdict.because_deleted
+        node = pod.spec.node_name
+        work = Work(key, node, created_ns, due_ns, schedule, because, due_ns, due_ns)
+        yield from self._begin(work, cache, now_ns)
+
+    def _begin(self, work: Work, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+        yield work.schedule
+        if self.workers.add(work, now_ns):
+            yield from self._run(work, cache, now_ns)
+        elif self.workers.is_first_at(work):
+            yield Requeue(self.name, work.due_ns, work.due_ns)
+
+    def _run(self, work: Work, cache: Cache, now_ns: int) -> Iterator[Action]:
+        """The event and the first try. Follows `deletePodHandler`."""
+        pod = cache.pods.get(work.key)
+        if pod is None:
+            self.workers.fail(work.key)
+            return
+        self._failed_tries.pop(work.key, None)
+        yield marking_event(work.key, work.because, work.schedule)
+        delete = DeletePod(
+            controller=CONTROLLER,
+            because=work.because,
+            cause=work.schedule,
+            namespace=work.key[0],
+            pod=work.key[1],
+            pod_uid=pod.metadata.uid,
+            taints=work.schedule.taints,
+        )
+        yield from mark_and_delete(pod, delete, now_ns, with_condition=self._with_condition)
+        self.workers.finish(work.key)
+
+    def _cancel(self, key: Key, because: str, cause: Action | None) -> Iterator[Action]:
+        """Follows `cancelWorkWithEvent`: only a timer that still ran is told of."""
+        if key not in self.workers and key not in self._failed_tries:
+            return
+        self._failed_tries.pop(key, None)
+        work = self.workers.cancel(key)
+        if work is None:
+            return
+        cancelled = CancelEviction(
+            controller=CONTROLLER,
+            because=because,
+            cause=cause,
+            namespace=key[0],
+            pod=key[1],
+            pod_uid=work.schedule.pod_uid,
+            due_ns=work.due_ns,
+        )
+        yield cancelled
+        yield cancelling_event(key, because, cancelled)
+
+    def _take_over(
+        self, pod: Pod, node: str, taints: tuple[Taint, ...], cache: Cache, now_ns: int
+    ) -> Iterator[Action | Requeue]:
+        """A pod's part of `join`. Where one whose time is over is terminating, that was done."""
+        timer = timer_of_running(
+            pod,
+            taints,
+            lambda present: judge(
+                pod.spec.tolerations, present, comparison_operators=self._operators
+            ),
+            now_ns,
+            infinite_cancels=self._infinite_cancels,
+        )
+        if timer is None:
+            return
+        work = _work_of(pod, node, timer)
+        if timer.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
+            self.workers.add(work, now_ns)
+            self.workers.finish(work.key)
+            return
+        yield from self._begin(work, cache, now_ns)
+
+    def _verdict(
+        self,
+        tolerations: tuple[Toleration, ...],
+        taints: tuple[Taint, ...],
+        node: str,
+        now_ns: int,
+    ) -> _Verdict:
+        stay = judge(tolerations, taints, comparison_operators=self._operators)
+        return _verdict_of(stay, node, now_ns)
+
+
+def _verdict_of(stay: Stay, node: str, since_ns: int) -> _Verdict:
+    if stay.seconds is None:
+        return _Verdict(stay, "", "")
+    return _Verdict(stay, why_scheduled(stay, node, since_ns), why_deleted(stay, node, since_ns))
+
+
+def _work_of(pod: Pod, node: str, timer: Timer) -> Work:
+    verdict = _verdict_of(timer.stay, node, timer.created_ns)
+    return Work(
+        pod.key,
+        node,
+        timer.created_ns,
+        timer.due_ns,
+        _schedule(pod, verdict, timer.due_ns, None),
+        verdict.because_deleted,
+        timer.earliest_ns,
+        timer.latest_ns,
+        timer.doubt,
+    )
+
+
+def _schedule(pod: Pod, verdict: _Verdict, due_ns: int, cause: Action | None) -> ScheduleEviction:
+    return ScheduleEviction(
+        controller=CONTROLLER,
+        because=verdict.because,
+        cause=cause,
+        namespace=pod.metadata.namespace,
+        pod=pod.metadata.name,
+        pod_uid=pod.metadata.uid,
+        due_ns=due_ns,
+        toleration_seconds=verdict.stay.seconds or 0,
+        taints=verdict.stay.taints,
+    )
+
+
+def _view(work: Work) -> PendingEviction:
+    return PendingEviction(
+        pod=work.key,
+        node=work.node,
+        due_ns=work.due_ns,
+        created_ns=work.created_ns,
+        toleration_seconds=work.schedule.toleration_seconds,
+        because=work.schedule.because,
+        earliest_ns=work.earliest_ns,
+        latest_ns=work.latest_ns,
+        doubt=work.doubt,
+    )
+
+
+def _same_terms(old: Pod, new: Pod) -> bool:
+    """Same node and same tolerations: the only words of a pod that count."""
+    if old.spec is new.spec:
+        return True
+    before, after = old.spec.tolerations, new.spec.tolerations
+    return old.spec.node_name == new.spec.node_name and (before is after or before == after)
+
+
+def _same_taints(old: Node, new: Node) -> bool:
+    """Same NoExecute taints in the same order; value and timeAdded count."""
+    before, after = old.spec.taints, new.spec.taints
+    return before is after or no_execute_taints(before) == no_execute_taints(after)
