@@ -1,4 +1,4 @@
-"""Durations in Go's notation, as the flags of kube-controller-manager take and print them.
+"""Durations in Go's notation, as kube-controller-manager's flags have them, and as kubectl shows ages.
 
 Follows Go's time.ParseDuration and Duration.String: `300ms`, `1m30s`, `-1.5h`; days do not exist.
 """
@@ -93,3 +93,37 @@ def _decimal(amount: int, unit: int) -> str:
 
 def _not_a_duration(text: str) -> str:
     return f"{text!r} is not a duration such as 40s, 1m30s or 100ms"
+
+
+# --- for people ------------------------------------------------------------------------------------
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+
+# Below `limit` seconds: so many of `unit`, and, if there is a finer unit, the rest in that one.
+# limit, unit, its letter, finer unit, its letter
+_STEPS = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+
+
+def human_duration(duration_ns: int) -> str:
+    """`5d3h` for a duration in nanoseconds; `<invalid>` below minus two seconds.
+
+    Two or three significant figures; up to two seconds of clock deviation below zero count as now.
+    Follows HumanDuration (apimachinery/pkg/util/duration/duration.go).
+    """
+    if duration_ns <= -2 * SECOND_NS:
+        return "<invalid>"
+    seconds = max(0, duration_ns // SECOND_NS)
+    for limit, unit, letter, finer, finer_letter in _STEPS:
+        if seconds < limit:
+            rest = seconds % unit // finer if finer else 0
+            return f"{seconds // unit}{letter}" + (f"{rest}{finer_letter}" if rest else "")
+    return f"{seconds // _YEAR}y"
