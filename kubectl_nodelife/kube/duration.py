@@ -1,4 +1,5 @@
-"""Durations in Go's notation, as kube-controller-manager's flags have them, and as kubectl shows ages.
+"""Durations: in Go's notation, as kube-controller-manager's flags have them, and as ages for
+people.
 
 Follows Go's time.ParseDuration and Duration.String: `300ms`, `1m30s`, `-1.5h`; days do not exist.
 """
@@ -95,7 +96,7 @@ def _not_a_duration(text: str) -> str:
     return f"{text!r} is not a duration such as 40s, 1m30s or 100ms"
 
 
-# --- for people ------------------------------------------------------------------------------------
+# --- for people -----------------------------------------------------------------------------------
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
