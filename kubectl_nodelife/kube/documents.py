@@ -28,6 +28,7 @@ _MAGIC = {
     b"\xfd7zXZ": ("is compressed with xz", _UNPACK),
     b"\x28\xb5\x2f\xfd": ("is compressed with zstd", _UNPACK),
 }
+DEEPEST = 500
 DUMP_AGAIN = "write it again with 'kubectl get ... -o json'"
 
 
@@ -53,32 +54,35 @@ def looks_like_json(text: bytes) -> bool:
     return text[start : start + 1] in (b"{", b"[")
 
 
-def end_of_json(text: Json, source: str, offset: int = 0) -> int:
-    """How many bytes the first JSON document in `text` takes.
-
-    `offset` is where `text` begins in the file, for the message. Raises InputError for a fault.
-    """
+def end_of_json(text: bytes, source: str, start: int = 0) -> int:
+    """Where the JSON document that begins at `start` ends. Raises InputError for a fault."""
+    rest = memoryview(text)[start:]
     try:
-        _read_raw(text)
+        _read_raw(rest)
     except msgspec.DecodeError as error:
         match = _AT_BYTE.fullmatch(str(error))
         if match is None:
-            raise InputError(
-                "the JSON is cut off in the middle", source=source, remedy=DUMP_AGAIN
-            ) from None
+            what = "the JSON is cut off in the middle"
+            raise InputError(what, source=source, remedy=DUMP_AGAIN) from None
         at = int(match["byte"])
-        if match["what"].endswith("trailing characters"):
-            return at
-        line = bytes(text[:at]).count(b"\n") + 1
-        raise InputError(
-            f"is not JSON: {match['what'].removeprefix('JSON is malformed: ')}"
-            f" at byte {offset + at + 1} (line {line} of the document)",
-            source=source,
-            remedy=DUMP_AGAIN,
-        ) from None
+        what = match["what"].removeprefix("JSON is malformed: ")
+        if what == "trailing characters":
+            # msgspec has read one character past the end to find that there is more.
+            return start + (at - 1 if _is_document(rest[: at - 1]) else at)
+        line = text.count(b"\n", 0, start + at) + 1
+        what = f"is not JSON: {what} at byte {start + at + 1} (line {line})"
+        raise InputError(what, source=source, remedy=DUMP_AGAIN) from None
     except RecursionError:
-        raise InputError("is nested too deeply", source=source) from None
+        raise InputError("is nested too deeply", source=source, remedy="correct it") from None
     return len(text)
+
+
+def _is_document(text: Json) -> bool:
+    try:
+        _read_raw(text)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def json_starts(text: bytes, position: int) -> int:
@@ -98,6 +102,8 @@ def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
     """Each YAML document as plain objects. Raises InputError, with line and column."""
     if b"\0" in text:
         raise _not_text(source)
+    if _seems_deep(text):
+        _refuse_deep(text, source)
     try:
         yield from yaml.load_all(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -111,8 +117,35 @@ def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
         raise _not_text(source) from None
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"is not YAML: {error}", source=source) from None
-    except RecursionError:
-        raise InputError("is nested too deeply", source=source) from None
+
+
+_BRACKET = re.compile(rb"[\[\]{}]")
+_NESTED_IN_ONE_LINE = re.compile(rb"(?:[-?][ \t]+){%d}" % DEEPEST)
+
+
+def _seems_deep(text: bytes) -> bool:
+    """A quick guess whether something is nested deeper than any object is."""
+    depth = 0
+    for bracket in _BRACKET.findall(text) if text.count(b"[") + text.count(b"{") > DEEPEST else ():
+        depth = depth + 1 if bracket in b"[{" else max(0, depth - 1)
+        if depth > DEEPEST:
+            return True
+    return _NESTED_IN_ONE_LINE.search(text) is not None
+
+
+def _refuse_deep(text: bytes, source: str) -> None:
+    """Count the depth in the parser's events: libyaml's recursion knows no limit but a crash."""
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > DEEPEST:
+                raise InputError("is nested too deeply", source=source, remedy="correct it")
+    except yaml.YAMLError:
+        return  # reading it says what is wrong
 
 
 def _not_text(source: str) -> InputError:

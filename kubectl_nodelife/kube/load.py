@@ -43,6 +43,7 @@ from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 __all__ = ["InputError", "Loaded", "decode", "decode_json", "load_documents", "load_objects"]
 
 _PROGRESS_STEP = 1000
+_LARGEST_FLOW_YAML = 1 << 20  # a bigger file that begins like JSON was meant to be JSON
 _NAME_A_DUMP = "name a file that 'kubectl get ... -o json' or '-o yaml' wrote"
 
 
@@ -72,7 +73,7 @@ def load_objects(data: bytes, source: str, progress: Callable[[int], None] | Non
         raise InputError("is empty", source=source, remedy=_NAME_A_DUMP)
     reader = _Reader(source, progress)
     if looks_like_json(text):
-        reader.read_json(text)
+        _read_json(reader, text)
     else:
         reader.read_documents(yaml_documents(text, source))
     if not reader.documents:
@@ -80,6 +81,22 @@ def load_objects(data: bytes, source: str, progress: Callable[[int], None] | Non
     if progress is not None:
         progress(reader.done)
     return reader.loaded
+
+
+def _read_json(reader: _Reader, text: bytes) -> None:
+    """Read JSON, or YAML that begins like it: `{kind: Node}`."""
+    try:
+        reader.read_json(text)
+    except InputError:
+        if reader.documents or len(text) > _LARGEST_FLOW_YAML:
+            raise
+        try:
+            documents = list(yaml_documents(text, reader.source))
+        except InputError:
+            documents = []
+        if not documents:
+            raise
+        reader.read_documents(documents)
 
 
 def load_documents(documents: Iterable[Any], source: str) -> Loaded:
@@ -122,37 +139,37 @@ class _Reader:
 
     def read_json(self, text: bytes) -> None:
         """Read one JSON document, or several one after another."""
-        view, position, number = memoryview(text), json_starts(text, 0), 0
-        while position < len(text):
-            rest: Json = view[position:] if position else text
-            length = self._read_json_document(rest, _document_path(number), position)
-            position, number = json_starts(text, position + length), number + 1
+        start, number = json_starts(text, 0), 0
+        while start < len(text):
+            end = self._read_json_document(text, start, _document_path(number))
+            start, number = json_starts(text, end), number + 1
 
-    def _read_json_document(self, rest: Json, path: str, offset: int) -> int:
-        """Read the first document of `rest`, which begins at `offset`; returns its length."""
-        length = len(rest)
+    def _read_json_document(self, text: bytes, start: int, path: str) -> int:
+        """Read the document that begins at `start`; returns where it ends."""
+        end = len(text)
+        document: Json = memoryview(text)[start:] if start else text
         try:
-            envelope = _read_envelope(rest)
+            envelope = _read_envelope(document)
         except UNDECODABLE:
-            length = end_of_json(rest, self.source, offset)
-            rest = rest[:length]
+            end = end_of_json(text, self.source, start)
+            document = memoryview(text)[start:end]
             try:
-                envelope = _read_envelope(rest)
+                envelope = _read_envelope(document)
             except UNDECODABLE:  # a bare array, or an object of a strange shape
-                self._read_document(plain(rest, self.source, path), path)
-                return length
+                self._read_document(plain(document, self.source, path), path)
+                return end
         self.documents += 1
         given = envelope.items is not msgspec.UNSET
         if not _is_list(envelope.api_version, envelope.kind, given):
-            self._read_raw(rest, path, None, "", "")
-            return length
+            self._read_raw(document, path, None, "", "")
+            return end
         item_kind = self._note_list(
             envelope.api_version, envelope.kind, _annotations(envelope.metadata)
         )
         items = envelope.items if isinstance(envelope.items, list) else []
         for index, item in enumerate(items):
             self._read_raw(item, path, index, envelope.api_version, item_kind)
-        return length
+        return end
 
     def read_documents(self, documents: Iterable[Any]) -> None:
         """Read documents of plain Python objects, as YAML gives them."""
