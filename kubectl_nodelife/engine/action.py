@@ -85,11 +85,16 @@ class NodeAction(Action, frozen=True, kw_only=True, gc=False):
 
 
 class PodAction(Action, frozen=True, kw_only=True, gc=False):
-    """An action on a pod."""
+    """An action on a pod.
+
+    `if_node_gone` names a node that must not exist: before it writes, a live executor asks the API
+    server for that node, and answers 409 where it is there after all.
+    """
 
     namespace: str
     pod: str
     pod_uid: str = ""
+    if_node_gone: str = ""
 
     @property
     def target(self) -> tuple[str, tuple[str, str]]:

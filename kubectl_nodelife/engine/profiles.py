@@ -36,8 +36,9 @@ SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
     "disruption_target": (26, None),
     "separate_taint_eviction": (29, None),
     "gc_quarantine": (17, None),
-    "gc_sets_phase": (26, None),
-    "gc_out_of_service": (26, None),
+    "gc_sets_phase": (26, None),  # with PodDisruptionConditions only, at first
+    "gc_always_sets_phase": (29, None),  # JobPodReplacementPolicy is on
+    "gc_out_of_service": (26, None),  # by its gate's default
     "gc_evicted_first": (17, None),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.conformance import (
     nl_controller,
+    nl_podgc,
     nl_queue,
     nl_taint_manager,
     nl_vocabulary,
@@ -24,6 +25,7 @@ Adapter = Callable[[Case], None]
 
 ADAPTERS = (
     nl_controller,
+    nl_podgc,
     nl_queue,
     nl_taint_manager,
     nl_vocabulary,
@@ -42,7 +44,6 @@ PENDING = frozenset(
         "kubectl_rollout",
         "node_should_run_daemon_pod",
         "pod_template_and_placement",
-        "podgc",
         "pods_by_node",
         "pods_should_be_on_node",
         "revision_history",

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.tainteviction.timed_workers import Key
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, SetPodCondition
-from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, TRUE
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod_conditions import disruption_target
 
 CONTROLLER: Final = "taint-eviction"
 EVENT_REASON: Final = "TaintManagerEviction"
@@ -42,7 +40,9 @@ def mark_and_delete(
     Upstream gives up a try whose patch fails; here its DELETE is sent all the same, since what
     comes of the patch is known only later.
     """
-    condition = disruption_target(pod, now_ns) if with_condition else None
+    condition = None
+    if with_condition:
+        condition = disruption_target(pod.status, CONDITION_REASON, _CONDITION_MESSAGE, now_ns)
     if condition is not None:
         yield SetPodCondition(
             controller=CONTROLLER,
@@ -55,23 +55,6 @@ def mark_and_delete(
         )
     same = delete.pod_uid == pod.metadata.uid
     yield delete if same else replace(delete, pod_uid=pod.metadata.uid)
-
-
-def disruption_target(pod: Pod, now_ns: int) -> PodCondition | None:
-    """The condition to set, or None where that changes nothing. Follows `UpdatePodCondition`."""
-    old = pod.status.condition(DISRUPTION_TARGET)
-    since = Time(now_ns // SECOND_NS * SECOND_NS)
-    if old is not None and old.status == TRUE:
-        if old.reason == CONDITION_REASON and old.message == _CONDITION_MESSAGE:
-            return None
-        since = old.last_transition_time or since
-    return PodCondition(
-        type=DISRUPTION_TARGET,
-        status=TRUE,
-        reason=CONDITION_REASON,
-        message=_CONDITION_MESSAGE,
-        last_transition_time=since,
-    )
 
 
 def _event(key: Key, message: str, because: str, cause: Action) -> RecordEvent:
