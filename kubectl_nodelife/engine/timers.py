@@ -22,7 +22,10 @@ class Timers:
         return len(self._live)
 
     def set(self, key: Hashable, at_ns: int) -> None:
-        """Set the key's instant, in place of an earlier one."""
+        """Set the key's instant, in place of an earlier one; the same instant changes nothing."""
+        present = self._live.get(key)
+        if present is not None and present[0] == at_ns:
+            return
         self._sequence += 1
         self._live[key] = (at_ns, self._sequence)
         heapq.heappush(self._heap, (at_ns, self._sequence, key))

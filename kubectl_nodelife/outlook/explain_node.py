@@ -86,7 +86,7 @@ def _s(duration_ns: int) -> str:
 
 
 def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator[str]:
-    yield f"{verdict.state}: {verdict.because}."
+    yield f"{verdict.state}: {verdict.because}".rstrip("?.") + "."
     if of_node.lease_age_ns is not None:
         yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
     elif outlook.cache.heartbeats:

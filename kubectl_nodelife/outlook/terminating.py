@@ -33,9 +33,11 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
         )
     if any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints):
         return f"{over}; its node is out of service: pod-gc deletes it within 20s."
+    status = "Unknown" if ready is None else f"Ready={ready.status}"
+    way_out = "delete the node object"
+    if outlook.settings.profile.has("gc_out_of_service"):
+        way_out = f"taint it {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute, or {way_out}"
     return (
-        f"{over}; only its kubelet can finish that, and its node is "
-        f"{'Unknown' if ready is None else 'Ready=' + ready.status}. Once the machine is known to "
-        f"be off, taint the node {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute or delete the "
-        "node."
+        f"{over}; only its kubelet can finish that, and its node is {status}. "
+        f"Once the machine is known to be off, {way_out}."
     )

@@ -16,6 +16,7 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
+from kubectl_nodelife.controllers.nodelifecycle.monitor import monitor_node_health, note
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
     no_schedule_pass,
     reconcile_labels,
@@ -165,7 +166,7 @@ class World:
     def note(self, change: Change | None) -> None:
         """Tell the controller, without its node workers: vectors run those by name."""
         if change is not None:
-            self.controller.note(change)
+            note(self.controller.memory, change)
 
     def carry_out(self, actions: Iterable[act.Action | act.Requeue]) -> None:
         """Apply what was decided to the API; failures come back once all is said."""
@@ -309,7 +310,7 @@ def _eviction(taint_mode: bool) -> Callable[[World, dict[str, Any]], None]:
 OPERATIONS: dict[str, Callable[[World, dict[str, Any]], None]] = {
     "set_time": lambda w, s: setattr(w, "now_ns", instant_ns(s["t"])),
     "sync_nodes": lambda w, s: w.sync_nodes(),
-    "monitor": lambda w, s: w.carry_out(w.controller.monitor_node_health(w.cache, w.now_ns)),
+    "monitor": lambda w, s: w.carry_out(monitor_node_health(w.controller.memory, w.cache, w.now_ns)),
     "noexecute_pass": _eviction(True),
     "evict_pass": _eviction(False),
     "noschedule_pass": _node_worker("taints"),

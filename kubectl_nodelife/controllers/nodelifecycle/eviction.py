@@ -37,7 +37,7 @@ def taint_or_release(
     memory: Memory, node: Node, zone: str, verdict: Verdict, now_ns: int
 ) -> Iterator[Action]:
     """The decision after the health update. Follows `processTaintBaseEviction`."""
-    on_current = memory.settings.profile.has("decide_on_current")
+    on_current = memory.decides_on_current
     deciding = verdict.current if on_current else verdict.observed
     assert deciding is not None
     status = deciding.status
@@ -64,7 +64,7 @@ def _queue_for_tainting(
     later releases queue a node anew while its taint is missing.
     """
     queue = memory.zones.queues[zone]
-    anew = memory.settings.profile.has("requeue_untainted")
+    anew = memory.requeues_untainted
     untainted = not node.has_taint(wanted.key, wanted.effect)
     if anew and untainted and not queue.is_waiting(node.name):
         queue.remove(node.name)
@@ -85,7 +85,7 @@ def _queue_for_tainting(
 def mark_reachable(memory: Memory, node: Node, now_ns: int, because: str) -> Iterator[Action]:
     """Take off both NoExecute taints and leave the queue. Follows `markNodeAsReachable`."""
     cause = memory.ready_cause.get(node.name)
-    if memory.settings.taint_mode:
+    if memory.settings.taint_mode and node.spec.taints:
         for taint in (UNREACHABLE, NOT_READY):
             if node.has_taint(taint.key, taint.effect):
                 yield from remove_taints(node, (taint,), because, cause)

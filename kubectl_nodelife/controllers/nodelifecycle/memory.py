@@ -6,6 +6,7 @@ from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones, eviction_rate
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.node import Node
 
 
@@ -17,7 +18,7 @@ class Memory:
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, pass_drift_ns: int = 0) -> None:
         self.settings = settings
         self.zones = Zones(settings)
         self.health: dict[str, NodeHealth] = {}
@@ -28,6 +29,15 @@ class Memory:
         self.queued_cause: dict[str, Action] = {}
         self.last_loss: Action | None = None
         self.evicted_nodes: set[str] = set()
+        self.gone: set[str] = set()
+        self.retry: set[str] = set()
+        self.expiry = Timers()
+        self.drift_ns = pass_drift_ns
+        profile = settings.profile
+        self.leases_count = settings.gate("NodeLease") or not profile.has("lease_gate")
+        self.decides_on_current = profile.has("decide_on_current")
+        self.requeues_untainted = profile.has("requeue_untainted")
+        self.retries_pods = profile.has("pod_retry")
 
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""

@@ -74,6 +74,13 @@ class Sample(msgspec.Struct, frozen=True):
     ready: bool
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """Where a node is, and the labels that say so: the same map need not be read again."""
+
+    zone: str
+    labels: dict[str, str] | None
+
+
 class Zones:
     """States, queues and counts of all zones, by zone key.
 
@@ -86,31 +93,34 @@ class Zones:
         self.queues: dict[str, RateLimitedTimedQueue] = {}
         self.evictions: dict[str, int] = {}
         self.members: dict[str, int] = {}
-        self._zone_of: dict[str, str] = {}
+        self._beta_only = settings.profile.has("beta_zone_labels_only")
+        self._places: dict[str, _Place] = {}
         self._samples: dict[str, Sample] = {}
         self._counts: dict[str, list[int]] = {}
 
     def key(self, node: Node) -> str:
         """The node's zone key."""
-        beta_only = self._settings.profile.has("beta_zone_labels_only")
-        return zone_key(node.metadata.labels, beta_only=beta_only)
+        return zone_key(node.metadata.labels, beta_only=self._beta_only)
 
     def place(self, node: Node) -> str:
         """Note in which zone the node is, and return its key."""
+        labels, name = node.metadata.labels, node.metadata.name
+        before = self._places.get(name)
+        if before is not None and before.labels is labels:
+            return before.zone
         zone = self.key(node)
-        before = self._zone_of.get(node.name)
-        if before != zone:
+        self._places[name] = _Place(zone, labels)
+        if before is None or before.zone != zone:
             if before is not None:
-                self._leave(before)
-            self._zone_of[node.name] = zone
+                self._leave(before.zone)
             self.members[zone] = self.members.get(zone, 0) + 1
         return zone
 
     def forget(self, name: str) -> None:
         """The node is gone."""
-        zone = self._zone_of.pop(name, None)
-        if zone is not None:
-            self._leave(zone)
+        place = self._places.pop(name, None)
+        if place is not None:
+            self._leave(place.zone)
         self.sample(name, None)
 
     def ensure(self, zone: str) -> None:

@@ -1,0 +1,242 @@
+"""The monitor pass: which nodes are new, gone, silent or back, and what follows for each.
+
+Follows `monitorNodeHealth` and `classifyNodes` of
+pkg/controller/nodelifecycle/node_lifecycle_controller.go. A pass looks only at nodes that changed
+or whose time may be over; `health.py` tells why that is the same as looking at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from kubectl_nodelife.controllers.nodelifecycle.disruption import handle_disruption
+from kubectl_nodelife.controllers.nodelifecycle.eviction import (
+    evict_or_cancel,
+    mark_reachable,
+    taint_or_release,
+)
+from kubectl_nodelife.controllers.nodelifecycle.health import (
+    NodeHealth,
+    Verdict,
+    posted,
+    update_node_health,
+)
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.pods import mark_pods_not_ready
+from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
+from kubectl_nodelife.controllers.nodelifecycle.zones import Sample, is_excluded
+from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
+from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
+from kubectl_nodelife.engine.events import Change
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+
+
+def note(memory: Memory, change: Change) -> None:
+    """Mark a node for the next pass."""
+    obj = change.new or change.old
+    if obj is None:
+        return
+    if change.new is None:
+        memory.gone.add(obj.name)
+        memory.retry.discard(obj.name)
+        return
+    memory.look_at.add(obj.name)
+    if change.kind == "Node" and change.cause is not None:
+        old, new = cast("Node | None", change.old), cast(Node, change.new)
+        if _ready_status(old) != _ready_status(new):
+            memory.ready_cause[obj.name] = memory.last_loss = change.cause
+
+
+def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """One monitor pass. Follows `monitorNodeHealth`."""
+    memory.passes.begin(now_ns)
+    look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
+    yield from _classify(memory, cache, now_ns)
+    for queue in memory.zones.queues.values():
+        queue.renew(now_ns)
+    memory.look_at = set()
+    for name in sorted(look_at):
+        node = cache.node(name)
+        if node is not None:
+            yield from check_node(memory, node, cache, now_ns)
+    yield from handle_disruption(memory, cache, now_ns)
+
+
+def _expired(memory: Memory, now_ns: int) -> Iterator[str]:
+    """Nodes that a pass beginning now, strictly after their time, must look at."""
+    return cast("Iterator[str]", memory.expiry.pop_due(now_ns - 1))
+
+
+def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
+    for name in memory.look_at:
+        if (node := cache.node(name)) is not None:
+            memory.zones.place(node)
+    added = sorted(n for n in memory.look_at if n not in memory.known and n in cache.nodes)
+    deleted = sorted(n for n in memory.gone if n in memory.known and n not in cache.nodes)
+    memory.gone = set()
+    for name in deleted:
+        memory.zones.forget(name)
+    for zone in memory.zones.stateless():
+        memory.zones.ensure(zone)
+    for name in added:
+        node = cache.nodes[name]
+        yield node_event(node, "RegisteredNode", f"Registered Node {name} in Controller")
+        memory.known[name] = node
+        yield from mark_reachable(memory, node, now_ns, "a new node starts without such taints")
+    for name in deleted:
+        node = memory.known.pop(name)
+        memory.expiry.drop(name)
+        yield node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
+
+
+def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """One node's part of the pass: health, zone sample, taint or evict, pods."""
+    name, settings = node.name, memory.settings
+    heartbeat = cache.heartbeat(name) if memory.leases_count else None
+    health, verdict = update_node_health(
+        node,
+        memory.health.get(name),
+        heartbeat,
+        memory.passes,
+        now_ns,
+        settings.node_monitor_grace_period_ns,
+        settings.node_startup_grace_period_ns,
+    )
+    memory.health[name] = health
+    lost: Action | None = None
+    if verdict.write:
+        lost = _set_conditions(node, verdict, heartbeat)
+        posted(health, verdict.current, now_ns)
+        memory.ready_cause[name] = memory.last_loss = lost
+        yield lost
+    _plan_next_look(memory, name, health, verdict, heartbeat)
+    zone = memory.zones.place(node)
+    current = verdict.current
+    if is_excluded(node, settings):
+        memory.zones.sample(name, None)
+    else:
+        ready = current is not None and current.status == "True"
+        memory.zones.sample(name, Sample(zone, ready))
+    if current is None:
+        return
+    turned = current.status != "True" and verdict.observed.status == "True"
+    marks = turned or name in memory.retry
+    try:
+        pods = cache.pods_on(name) if marks else []
+    except ListFailed:
+        if turned and memory.retries_pods:
+            memory.retry.add(name)
+        return
+    if settings.taint_mode:
+        yield from taint_or_release(memory, node, zone, verdict, now_ns)
+    else:
+        yield from evict_or_cancel(memory, node, zone, health, verdict, now_ns)
+    if marks:
+        yield from _mark_pods(memory, node, verdict, lost, pods, now_ns)
+
+
+def _plan_next_look(
+    memory: Memory, name: str, health: NodeHealth, verdict: Verdict, heartbeat: Heartbeat | None
+) -> None:
+    """Set when a pass must look at this node again, if nothing happens before."""
+    if verdict.look_again:
+        memory.look_at.add(name)
+    expires = verdict.expires_ns
+    if expires is not None and heartbeat is not None and heartbeat.renews_for_ever():
+        schedule = heartbeat.schedule
+        slack_ns = 2 * (memory.settings.node_monitor_period_ns + memory.drift_ns)
+        if schedule is not None and schedule.every_ns + slack_ns < verdict.grace_ns:
+            expires = None
+    if not memory.settings.taint_mode and verdict.current is not None:
+        timeout_ns = memory.settings.pod_eviction_timeout_ns
+        if verdict.current.status == "Unknown":
+            evicts = health.probe_ns + timeout_ns
+            expires = evicts if expires is None else min(expires, evicts)
+        elif verdict.current.status == "False":
+            evicts = health.ready_transition_ns + timeout_ns
+            expires = evicts if expires is None else min(expires, evicts)
+    if expires is None:
+        memory.expiry.drop(name)
+    else:
+        memory.expiry.set(name, expires)
+
+
+def _set_conditions(node: Node, verdict: Verdict, heartbeat: Heartbeat | None) -> SetNodeConditions:
+    silent, grace = format_duration(verdict.silent_ns), format_duration(verdict.grace_ns)
+    if node.ready() is None:
+        which = "node-startup-grace-period"
+        because = f"the kubelet has never posted a status, {silent} after the node was created"
+    else:
+        which = "node-monitor-grace-period"
+        because = f"no sign of life for {silent}"
+    return SetNodeConditions(
+        controller=CONTROLLER,
+        because=f"{because}, longer than {which} {grace}",
+        cause=heartbeat.cause if heartbeat is not None else None,
+        node=node.name,
+        node_uid=node.uid,
+        conditions=verdict.write,
+    )
+
+
+def _mark_pods(
+    memory: Memory, node: Node, verdict: Verdict, lost: Action | None, pods: list[Pod], now_ns: int
+) -> Iterator[Action]:
+    """Mark the node's pods in the pass that took Ready from True.
+
+    Follows `monitorNodeHealth`.
+    """
+    observed, current = verdict.observed.status, verdict.current
+    assert current is not None
+    if current.status != "True" and observed == "True":
+        because = f"Ready of node {node.name} turned {current.status}"
+        message = f"Node {node.name} status is now: NodeNotReady"
+        yield node_event(node, "NodeNotReady", message, because, lost, bare=True)
+    elif observed == "True":
+        pods = []
+    memory.retry.discard(node.name)
+    cause = lost or memory.ready_cause.get(node.name)
+    yield from mark(memory, pods, node.name, now_ns, cause)
+
+
+def mark(
+    memory: Memory, pods: Iterable[Pod], node: str, now_ns: int, cause: Action | None
+) -> Iterator[Action]:
+    return mark_pods_not_ready(
+        pods,
+        node,
+        now_ns,
+        with_event=memory.settings.profile.has("pod_not_ready_event"),
+        because=f"node {node} is not Ready",
+        cause=cause,
+    )
+
+
+def node_event(
+    node: Node,
+    reason: str,
+    message: str,
+    because: str = "",
+    cause: Action | None = None,
+    *,
+    bare: bool = False,
+) -> RecordEvent:
+    return RecordEvent(
+        controller=CONTROLLER,
+        because=because or message,
+        cause=cause,
+        kind="Node",
+        name=node.name,
+        object_uid=node.uid,
+        reason=reason,
+        message=message if bare else f"Node {node.name} event: {message}",
+    )
+
+
+def _ready_status(node: Node | None) -> str:
+    ready = node.ready() if node is not None else None
+    return ready.status if ready is not None else ""
