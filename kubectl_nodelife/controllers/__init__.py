@@ -1,7 +1,7 @@
 """The decisions: a folder for each controller, in one ordered list.
 
-The order is that in which they see an event and are woken at one instant. Controllers are pure and never
-import one another; what they share is in `kube`, `workloads` and `engine`.
+The order is that in which they see an event and are woken at one instant. Controllers are pure and
+never import one another; what they share is in `kube`, `workloads` and `engine`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def make_controllers(
 ) -> list[Controller]:
     """The controllers of these names, in their order.
 
-    `pass_drift_ns`: by how much each monitor pass begins late. Without the taint manager (flag
-    enable-taint-manager) there is no taint-eviction. Raises KeyError for an unknown name.
+    `pass_drift_ns`: by how much each monitor pass and each run of pod-gc begins late. Without the
+    taint manager (flag enable-taint-manager) there is no taint-eviction. Raises KeyError for an
+    unknown name.
     """
     unknown = set(names) - CONTROLLERS.keys()
     if unknown:
@@ -44,7 +45,7 @@ def make_controllers(
         except (ImportError, AttributeError):
             continue  # not written yet
         options: dict[str, Any] = {}
-        if name == "node-lifecycle":
+        if name in ("node-lifecycle", "pod-gc"):
             options["pass_drift_ns"] = pass_drift_ns
         made.append(make(settings, **options))
     return made
