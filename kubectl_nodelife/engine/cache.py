@@ -9,6 +9,7 @@ of healthy nodes need no events.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from copy import copy
 from typing import cast
 
 from kubectl_nodelife.engine.actions import Action
@@ -162,6 +163,38 @@ class Cache:
         schedule = cast(Heartbeats, event)
         self._heartbeat(schedule.node).follow(schedule, now_ns)
         return self._heartbeat_change(schedule.node, schedule.cause)
+
+    def fill(self, objects: Iterable[KubeObject], now_ns: int) -> None:
+        """Take in a first list: as one Put after the other, for those to whom no change is news."""
+        pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
+        for obj in objects:
+            meta = obj.metadata
+            key = (meta.namespace, meta.name)
+            if type(obj) is not Pod or key in pods:
+                self.apply(Put(type(obj).__name__, obj), now_ns)
+                continue
+            pods[key] = obj
+            node, owner = obj.spec.node_name, _owner_uid(meta)
+            if node:
+                if node in by_node:
+                    by_node[node][key] = None
+                else:
+                    by_node[node] = {key: None}
+            if owner:
+                if owner in by_owner:
+                    by_owner[owner][key] = None
+                else:
+                    by_owner[owner] = {key: None}
+
+    def copy(self) -> Cache:
+        """Another cache with the same in it; the objects are shared, since nobody changes them."""
+        other = Cache()
+        other.objects = {kind: dict(store) for kind, store in self.objects.items()}
+        other.nodes, other.pods = dict(self.nodes), dict(self.pods)
+        other.heartbeats = {node: copy(beat) for node, beat in self.heartbeats.items()}
+        other._pods_by_node = {node: dict(keys) for node, keys in self._pods_by_node.items()}
+        other._pods_by_owner = {uid: dict(keys) for uid, keys in self._pods_by_owner.items()}
+        return other
 
     def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:
         """Store the object (None: drop it), keep the indexes, and return what was there."""

@@ -32,7 +32,7 @@ def as_created(obj: Object) -> Object:
     obj = cast(Object, replace(obj, spec=_defaulted(obj.spec)))
     if obj.metadata.generation:
         return obj
-    annotations = {**(obj.metadata.annotations or {}), TEMPLATE_GENERATION: "1"}
+    annotations = {TEMPLATE_GENERATION: "1", **(obj.metadata.annotations or {})}
     return replace(obj, metadata=replace(obj.metadata, generation=1, annotations=annotations))
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from typing import Any
+
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import (
     KubeObject,
@@ -34,18 +37,36 @@ from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.wellknown import (
     LABEL_ARCH,
     LABEL_ARCH_BETA,
+    LABEL_CONTROLLER_REVISION_HASH,
     LABEL_HOSTNAME,
     LABEL_OS,
     LABEL_OS_BETA,
+    LABEL_POD_TEMPLATE_GENERATION,
     LABEL_REGION,
     LABEL_REGION_BETA,
     LABEL_ZONE,
     LABEL_ZONE_BETA,
     NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_DISK_PRESSURE,
+    TAINT_NODE_MEMORY_PRESSURE,
     TAINT_NODE_NOT_READY,
+    TAINT_NODE_PID_PRESSURE,
     TAINT_NODE_UNREACHABLE,
+    TAINT_NODE_UNSCHEDULABLE,
 )
-from kubectl_nodelife.kube.workload import Job, JobSpec, ReplicaSet, ScaleSpec, StatefulSet
+from kubectl_nodelife.kube.workload import (
+    ControllerRevision,
+    DaemonSet,
+    DaemonSetSpec,
+    DaemonSetStatus,
+    Job,
+    JobSpec,
+    ReplicaSet,
+    ScaleSpec,
+    StatefulSet,
+)
+from kubectl_nodelife.sim.defaults import TEMPLATE_GENERATION, as_created
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _REGION = "r1"
@@ -63,10 +84,13 @@ _MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
 
 
 class Generate(msgspec.Struct, frozen=True):
-    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node."""
+    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at most
+    so many, the last zones being one smaller; 0 for all.
+    """
 
     zones: int = 3
     nodes_per_zone: int = 20
+    nodes: int = 0
     pods_per_node: int = 30
     daemon_sets: int = 3
     seed: int = 1
@@ -109,11 +133,10 @@ class _Maker:
     def objects(self) -> Iterator[KubeObject]:
         wanted = self._wanted
         names = []
-        for i in range(wanted.nodes_per_zone):
-            for z in range(wanted.zones):
-                zone = zone_name(z)
-                names.append(f"{zone}{i + 1}")
-                yield self._node(names[-1], zone)
+        for number in range(wanted.nodes or wanted.zones * wanted.nodes_per_zone):
+            zone = zone_name(number % wanted.zones)
+            names.append(f"{zone}{number // wanted.zones + 1}")
+            yield self._node(names[-1], zone)
         if not names:
             return
         daemons = min(wanted.daemon_sets, wanted.pods_per_node)
@@ -165,6 +188,53 @@ class _Maker:
             ),
         )
 
+    def _daemon_set(self, number: int, nodes: list[str]) -> Iterator[KubeObject]:
+        """A DaemonSet as its controller leaves it: a revision, and an up-to-date pod on each node."""
+        name, namespace = f"agent-{number}", "kube-system"
+        labels = {"app": name}
+        image = f"registry.example/{name}:1"
+        template: dict[str, Any] = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "main", "image": image}]},
+        }
+        annotations = {TEMPLATE_GENERATION: "1"}
+        meta = self._meta(name, namespace, labels)
+        count = len(nodes)
+        daemon_set = DaemonSet(
+            metadata=replace(meta, annotations=annotations),
+            spec=DaemonSetSpec(selector=LabelSelector(match_labels=labels), template=template),
+            status=DaemonSetStatus(
+                current_number_scheduled=count,
+                desired_number_scheduled=count,
+                number_ready=count,
+                observed_generation=1,
+                updated_number_scheduled=count,
+                number_available=count,
+            ),
+        )
+        daemon_set = as_created(daemon_set)
+        yield daemon_set
+        owners = (_reference("DaemonSet", daemon_set),)
+        hashed = {**labels, LABEL_CONTROLLER_REVISION_HASH: f"{number:05d}"}
+        yield ControllerRevision(
+            metadata=replace(
+                self._meta(f"{name}-{number:05d}", namespace, hashed),
+                owner_references=owners,
+                annotations=annotations,
+            ),
+            data={"spec": {"template": {**template, "$patch": "replace"}}},
+            revision=1,
+        )
+        pod_labels = {**hashed, LABEL_POD_TEMPLATE_GENERATION: "1"}
+        spec = PodSpec(
+            tolerations=_DAEMON_TOLERATIONS,
+            termination_grace_period_seconds=30,
+            restart_policy="Always",
+            containers=(Container(name="main", image=image),),
+        )
+        for node in nodes:
+            yield self._pod(f"{name}-{self._uids:07x}", namespace, pod_labels, owners, spec, node)
+
     def _workload(self, number: int, nodes: list[str]) -> Iterator[KubeObject]:
         """An owner and its pods on these nodes, or one pod without an owner."""
         kind = self._random.choices([k for k, _ in _MIX], [share for _, share in _MIX])[0]
@@ -198,7 +268,16 @@ class _Maker:
     def _owner(
         self, kind: str, name: str, namespace: str, labels: dict[str, str], size: int
     ) -> KubeObject:
-        meta = ObjectMeta(
+        meta = self._meta(name, namespace, labels)
+        if kind == "Job":
+            return Job(metadata=meta, spec=JobSpec(parallelism=size, completions=size))
+        scale = ScaleSpec(replicas=size, selector=LabelSelector(match_labels=labels))
+        if kind == "StatefulSet":
+            return StatefulSet(metadata=meta, spec=scale)
+        return ReplicaSet(metadata=meta, spec=scale)
+
+    def _meta(self, name: str, namespace: str, labels: dict[str, str]) -> ObjectMeta:
+        return ObjectMeta(
             name=name,
             namespace=namespace,
             uid=self._uid(),
@@ -206,12 +285,6 @@ class _Maker:
             labels=labels,
             generation=1,
         )
-        if kind == "Job":
-            return Job(metadata=meta, spec=JobSpec(parallelism=size, completions=size))
-        scale = ScaleSpec(replicas=size, selector=LabelSelector(match_labels=labels))
-        if kind == "StatefulSet":
-            return StatefulSet(metadata=meta, spec=scale)
-        return ReplicaSet(metadata=meta, spec=scale)
 
     def _pod(
         self,
@@ -240,6 +313,23 @@ class _Maker:
             ),
             status=self._running,
         )
+
+
+_DAEMON_TOLERATIONS = (
+    *(
+        Toleration(key=key, operator="Exists", effect=NO_EXECUTE)
+        for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+    ),
+    *(
+        Toleration(key=key, operator="Exists", effect=NO_SCHEDULE)
+        for key in (
+            TAINT_NODE_DISK_PRESSURE,
+            TAINT_NODE_MEMORY_PRESSURE,
+            TAINT_NODE_PID_PRESSURE,
+            TAINT_NODE_UNSCHEDULABLE,
+        )
+    ),
+)
 
 
 def _tolerations(seconds: int | None) -> tuple[Toleration, ...]:

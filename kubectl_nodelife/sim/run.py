@@ -62,8 +62,7 @@ def run(
         )
         Script(world, scenario.events)
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        engine = Engine(controllers, Cache(), join=scenario.join, kinds=kinds)
-        world.begin(kinds)
+        engine = Engine(controllers, world.begin(kinds), join=scenario.join, kinds=kinds)
         source: Source = world if progress is None else _Told(world, setting.start_ns, progress)
         drive(source, engine, world, timeline)
     end_ns = setting.start_ns + duration_ns

@@ -12,6 +12,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod, RemoveTaints
+from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject
@@ -136,8 +137,6 @@ class Script:
         if old is None:
             self._create(event)
             return
-        from kubectl_nodelife.kube.encode import encode
-
         new = decode(kind, _merged(encode(old), event.document))
         new = as_updated(old, _named(new, old))
         if new != old:

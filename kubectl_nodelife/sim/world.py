@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.daemonset_actions import (
     AdoptObject,
     CreateControllerRevision,
@@ -70,17 +71,23 @@ class World:
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
         self._faults = faults
-        for obj in objects:
-            self.api.put(type(obj).__name__, obj if obj.uid else self.api.fill_in(obj))
+        self.api.store.fill(
+            (obj if obj.uid else self.api.fill_in(obj) for obj in objects), start_ns
+        )
 
-    def begin(self, kinds: Iterable[str] = ()) -> None:
-        """Wake the cluster's own parts; `kinds` are said to be synced once all is told."""
+    def begin(self, kinds: Iterable[str]) -> Cache:
+        """Wake the cluster's own parts. Returns what a first list shows.
+
+        The next tick tells what happened since, and that the `kinds` are synced.
+        """
+        listed = self.api.store.copy()
         self.scheduler.begin()
         self.owners.begin()
         self.kubelets.begin()
         self.agenda.run(self.api.now_ns)
         self.scheduler.place_waiting()
         self.api.pending.extend(Synced(kind) for kind in kinds)
+        return listed
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
         """The next instant with its events; None once the end is past."""

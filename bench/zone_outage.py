@@ -1,0 +1,66 @@
+"""One of three zones falls silent, and the hour after: every action of all controllers, and the cluster's answers.
+
+Measured is the run from the cluster's first tick to its last. Making the cluster is not, nor is writing the
+records out, which is given apart (`recordSeconds`).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from bench import Stopwatch
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.selectors import parse_selector
+from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
+from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
+from kubectl_nodelife.sim.fields import Place
+from kubectl_nodelife.sim.generate import Generate
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS, run as simulate
+from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
+
+ZONES = 3
+OUTAGE_NS = MINUTE_NS
+
+
+def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
+    """Zone a is lost after a minute; another hour is simulated."""
+    setting = make_setting(nodes, pods, seed)
+    settings = make_settings(setting.profile, {})
+    controllers = make_controllers(
+        settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS
+    )
+    gc.collect()
+    gc.freeze()
+    with stopwatch:
+        done = simulate(setting, controllers)
+    began = time.perf_counter()
+    records = done.timeline.records(done.failures)
+    record_seconds = time.perf_counter() - began
+    return {
+        "silentNodes": sum(obj.name.startswith("a") for obj in setting.objects if is_node(obj)),
+        "virtualSeconds": setting.scenario.duration_ns // 10**9,
+        "actions": len(done.timeline.entries),
+        "records": len(records),
+        "recordSeconds": round(record_seconds, 6),
+        "actionsPerSecond": round(len(done.timeline.entries) / stopwatch.wall_seconds),
+    }
+
+
+def is_node(obj: object) -> bool:
+    """Whether the object is a Node."""
+    return type(obj).__name__ == "Node"
+
+
+def make_setting(nodes: int, pods: int, seed: int) -> Setting:
+    """A cluster of so many nodes in three zones, and what happens to it."""
+    lost = Targets(selector=parse_selector("topology.kubernetes.io/zone=a"))
+    scenario = Scenario(
+        file="bench",
+        name="zone-outage",
+        duration_ns=OUTAGE_NS + HOUR_NS,
+        generate=Generate(zones=ZONES, nodes=nodes, pods_per_node=pods // nodes, seed=seed),
+        events=(ScenarioEvent(OUTAGE_NS, KubeletEvent(lost, "stop"), Place("bench")),),
+    )
+    return assemble(scenario)
