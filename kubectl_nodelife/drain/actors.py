@@ -1,0 +1,160 @@
+"""Who changes while a plan is played: pods, and the owners that replace them.
+
+Plain records. What happens to them is in `world`; here are only the counts that an owner keeps and
+its answer to "what do you create now?".
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.drain.ledger import Ledger
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.workloads.owners import AT_ONCE, WHEN_GONE, Replacement, ordinal_of
+
+
+class Actor:
+    """A pod while a plan is played. Instants are nanoseconds since the plan's moment.
+
+    `pod` is the object as the API shows it. `node` is where it is, "" while it waits for one.
+    `held`: (gate, reason) of what keeps a marked pod from going. `replacement`: the pod that its
+    owner made for it. `cause`: the pod that this one replaces.
+    """
+
+    __slots__ = (
+        "cause",
+        "created_ns",
+        "going",
+        "gone_ns",
+        "held",
+        "ledgers",
+        "marked_ns",
+        "node",
+        "pod",
+        "ready",
+        "ready_ns",
+        "replacement",
+        "workload",
+    )
+
+    def __init__(
+        self, pod: Pod, ledgers: tuple[Ledger, ...], workload: Workload | None, node: str
+    ) -> None:
+        self.pod = pod
+        self.ledgers = ledgers
+        self.workload = workload
+        self.node = node
+        self.ready = pod.ready()
+        self.going = pod.metadata.deletion_timestamp is not None
+        self.marked_ns: int | None = None
+        self.gone_ns: int | None = None
+        self.created_ns: int | None = None
+        self.ready_ns: int | None = None
+        self.held: tuple[str, str] | None = None
+        self.replacement: Actor | None = None
+        self.cause: Actor | None = None
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid"""
+        return self.pod.metadata.uid
+
+    @property
+    def gone(self) -> bool:
+        """Whether the object is gone."""
+        return self.gone_ns is not None
+
+
+class Workload:
+    """An owner and its pods while a plan is played.
+
+    `active`: pods that count as replicas. `target`: how many it keeps up; never more than there
+    were, because what kept it from making more will go on. `ready`: Ready pods; `entries`: how that
+    number went, as (instant, number). `members`: a StatefulSet's pods by ordinal.
+    """
+
+    __slots__ = (
+        "active",
+        "entries",
+        "kind",
+        "members",
+        "name",
+        "namespace",
+        "owed",
+        "ready",
+        "rule",
+        "target",
+        "uid",
+    )
+
+    def __init__(self, uid: str, namespace: str, kind: str, name: str, rule: Replacement) -> None:
+        self.uid = uid
+        self.namespace = namespace
+        self.kind = kind
+        self.name = name
+        self.rule = rule
+        self.active = 0
+        self.target = 0
+        self.ready = 0
+        self.entries: list[tuple[int, int]] = []
+        self.members: dict[int, Actor] = {}
+        self.owed: list[Actor] = []
+
+    @property
+    def keeps_names(self) -> bool:
+        """Whether a new pod has the name of the old one and must wait for it to be gone."""
+        return self.rule.when == WHEN_GONE and bool(self.members)
+
+    def settle_target(self) -> None:
+        """All pods are counted: fix how many the owner keeps up."""
+        wanted = self.active if self.rule.replicas is None else self.rule.replicas
+        self.target = min(wanted, self.active)
+
+    def note_ready(self, at_ns: int, by: int) -> None:
+        """One Ready pod more or less."""
+        self.ready += by
+        if self.entries and self.entries[-1][0] == at_ns:
+            self.entries[-1] = (at_ns, self.ready)
+        else:
+            self.entries.append((at_ns, self.ready))
+
+    def marked(self, actor: Actor) -> bool:
+        """A pod no longer counts as a replica; whether the owner makes a new one because of it."""
+        self.active -= 1
+        if self.rule.when == AT_ONCE and self.active < self.target:
+            self.owed.append(actor)
+            return True
+        return False
+
+    def gone(self, actor: Actor) -> bool:
+        """A pod's object is gone; whether the owner makes a new one because of it."""
+        if self.rule.when != WHEN_GONE or self.active >= self.target:
+            return False
+        if not self.keeps_names:
+            self.owed.append(actor)
+        return True
+
+    def to_create(self) -> list[Actor]:
+        """The pods to make anew now, in order. Follows `updateStatefulSet` for pods with ordinals.
+
+        In order, only the first is made that can be: one that terminates or is not Ready holds up
+        all behind it.
+        """
+        if not self.keeps_names:
+            owed, self.owed = self.owed, []
+            return owed
+        if self.active >= self.target:
+            return []
+        missing: list[Actor] = []
+        for ordinal in sorted(self.members):
+            member = self.members[ordinal]
+            if member.gone:
+                missing.append(member)
+            if self.rule.ordered and (member.gone or member.going or not member.ready):
+                break
+        return missing
+
+    def adopt(self, actor: Actor) -> None:
+        """A pod of the owner is there, from the beginning or made anew."""
+        if self.rule.when == WHEN_GONE:
+            ordinal = ordinal_of(actor.pod.name)
+            if ordinal >= 0 and self.kind == "StatefulSet":
+                self.members[ordinal] = actor

@@ -1,0 +1,141 @@
+"""kubectl drain's filters: which pods it would touch, and everything that makes it refuse a node.
+
+Follows kubectl pkg/drain/filters.go. `decide` is what kubectl does, stopping at the first "do not
+delete"; `faults` are all the objections at once, each with the flag that lifts it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.drain.options import (
+    FLAG_DELETE_EMPTYDIR_DATA,
+    FLAG_FORCE,
+    FLAG_IGNORE_DAEMONSETS,
+    DrainOptions,
+)
+from kubectl_nodelife.kube.meta import OwnerReference, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.scales import Owners
+
+DELETE: Final = "delete"
+KEEP: Final = "keep"
+REFUSE: Final = "refuse"
+
+
+class Decision(NamedTuple):
+    """What kubectl does with one pod: DELETE, KEEP or REFUSE, and the filter that said so.
+
+    `gate` is the plan's word for the filter, `none` for a pod that is simply deleted; `message` is
+    kubectl's warning or error, "" where it says nothing.
+    """
+
+    verb: str
+    gate: str = "none"
+    message: str = ""
+
+
+class Fault(NamedTuple):
+    """One objection of kubectl to a pod, and the flag that lifts it, "" if none does."""
+
+    gate: str
+    message: str
+    flag: str
+
+
+GO = Decision(DELETE)
+
+DAEMON_SET_FATAL = "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore)"
+LOCAL_STORAGE_FATAL = (
+    "cannot delete Pods with local storage (use --delete-emptydir-data to override)"
+)
+UNMANAGED_FATAL = "cannot delete Pods that declare no controller (use --force to override)"
+
+
+def skips_deleted(pod: Pod, skip_wait_seconds: int, now_ns: int) -> bool:
+    """Whether the pod has been terminating for so long that kubectl skips it (`shouldSkipPod`).
+
+    Counted from deletionTimestamp, which already includes the grace; strictly greater than.
+    """
+    deleted = pod.metadata.deletion_timestamp
+    if skip_wait_seconds <= 0 or deleted is None:
+        return False
+    return int((now_ns - deleted) / SECOND_NS) > skip_wait_seconds
+
+
+def decide(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> Decision:
+    """What kubectl does with a pod that its list call returned."""
+    if skips_deleted(pod, options.skip_wait_seconds, now_ns):
+        return Decision(KEEP, "none", "skipped: it is terminating for longer than the flag allows")
+    decision = GO
+    owner = controller_of(pod.metadata)
+    over = pod.status.phase in TERMINAL_PHASES
+    if owner is not None and is_daemon_set(owner) and not over:
+        decision = _daemon_set(pod, owner, options, owners)
+        if decision.verb != DELETE:
+            return decision
+    if is_mirror(pod):
+        return Decision(KEEP, "mirror", "a static pod of the node itself")
+    if has_empty_dir(pod) and not over:
+        if not options.delete_emptydir_data:
+            return Decision(REFUSE, "emptydir", LOCAL_STORAGE_FATAL)
+        decision = Decision(DELETE, "none", "deleting Pods with local storage")
+    if owner is None and not over:
+        if not options.force:
+            return Decision(REFUSE, "bare", UNMANAGED_FATAL)
+        decision = Decision(DELETE, "none", "deleting Pods that declare no controller")
+    return decision
+
+
+def _daemon_set(pod: Pod, owner: OwnerReference, options: DrainOptions, owners: Owners) -> Decision:
+    found = owners.find("DaemonSet", pod.namespace, owner.name)
+    if found is None and owners.was_read("DaemonSet"):
+        message = f'daemonsets.apps "{owner.name}" not found'
+        if options.force:
+            return Decision(DELETE, "none", message)
+        return Decision(REFUSE, "daemonset", message)
+    if not options.ignore_daemonsets:
+        return Decision(REFUSE, "daemonset", DAEMON_SET_FATAL)
+    return Decision(KEEP, "daemonset", "ignoring DaemonSet-managed Pods")
+
+
+def faults(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> tuple[Fault, ...]:
+    """Everything that kubectl would object to, one after another, as flags are added.
+
+    Empty for a pod that it deletes or keeps without a word.
+    """
+    found: list[Fault] = []
+    while True:
+        decision = decide(pod, options, owners, now_ns)
+        if decision.verb != REFUSE:
+            return tuple(found)
+        flag = _FLAGS[decision.gate]
+        if decision.gate == "daemonset" and decision.message != DAEMON_SET_FATAL:
+            flag = FLAG_FORCE
+        found.append(Fault(decision.gate, decision.message, flag))
+        options = options.with_flags((flag,))
+
+
+_FLAGS = {
+    "daemonset": FLAG_IGNORE_DAEMONSETS,
+    "emptydir": FLAG_DELETE_EMPTYDIR_DATA,
+    "bare": FLAG_FORCE,
+}
+
+
+def is_daemon_set(owner: OwnerReference) -> bool:
+    """Whether the owner is a DaemonSet of apps/v1; one of another group is an ordinary owner."""
+    return owner.kind == "DaemonSet" and owner.api_version == "apps/v1"
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Whether the pod is the API's image of a static pod."""
+    return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or ())
+
+
+def has_empty_dir(pod: Pod) -> bool:
+    """Whether the pod has an emptyDir volume of any kind."""
+    return any(volume.empty_dir is not None for volume in pod.spec.volumes)

@@ -1,0 +1,378 @@
+"""`kubectl drain` as it runs: list, filter, evict all at once, retry every 5 s, look every second.
+
+Follows kubectl pkg/cmd/drain/drain.go and pkg/drain/drain.go: all nodes are cordoned first, then
+drained one after another; a node that fails does not stop the next. --timeout is per node, and on
+the evict path it is noticed only before a try and while waiting. Requests stand in line at the
+client's own rate limit. Left out: dry runs, paging, and what is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.admission import GATE_NAMESPACE
+from kubectl_nodelife.drain.filters import (
+    DELETE,
+    REFUSE,
+    Decision,
+    decide,
+    is_daemon_set,
+    skips_deleted,
+)
+from kubectl_nodelife.drain.limiter import Bucket
+from kubectl_nodelife.drain.options import DrainOptions
+from kubectl_nodelife.drain.world import ACCEPTED, CONFLICT, MISSING, World
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.workloads.eviction import Refused
+
+RETRY_NS: Final = 5 * SECOND_NS
+LOOK_NS: Final = 1 * SECOND_NS
+_APART_NS: Final = 4 * MILLISECOND_NS
+"""How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
+
+# How a target ended.
+GONE: Final = "gone"
+SKIPPED: Final = "skipped"
+FAILED: Final = "failed"
+TIMED_OUT: Final = "timed-out"
+
+
+class Target:
+    """One pod that kubectl set out to evict or delete.
+
+    `outcome` is None while it goes on. `refusal`: the last one; `refused`: when each was answered.
+    """
+
+    __slots__ = (
+        "accepted_ns",
+        "actor",
+        "done_ns",
+        "looks",
+        "outcome",
+        "refusal",
+        "refused",
+        "version",
+    )
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.accepted_ns: int | None = None
+        self.done_ns: int | None = None
+        self.outcome: str | None = None
+        self.refusal: Refused | None = None
+        self.refused: list[int] = []
+        self.version = -1
+        self.looks = 0
+
+
+class NodeRun:
+    """One node's turn.
+
+    `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
+    and nothing was touched. `end_ns` is None for a turn that never ends.
+    """
+
+    __slots__ = (
+        "deadline_ns",
+        "decisions",
+        "end_ns",
+        "left",
+        "name",
+        "refused",
+        "start_ns",
+        "targets",
+    )
+
+    def __init__(self, name: str, start_ns: int) -> None:
+        self.name = name
+        self.start_ns = start_ns
+        self.decisions: list[tuple[Actor, Decision]] = []
+        self.refused = False
+        self.targets: list[Target] = []
+        self.left = 0
+        self.deadline_ns: int | None = None
+        self.end_ns: int | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Whether kubectl says `node/NAME drained`."""
+        ended = self.end_ns is not None and not self.refused
+        return ended and all(t.outcome in (GONE, SKIPPED) for t in self.targets)
+
+
+class Kubectl:
+    """One `kubectl drain NODE...` process in a world. `runs` holds the turns that it came to."""
+
+    def __init__(
+        self,
+        world: World,
+        options: DrainOptions,
+        nodes: tuple[str, ...],
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._world = world
+        self._timeline = world.timeline
+        self._timing = world.timing
+        self._options = options
+        self._selector = options.selector() if options.pod_selector else None
+        self._nodes = nodes
+        self._on_end = on_end
+        self._core, self._policy, self._apps = Bucket(), Bucket(), Bucket()
+        self._conflicts: dict[int, int] = {}
+        self.runs: list[NodeRun] = []
+        self.ended_ns: int | None = None
+
+    def start(self, at_ns: int, *, cordon: bool = True) -> None:
+        """The command is called at that instant. `cordon` False: the nodes are cordoned already."""
+        self._timeline.at(at_ns + self._timing.startup_ns, self._begin, cordon)
+
+    def _begin(self, cordon: bool) -> None:
+        now_ns = self._timeline.now_ns + self._timing.request_ns
+        if cordon:
+            nodes = self._world.landing.nodes
+            fresh = [n for n in self._nodes if n in nodes and not nodes[n].spec.unschedulable]
+            for _ in fresh:
+                now_ns = self._core.reserve(now_ns) + self._timing.request_ns
+            self._world.cordon(*self._nodes)
+        self._timeline.at(now_ns, self._next_node)
+
+    def _next_node(self) -> None:
+        now_ns = self._timeline.now_ns
+        if len(self.runs) == len(self._nodes):
+            self.ended_ns = now_ns
+            if self._on_end is not None:
+                self._on_end()
+            return
+        run = NodeRun(self._nodes[len(self.runs)], now_ns)
+        self.runs.append(run)
+        listed_ns = self._core.reserve(now_ns) + self._timing.request_ns
+        self._timeline.at(listed_ns, self._listed, run)
+
+    def _listed(self, run: NodeRun) -> None:
+        """The pods are listed: filter them, and begin."""
+        now_ns = self._timeline.now_ns
+        snapshot = self._world.snapshot
+        for actor in self._world.pods_on(run.name):
+            if self._selector is not None and not matches(
+                self._selector, actor.pod.metadata.labels
+            ):
+                continue
+            decision = decide(actor.pod, self._options, snapshot, snapshot.now_ns + now_ns)
+            run.decisions.append((actor, decision))
+            owner = controller_of(actor.pod.metadata)
+            if owner is not None and is_daemon_set(owner):
+                now_ns = self._apps.reserve(now_ns) + self._timing.request_ns
+        run.refused = any(decision.verb == REFUSE for _, decision in run.decisions)
+        if not run.refused:
+            chosen = (actor for actor, decision in run.decisions if decision.verb == DELETE)
+            run.targets = [Target(actor) for actor in chosen]
+            run.left = len(run.targets)
+        if not run.targets:
+            self._timeline.at(now_ns, self._end_of, run)
+        elif self._options.disable_eviction:
+            self._timeline.at(now_ns, self._delete, run, 0)
+        else:
+            self._timeline.at(now_ns + self._timing.request_ns, self._evict_all, run)
+
+    def _end_of(self, run: NodeRun) -> None:
+        if run.end_ns is None:
+            run.end_ns = self._timeline.now_ns
+            self._timeline.at(run.end_ns, self._next_node)
+
+    def _finish(self, run: NodeRun, target: Target, outcome: str) -> None:
+        if target.outcome is not None:
+            return
+        target.outcome, target.done_ns = outcome, self._timeline.now_ns
+        run.left -= 1
+        if run.left == 0:
+            self._end_of(run)
+
+    # --- evicting --------------------------------------------------------------------------------
+
+    def _evict_all(self, run: NodeRun) -> None:
+        if self._options.timeout_ns:
+            run.deadline_ns = self._timeline.now_ns + self._options.timeout_ns
+            self._timeline.ask_again_at(run.deadline_ns, self._deadline, run)
+        for target in run.targets:
+            self._try(run, target)
+
+    def _deadline(self, run: NodeRun) -> None:
+        """Whoever waits gives up now; whoever retries will see it before the next try."""
+        for target in run.targets:
+            if target.accepted_ns is not None:
+                self._finish(run, target, TIMED_OUT)
+
+    def _try(self, run: NodeRun, target: Target) -> None:
+        if target.outcome is not None:
+            return
+        now_ns = self._timeline.now_ns
+        if run.deadline_ns is not None and now_ns >= run.deadline_ns:
+            self._finish(run, target, TIMED_OUT)
+            return
+        sent_ns = self._policy.reserve(now_ns) + self._timing.request_ns
+        if target.refusal is None:
+            self._timeline.at(sent_ns, self._post, run, target, False)
+        else:
+            self._timeline.ask_again_at(sent_ns, self._post, run, target, False)
+
+    def _post(self, run: NodeRun, target: Target, again: bool) -> None:
+        """The API server answers the eviction."""
+        if target.outcome is not None:
+            return
+        now_ns = self._timeline.now_ns
+        answer = self._world.evict(target.actor, self._options.requested_grace, again=again)
+        if answer is ACCEPTED:
+            target.accepted_ns = now_ns
+            self._look(run, target)
+        elif answer is MISSING:
+            self._finish(run, target, GONE)
+        elif answer is CONFLICT:
+            met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
+            again_ns = now_ns + self._timing.conflict_ns + met * _APART_NS
+            self._timeline.at(again_ns, self._post, run, target, True)
+        elif isinstance(answer, Refused):
+            self._refused(run, target, answer)
+
+    def _refused(self, run: NodeRun, target: Target, refusal: Refused) -> None:
+        now_ns = self._timeline.now_ns
+        target.refusal = refusal
+        target.refused.append(now_ns)
+        target.version = self._world.version
+        if refusal.gate == GATE_NAMESPACE and target.actor.going:
+            # Its eviction can never succeed, but it goes anyway: wait for that.
+            self._look(run, target)
+        elif refusal.code == 429 or refusal.gate == GATE_NAMESPACE:
+            self._timeline.ask_again_at(now_ns + RETRY_NS, self._read_again, run, target)
+        else:
+            self._finish(run, target, FAILED)
+
+    def _read_again(self, run: NodeRun, target: Target) -> None:
+        if target.outcome is None:
+            read_ns = self._core.reserve(self._timeline.now_ns) + self._timing.request_ns
+            self._timeline.ask_again_at(read_ns, self._try, run, target)
+
+    def _look(self, run: NodeRun, target: Target) -> None:
+        """GET the pod that is on its way out: at once, and then every second."""
+        if target.outcome is None:
+            seen_ns = self._core.reserve(self._timeline.now_ns) + self._timing.request_ns
+            self._timeline.ask_again_at(seen_ns, self._looked, run, target)
+
+    def _looked(self, run: NodeRun, target: Target) -> None:
+        now_ns = self._timeline.now_ns
+        if target.outcome is not None:
+            return
+        if target.actor.gone:
+            self._finish(run, target, GONE)
+            return
+        if self._skips(target):
+            self._finish(run, target, SKIPPED)
+            return
+        since_ns = target.accepted_ns if target.accepted_ns is not None else target.refused[-1]
+        target.looks = max(target.looks + 1, (now_ns - since_ns) // LOOK_NS)
+        next_ns = max(now_ns, since_ns + target.looks * LOOK_NS)
+        self._timeline.ask_again_at(next_ns, self._look, run, target)
+
+    def _skips(self, target: Target) -> bool:
+        now_ns = self._world.snapshot.now_ns + self._timeline.now_ns
+        return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, now_ns)
+
+    # --- deleting --------------------------------------------------------------------------------
+
+    def _delete(self, run: NodeRun, index: int) -> None:
+        """--disable-eviction: one DELETE after another; the first hard error ends the node."""
+        now_ns = self._timeline.now_ns
+        if index == len(run.targets):
+            if self._options.timeout_ns:
+                run.deadline_ns = now_ns + self._options.timeout_ns
+                self._timeline.ask_again_at(run.deadline_ns, self._deadline, run)
+            self._look_round(run, now_ns, 0)
+            return
+        sent_ns = self._core.reserve(now_ns) + self._timing.request_ns
+        self._timeline.at(sent_ns, self._deleted, run, index)
+
+    def _deleted(self, run: NodeRun, index: int) -> None:
+        target = run.targets[index]
+        answer = self._world.delete(target.actor, self._options.requested_grace)
+        if isinstance(answer, Refused):
+            target.refusal = answer
+            target.refused.append(self._timeline.now_ns)
+            for other in run.targets:
+                self._finish(run, other, FAILED)
+            return
+        target.accepted_ns = self._timeline.now_ns
+        self._delete(run, index + 1)
+
+    def _look_round(self, run: NodeRun, since_ns: int, rounds: int) -> None:
+        """GET every pod that is left, one after another, at once and then every second."""
+        if run.end_ns is None:
+            left = [target for target in run.targets if target.outcome is None]
+            self._look_at(run, left, 0, since_ns, rounds)
+
+    def _look_at(
+        self, run: NodeRun, left: list[Target], index: int, since_ns: int, rounds: int
+    ) -> None:
+        now_ns = self._timeline.now_ns
+        if run.end_ns is not None:
+            return
+        if index == len(left):
+            rounds = max(rounds + 1, (now_ns - since_ns) // LOOK_NS)
+            next_ns = max(now_ns, since_ns + rounds * LOOK_NS)
+            self._timeline.ask_again_at(next_ns, self._look_round, run, since_ns, rounds)
+            return
+        seen_ns = self._core.reserve(now_ns) + self._timing.request_ns
+        self._timeline.ask_again_at(seen_ns, self._seen, run, left, index, since_ns, rounds)
+
+    def _seen(
+        self, run: NodeRun, left: list[Target], index: int, since_ns: int, rounds: int
+    ) -> None:
+        target = left[index]
+        if target.actor.gone:
+            self._finish(run, target, GONE)
+        elif self._skips(target):
+            self._finish(run, target, SKIPPED)
+        self._look_at(run, left, index + 1, since_ns, rounds)
+
+    # --- the end of hope -------------------------------------------------------------------------
+
+    def settled(self) -> bool:
+        """Nothing moves in the world: whether this process will never get any further either.
+
+        A turn with a deadline is brought to its end at once; the process then goes on.
+        """
+        run = self.runs[-1] if self.runs else None
+        if self.ended_ns is not None:
+            return True
+        if run is None or run.end_ns is not None or run.left == 0:
+            return False
+        unfinished = [target for target in run.targets if target.outcome is None]
+        if any(self._may_still_move(target) for target in unfinished):
+            return False
+        if run.deadline_ns is None:
+            return True
+        self._timeline.at(self._given_up(run, unfinished), self._give_up, run)
+        return False
+
+    def _may_still_move(self, target: Target) -> bool:
+        waits = target.accepted_ns is not None or target.actor.going
+        if waits:
+            return target.actor.gone or self._options.skip_wait_seconds > 0
+        return target.refusal is None or target.version != self._world.version
+
+    def _given_up(self, run: NodeRun, unfinished: list[Target]) -> int:
+        """When the last of them notices that the time is over."""
+        assert run.deadline_ns is not None
+        end_ns = max(run.deadline_ns, self._timeline.now_ns)
+        period_ns = RETRY_NS + 2 * self._timing.request_ns
+        for target in unfinished:
+            if target.accepted_ns is None and target.refused:
+                tries = -(-(run.deadline_ns - target.refused[-1]) // period_ns)
+                end_ns = max(end_ns, target.refused[-1] + max(1, tries) * period_ns)
+        return end_ns
+
+    def _give_up(self, run: NodeRun) -> None:
+        for target in run.targets:
+            self._finish(run, target, TIMED_OUT)

@@ -1,0 +1,203 @@
+"""One budget over time: what it counts, what its status says, and when the two part.
+
+The Eviction API believes the status; the disruption controller brings it up to date a moment after
+a pod changed. So a ledger has both: the truth, as counts that pods change when they come, go,
+become Ready or are marked deleted, and the budget as the API shows it, which `sync` writes. The
+arithmetic itself is that of `workloads.budgets`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.workloads.budgets import (
+    Expectation,
+    computed_status,
+    counts_scales,
+    desired_pods,
+    failed_status,
+    sync_failure,
+)
+from kubectl_nodelife.workloads.scales import Owners, ScaleUnknown, SyncFailure, scale_of_pod
+
+
+class Entry(NamedTuple):
+    """What the budget's status said from an instant on; nanoseconds since the plan's moment."""
+
+    at_ns: int
+    healthy: int
+    desired: int
+    allowed: int
+
+
+class Ledger:
+    """A budget, the counts behind it, and how its status went.
+
+    `budget` is what the API shows. `healthy`, `matched` are the truth. `last_spent_ns`: when an
+    eviction last wrote to it. `guessed`: the scale of some owner could not be read and was taken
+    from the recorded status, or else from the number of its pods.
+    """
+
+    __slots__ = (
+        "_failures",
+        "_owners",
+        "_recorded_failure",
+        "_scales",
+        "_unknown",
+        "budget",
+        "disrupted",
+        "entries",
+        "guessed",
+        "healthy",
+        "last_spent_ns",
+        "matched",
+        "needs_sync",
+    )
+
+    def __init__(self, budget: PodDisruptionBudget, owners: Owners) -> None:
+        self.budget = budget
+        self._owners = owners
+        self._recorded_failure = sync_failure(budget.status)
+        self._scales: dict[str, list[int]] = {}
+        self._failures: dict[str, int] = {}
+        self._unknown: dict[str, int] = {}
+        self.disrupted: dict[str, Time] = dict(budget.status.disrupted_pods or {})
+        self.healthy = 0
+        self.matched = 0
+        self.last_spent_ns: int | None = None
+        self.needs_sync = False
+        self.guessed = ""
+        self.entries: list[Entry] = []
+
+    def clone(self) -> Ledger:
+        """A ledger of its own with the same counts, for one run."""
+        copy = Ledger(self.budget, self._owners)
+        copy._recorded_failure = self._recorded_failure
+        copy._scales = {uid: list(counted) for uid, counted in self._scales.items()}
+        copy._failures = dict(self._failures)
+        copy._unknown = dict(self._unknown)
+        copy.disrupted = dict(self.disrupted)
+        copy.healthy, copy.matched = self.healthy, self.matched
+        copy.needs_sync, copy.guessed = self.needs_sync, self.guessed
+        copy.entries = list(self.entries)
+        return copy
+
+    # --- the truth -------------------------------------------------------------------------------
+
+    def join(self, pod: Pod) -> None:
+        """A pod that the budget matches is there."""
+        self._count(pod, 1)
+
+    def leave(self, pod: Pod) -> None:
+        """The object of a pod that the budget matches is gone."""
+        self._count(pod, -1)
+
+    def _count(self, pod: Pod, by: int) -> None:
+        self.matched += by
+        if not counts_scales(self.budget.spec):
+            return
+        try:
+            scale = scale_of_pod(pod, self._owners)
+        except SyncFailure as failure:
+            message = str(failure)
+            self._failures[message] = self._failures.get(message, 0) + by
+            return
+        except ScaleUnknown as unknown:
+            owner = controller_of(pod.metadata)
+            uid = owner.uid if owner is not None else ""
+            self._unknown[uid] = self._unknown.get(uid, 0) + by
+            self.guessed = str(unknown)
+            return
+        if scale is not None:
+            counted = self._scales.setdefault(scale.uid, [scale.replicas, 0])
+            counted[1] += by
+
+    def expectation(self) -> Expectation:
+        """Expected and desired pods now. Raises SyncFailure."""
+        for message, count in self._failures.items():
+            if count:
+                raise SyncFailure(message)
+        scale = sum(replicas for replicas, members in self._scales.values() if members)
+        if self._unknown:
+            scale += self._guess(scale)
+        return desired_pods(self.budget.spec, scale, self.matched)
+
+    def _guess(self, known: int) -> int:
+        """The scales that could not be read: what the recorded status leaves for them."""
+        status = self.budget.status
+        if status.observed_generation >= self.budget.metadata.generation and status.conditions:
+            return max(0, status.expected_pods - known)
+        return sum(self._unknown.values())
+
+    # --- the status ------------------------------------------------------------------------------
+
+    def begin(self, now_ns: int) -> None:
+        """All pods have joined: see whether the recorded status is that of a sync.
+
+        A budget without any status was written by hand and gets one at once. A recorded failure
+        that the objects do not explain is believed: the controller saw more than was read.
+        """
+        status = self.budget.status
+        if not status.conditions and not status.observed_generation:
+            if not self.budget.metadata.generation:
+                self.sync(0, now_ns)
+            self._note(0)
+            return
+        if self._recorded_failure is None or any(self._failures.values()):
+            self._recorded_failure = None
+            self.needs_sync = not self.is_stale() and self._differs(now_ns)
+        self._note(0)
+
+    def is_stale(self) -> bool:
+        """Whether the status belongs to an older spec: no eviction until the controller has run."""
+        return self.budget.status.observed_generation < self.budget.metadata.generation
+
+    def _differs(self, now_ns: int) -> bool:
+        old = self.budget.status
+        try:
+            expectation = self.expectation()
+        except SyncFailure:
+            return sync_failure(old) is None
+        new = computed_status(self.budget, expectation, self.healthy, self.disrupted, now_ns)
+        return (new.current_healthy, new.desired_healthy, new.disruptions_allowed) != (
+            old.current_healthy,
+            old.desired_healthy,
+            old.disruptions_allowed,
+        )
+
+    def sync(self, at_ns: int, now_ns: int) -> bool:
+        """The controller writes the status; whether it allows another number than before.
+
+        `at_ns`: since the plan's moment; `now_ns`: since the epoch.
+        """
+        before = self.budget.status.disruptions_allowed
+        if self._recorded_failure is not None or self.is_stale():
+            return False
+        try:
+            expectation = self.expectation()
+            status = computed_status(self.budget, expectation, self.healthy, self.disrupted, now_ns)
+        except SyncFailure as failure:
+            status = failed_status(self.budget, str(failure), now_ns)
+        if status is not self.budget.status:
+            self.budget = msgspec.structs.replace(self.budget, status=status)
+            self._note(at_ns)
+        return status.disruptions_allowed != before
+
+    def spend(self, at_ns: int, budget: PodDisruptionBudget) -> None:
+        """An eviction went through and wrote `budget`, with one disruption less."""
+        self.budget = budget
+        self.last_spent_ns = at_ns
+        self._note(at_ns)
+
+    def _note(self, at_ns: int) -> None:
+        status = self.budget.status
+        entry = Entry(
+            at_ns, status.current_healthy, status.desired_healthy, status.disruptions_allowed
+        )
+        if not self.entries or self.entries[-1][1:] != entry[1:]:
+            self.entries.append(entry)

@@ -1,0 +1,209 @@
+"""The objects that a plan is made from, indexed, and which kinds of them were read at all.
+
+A kind that was not read is not the same as a kind without objects: a missing list of budgets must
+not look like a cluster without budgets. Indexes over pods are built when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+from kubectl_nodelife.kube.kinds import kind_of_type
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    NAMESPACE_NODE_LEASE,
+    TAINT_NODE_OUT_OF_SERVICE,
+    TAINT_NODE_UNREACHABLE,
+)
+from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
+from kubectl_nodelife.workloads.budgets import budget_index
+from kubectl_nodelife.workloads.matching import SelectorIndex
+
+LEASE_DURATION_SECONDS = 40
+"""What a Lease's leaseDurationSeconds is where it does not say."""
+
+T = TypeVar("T", bound=KubeObject)
+
+_NO_LABELS: Mapping[str, str] = {}
+_VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
+
+
+class Snapshot:
+    """A cluster at one moment.
+
+    `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
+    nanoseconds since the epoch. Where an object stands twice the later one counts.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[KubeObject],
+        now_ns: int,
+        kinds_read: Collection[str] | None = None,
+    ) -> None:
+        self.now_ns = now_ns
+        self.kinds_read = None if kinds_read is None else frozenset(kinds_read)
+        by_type: dict[type[KubeObject], list[KubeObject]] = {}
+        for obj in objects:
+            try:
+                by_type[type(obj)].append(obj)
+            except KeyError:
+                by_type[type(obj)] = [obj]
+        self._by_type = by_type
+        self._found: dict[str, dict[tuple[str, str], KubeObject]] = {}
+        self.nodes: dict[str, Node] = {node.name: node for node in self.all_of(Node)}
+        self.pods: Sequence[Pod] = self._pods()
+
+    def _pods(self) -> Sequence[Pod]:
+        pods = self.all_of(Pod)
+        unique = {pod.key: pod for pod in pods}
+        return pods if len(unique) == len(pods) else list(unique.values())
+
+    def all_of(self, type_: type[T]) -> list[T]:
+        """All objects of a type, as they came."""
+        found: list[T] = self._by_type.get(type_, [])  # type: ignore[assignment]
+        return found
+
+    # --- Owners and Volumes ----------------------------------------------------------------------
+
+    def was_read(self, kind: str) -> bool:
+        """Whether objects of that kind were read, so that a missing one does not exist."""
+        return self.kinds_read is None or kind in self.kinds_read
+
+    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        """The object of that kind and name, or None."""
+        index = self._found.get(kind)
+        if index is None:
+            index = self._found[kind] = {
+                obj.key: obj
+                for type_, objects in self._by_type.items()
+                if kind_of_type(type_).name == kind
+                for obj in objects
+            }
+        return index.get((namespace, name))
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """The PersistentVolumeClaim, or None."""
+        found = self.find("PersistentVolumeClaim", namespace, name)
+        return found if isinstance(found, PersistentVolumeClaim) else None
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """The PersistentVolume, or None."""
+        found = self.find("PersistentVolume", "", name)
+        return found if isinstance(found, PersistentVolume) else None
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """The StorageClass, or None."""
+        found = self.find("StorageClass", "", name)
+        return found if isinstance(found, StorageClass) else None
+
+    def free_volumes(self, class_name: str) -> list[PersistentVolume]:
+        """The volumes of the class that no claim has."""
+        return self._free_volumes.get(class_name, [])
+
+    def volumes_read(self) -> bool:
+        """Whether claims and volumes were read."""
+        return all(self.was_read(kind) for kind in _VOLUME_KINDS)
+
+    @cached_property
+    def _free_volumes(self) -> dict[str, list[PersistentVolume]]:
+        free: dict[str, list[PersistentVolume]] = {}
+        for volume in self.all_of(PersistentVolume):
+            if volume.spec.claim_ref is None:
+                free.setdefault(volume.spec.storage_class_name, []).append(volume)
+        return free
+
+    # --- indexes ---------------------------------------------------------------------------------
+
+    @cached_property
+    def pods_by_node(self) -> dict[str, list[Pod]]:
+        """The pods bound to each node, in the API's order: by namespace and name."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            node = pod.spec.node_name
+            if node in by_node:
+                by_node[node].append(pod)
+            else:
+                by_node[node] = [pod]
+        return by_node
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods bound to the node, by namespace and name, as the API lists them."""
+        return sorted(self.pods_by_node.get(node, ()), key=_key)
+
+    @cached_property
+    def pods_by_namespace(self) -> dict[str, list[Pod]]:
+        """The pods of each namespace."""
+        by_namespace: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            namespace = pod.metadata.namespace
+            if namespace in by_namespace:
+                by_namespace[namespace].append(pod)
+            else:
+                by_namespace[namespace] = [pod]
+        return by_namespace
+
+    @cached_property
+    def budgets(self) -> SelectorIndex[PodDisruptionBudget]:
+        """The budgets, by what they select."""
+        return budget_index(self.all_of(PodDisruptionBudget))
+
+    @cached_property
+    def namespaces(self) -> dict[str, Namespace]:
+        """The namespaces by name."""
+        return {namespace.name: namespace for namespace in self.all_of(Namespace)}
+
+    @cached_property
+    def namespace_labels(self) -> dict[str, Mapping[str, str]]:
+        """The labels of each namespace."""
+        return {n.name: n.metadata.labels or _NO_LABELS for n in self.namespaces.values()}
+
+    # --- kubelets --------------------------------------------------------------------------------
+
+    @cached_property
+    def _leases(self) -> dict[str, Lease]:
+        return {
+            lease.name: lease
+            for lease in self.all_of(Lease)
+            if lease.namespace == NAMESPACE_NODE_LEASE
+        }
+
+    def silent_kubelet(self, node_name: str) -> str | None:
+        """Why the node's kubelet is held to be gone, in a sentence; None where it is alive.
+
+        By the cluster's own word (Ready Unknown, the unreachable taint), or by a Lease that ran out
+        before this moment. A node without a Lease is never called lost on its age.
+        """
+        node = self.nodes.get(node_name)
+        if node is None:
+            return f"node {node_name} does not exist"
+        ready = node.ready()
+        if ready is not None and ready.status == "Unknown":
+            return f"the kubelet of {node_name} stopped posting node status"
+        if any(taint.key == TAINT_NODE_UNREACHABLE for taint in node.spec.taints):
+            return f"{node_name} is tainted unreachable"
+        lease = self._leases.get(node_name)
+        if lease is None or lease.spec.renew_time is None:
+            return None
+        age_ns = self.now_ns - lease.spec.renew_time
+        limit_ns = (lease.spec.lease_duration_seconds or LEASE_DURATION_SECONDS) * SECOND_NS
+        if age_ns <= limit_ns:
+            return None
+        return f"the kubelet of {node_name} has not renewed its Lease for {age_ns // SECOND_NS} s"
+
+    def out_of_service(self, node_name: str) -> bool:
+        """Whether the pod garbage collector removes terminating pods of the node by force."""
+        node = self.nodes.get(node_name)
+        return node is not None and any(
+            taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
+        )
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return (pod.metadata.namespace, pod.metadata.name)

@@ -1,0 +1,65 @@
+"""How long things take, where nothing that was read tells: three sets of assumptions.
+
+A plan is played three times. The middle set gives the times that are shown and decides what is
+evicted; the fast and the slow one give the ends of the estimate. The middle figures are those of a
+small cluster on a local network; kubelets are held to use the whole grace period there, because
+that is the one figure that a pod's object has.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+
+
+class Timing(NamedTuple):
+    """One set of assumptions; durations in nanoseconds.
+
+    `startup_ns`: from the command's start to its first request · `request_ns`: one request ·
+    `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
+    `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
+    its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
+    taken, 0 the lowest, 1 the middle, 2 the highest.
+    """
+
+    name: str
+    startup_ns: int
+    request_ns: int
+    conflict_ns: int
+    controller_ns: int
+    grace_percent: int
+    stop_extra_ns: int
+    ready: int
+
+
+FAST: Final = Timing(
+    name="fast",
+    startup_ns=40 * MILLISECOND_NS,
+    request_ns=2 * MILLISECOND_NS,
+    conflict_ns=500 * MILLISECOND_NS,
+    controller_ns=5 * MILLISECOND_NS,
+    grace_percent=0,
+    stop_extra_ns=50 * MILLISECOND_NS,
+    ready=0,
+)
+MIDDLE: Final = Timing(
+    name="middle",
+    startup_ns=60 * MILLISECOND_NS,
+    request_ns=10 * MILLISECOND_NS,
+    conflict_ns=525 * MILLISECOND_NS,
+    controller_ns=30 * MILLISECOND_NS,
+    grace_percent=100,
+    stop_extra_ns=100 * MILLISECOND_NS,
+    ready=1,
+)
+SLOW: Final = Timing(
+    name="slow",
+    startup_ns=1 * SECOND_NS,
+    request_ns=60 * MILLISECOND_NS,
+    conflict_ns=550 * MILLISECOND_NS,
+    controller_ns=500 * MILLISECOND_NS,
+    grace_percent=100,
+    stop_extra_ns=1500 * MILLISECOND_NS,
+    ready=2,
+)

@@ -1,0 +1,417 @@
+"""A virtual cluster that answers evictions and replaces pods.
+
+It plays the parts of the API server (evictions and deletions), the kubelets (a marked pod goes
+after its grace), the owners (a pod that goes is replaced), the scheduler (`landing`) and the
+disruption controller (`ledger`). Decisions are those of `workloads`; here is only when they are
+taken. What nobody in a cluster would do on its own does not happen here: a pod held by a finalizer
+or by a dead kubelet stays, and a budget whose replacement has no node never refills.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.drain.actors import Actor, Workload
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.history import is_starting
+from kubectl_nodelife.drain.landing import Landing, cordoned, uncordoned
+from kubectl_nodelife.drain.ledger import Ledger
+from kubectl_nodelife.drain.scope import Scope, is_healthy
+from kubectl_nodelife.drain.timeline import Timeline
+from kubectl_nodelife.drain.timing import Timing
+from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
+from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
+from kubectl_nodelife.workloads.eviction import (
+    TERMINAL_PHASES,
+    Refused,
+    decide_eviction,
+    mark_deleted,
+)
+from kubectl_nodelife.workloads.owners import NEVER, is_active
+
+BENIGN_FINALIZERS: Final = frozenset(
+    {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
+)
+"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
+
+OVERDUE_NS: Final = 1 * MINUTE_NS
+"""A pod that long past its grace does not go by itself any more."""
+
+POD_GC_PERIOD_NS: Final = 20 * SECOND_NS
+CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
+"""Two evictions under one budget within this time have read the same status: one must go again."""
+
+BACK_OFF_NS: Final = 1 * SECOND_NS
+"""How long the scheduler lets a pod wait before it tries again."""
+
+_TOPOLOGY_LABELS = (LABEL_ZONE, LABEL_REGION)
+
+
+class Accepted(NamedTuple):
+    """The eviction or deletion was accepted."""
+
+
+class Missing(NamedTuple):
+    """404: the pod is gone."""
+
+
+class Conflict(NamedTuple):
+    """The API server itself tries again in a moment: another eviction wrote to the budget."""
+
+
+ACCEPTED = Accepted()
+MISSING = Missing()
+CONFLICT = Conflict()
+Answer = Accepted | Missing | Conflict | Refused
+
+
+class World:
+    """The cluster of a scope while a plan is played. Use once."""
+
+    def __init__(
+        self, scope: Scope, admission: Admission, timing: Timing, timeline: Timeline
+    ) -> None:
+        self.scope = scope
+        self.snapshot = scope.snapshot
+        self.timing = timing
+        self.timeline = timeline
+        self.landing = Landing(scope.snapshot)
+        self.ledgers = {key: ledger.clone() for key, ledger in scope.ledgers.items()}
+        self.workloads: dict[str, Workload] = {}
+        self.actors: dict[str, Actor] = {}
+        self.on_node: dict[str, dict[str, Actor]] = {name: {} for name in scope.nodes}
+        self.waiting: list[Actor] = []
+        self.version = 0
+        self._admission = admission
+        self._made = 0
+        self._syncs: set[int] = set()
+        self._retry_filed = False
+        self._begin()
+
+    # --- the beginning ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        for uid, rule in self.scope.rules.items():
+            self._found_workload(uid, rule.when)
+        for name, pods in self.scope.pods.items():
+            for pod in pods:
+                self.on_node[name][pod.metadata.uid] = self._actor_of(pod)
+        for workload in self.workloads.values():
+            workload.settle_target()
+            workload.entries.append((0, workload.ready))
+        for ledger in self.ledgers.values():
+            if ledger.needs_sync:
+                self.timeline.at(self.timing.controller_ns, self._sync, ledger)
+            for name, since in ledger.disrupted.items():
+                ends_ns = since + DELETION_TIMEOUT_NS - self.snapshot.now_ns
+                self.timeline.at(ends_ns, self._disruption_ends, ledger, name)
+
+    def _found_workload(self, uid: str, when: str) -> None:
+        """An owner with the counts of all its pods, and with those that move on their own."""
+        pods = self.scope.owner_pods[uid]
+        owner = controller_of(pods[0].metadata)
+        assert owner is not None
+        rule = self.scope.rules[uid]
+        namespace = self.snapshot.namespaces.get(pods[0].namespace)
+        if namespace is not None and namespace.status.phase == "Terminating":
+            rule = rule._replace(when=NEVER, why=f"namespace {namespace.name} is being deleted")
+        workload = Workload(uid, pods[0].namespace, owner.kind, owner.name, rule)
+        self.workloads[uid] = workload
+        for pod in pods:
+            workload.active += is_active(pod)
+            workload.ready += is_healthy(pod)
+            going = pod.metadata.deletion_timestamp is not None
+            if going or is_starting(pod) or owner.kind == "StatefulSet":
+                workload.adopt(self._actor_of(pod))
+
+    def _actor_of(self, pod: Pod) -> Actor:
+        """The pod as an actor; what it is in the middle of goes on."""
+        actor = self.actors.get(pod.metadata.uid)
+        if actor is not None:
+            return actor
+        owner = controller_of(pod.metadata)
+        workload = self.workloads.get(owner.uid) if owner is not None else None
+        keys = self.scope.budgets_of.get(pod.metadata.uid, ())
+        ledgers = tuple(self.ledgers[key] for key in keys)
+        actor = self.actors[pod.metadata.uid] = Actor(pod, ledgers, workload, pod.spec.node_name)
+        deleted = pod.metadata.deletion_timestamp
+        if deleted is not None:
+            actor.marked_ns = 0
+            self._will_go(actor, deleted - self.snapshot.now_ns)
+        elif is_starting(pod) and pod.spec.node_name:
+            self._will_be_ready(actor, self._age_ns(pod))
+        return actor
+
+    def _age_ns(self, pod: Pod) -> int:
+        created = pod.metadata.creation_timestamp
+        return 0 if created is None else max(0, self.snapshot.now_ns - created)
+
+    def _disruption_ends(self, ledger: Ledger, name: str) -> None:
+        """Two minutes are over and the pod was not deleted: it counts again."""
+        if ledger.disrupted.pop(name, None) is None:
+            return
+        pod = self.snapshot.find("Pod", ledger.budget.namespace, name)
+        actor = self.actors.get(pod.uid) if pod is not None else None
+        if isinstance(pod, Pod) and (actor is None or not actor.going) and pod.ready():
+            ledger.healthy += 1
+        self._sync(ledger)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def cordon(self, *names: str) -> None:
+        """The nodes take no more pods."""
+        nodes = [self.landing.nodes[name] for name in names if name in self.landing.nodes]
+        self.landing.set_nodes(cordoned(node) for node in nodes)
+
+    def uncordon(self, *names: str) -> None:
+        """The nodes take pods again."""
+        self.landing.set_nodes(uncordoned(self.landing.nodes[name]) for name in names)
+        self._retry_soon()
+
+    def pods_on(self, node: str) -> list[Actor]:
+        """The pods that a list call for the node returns now."""
+        return [actor for actor in self.on_node[node].values() if not actor.gone]
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def evict(self, actor: Actor, requested_grace: int | None, *, again: bool = False) -> Answer:
+        """POST pods/eviction. `again`: the API server's own second try after a conflict."""
+        if actor.gone:
+            return MISSING
+        refused = self._admission.refuses_eviction(actor.pod)
+        if refused is not None:
+            return refused
+        budgets = [ledger.budget for ledger in actor.ledgers]
+        now_ns = self.timeline.now_ns
+        decision = decide_eviction(actor.pod, budgets, self.snapshot.now_ns + now_ns)
+        if isinstance(decision, Refused):
+            asks_budget = decision.code == 429
+        else:
+            asks_budget = decision.status is not None
+        if asks_budget and not again and _within(actor.ledgers[0].last_spent_ns, now_ns):
+            return CONFLICT
+        if isinstance(decision, Refused):
+            return decision
+        if decision.status is not None and decision.budget is not None:
+            spent = msgspec.structs.replace(decision.budget, status=decision.status)
+            actor.ledgers[0].spend(now_ns, spent)
+        self._mark(actor, requested_grace)
+        return ACCEPTED
+
+    def delete(self, actor: Actor, requested_grace: int | None) -> Answer:
+        """DELETE of the pod."""
+        if actor.gone:
+            return MISSING
+        refused = self._admission.refuses_deletion(actor.pod)
+        if refused is not None:
+            return refused
+        self._mark(actor, requested_grace)
+        return ACCEPTED
+
+    # --- a pod goes ------------------------------------------------------------------------------
+
+    def _mark(self, actor: Actor, requested_grace: int | None) -> None:
+        """The pod is marked deleted, or goes at once."""
+        now_ns = self.timeline.now_ns
+        was_going = actor.going
+        marked = mark_deleted(actor.pod, self.snapshot.now_ns + now_ns, requested_grace)
+        if not was_going:
+            self._stops_counting(actor)
+        if marked is None:
+            self._gone(actor)
+            return
+        if marked is actor.pod:
+            return
+        actor.pod = marked
+        deleted = marked.metadata.deletion_timestamp
+        assert deleted is not None
+        self._will_go(actor, deleted - self.snapshot.now_ns)
+
+    def _stops_counting(self, actor: Actor) -> None:
+        now_ns = self.timeline.now_ns
+        self.version += 1
+        actor.going = True
+        actor.marked_ns = now_ns
+        counted = actor.pod.status.phase not in TERMINAL_PHASES
+        if actor.ready:
+            for ledger in actor.ledgers:
+                if ledger.disrupted.pop(actor.pod.name, None) is None:
+                    ledger.healthy -= 1
+        workload = actor.workload
+        if workload is not None:
+            if actor.ready:
+                workload.note_ready(now_ns, -1)
+            if counted and workload.marked(actor):
+                delay_ns = self.timing.controller_ns + workload.rule.delay_ns
+                self.timeline.at(now_ns + delay_ns, self._create, workload)
+        self._sync_soon(actor)
+        self.landing.marked(actor.pod, actor.node)
+        self._retry_soon()
+
+    def _will_go(self, actor: Actor, due_ns: int) -> None:
+        """The kubelet ends the pod and the object goes, unless something holds it."""
+        actor.held = self._held(actor, due_ns)
+        now_ns = self.timeline.now_ns
+        if actor.held is not None:
+            return
+        if self.snapshot.silent_kubelet(actor.node) is not None:
+            gone_ns = now_ns + POD_GC_PERIOD_NS
+        else:
+            rest_ns = max(0, due_ns - now_ns)
+            gone_ns = now_ns + rest_ns * self.timing.grace_percent // 100
+            gone_ns += self.timing.stop_extra_ns
+        self.timeline.at(gone_ns, self._gone, actor)
+
+    def _held(self, actor: Actor, due_ns: int) -> tuple[str, str] | None:
+        """(gate, reason) of what keeps the pod for ever, or None."""
+        if actor.pod.metadata.deletion_grace_period_seconds != 0:
+            silent = self.snapshot.silent_kubelet(actor.node)
+            if silent is not None and not self.snapshot.out_of_service(actor.node):
+                return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
+        finalizers = [f for f in actor.pod.metadata.finalizers if f not in BENIGN_FINALIZERS]
+        if finalizers:
+            return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
+        if due_ns < -OVERDUE_NS:
+            return (
+                "kubelet-unreachable",
+                f"it should have been gone {-due_ns // SECOND_NS} s ago; its kubelet has not ended"
+                " it",
+            )
+        return None
+
+    def _gone(self, actor: Actor) -> None:
+        if actor.gone:
+            return
+        now_ns = self.timeline.now_ns
+        self.version += 1
+        actor.gone_ns = now_ns
+        for ledger in actor.ledgers:
+            ledger.leave(actor.pod)
+        self._sync_soon(actor)
+        if actor.node:
+            self.landing.left(actor.pod, actor.node)
+            if actor.node in self.on_node:
+                self.on_node[actor.node].pop(actor.uid, None)
+        elif actor in self.waiting:
+            self.waiting.remove(actor)
+        workload = actor.workload
+        if workload is not None and workload.gone(actor):
+            self.timeline.at(now_ns + self.timing.controller_ns, self._create, workload)
+        self._retry_soon()
+
+    # --- a pod comes -----------------------------------------------------------------------------
+
+    def _create(self, workload: Workload) -> None:
+        """The owner makes what it owes."""
+        for old in workload.to_create():
+            self._made += 1
+            pod = new_pod(old.pod, self._made, self.snapshot.now_ns + self.timeline.now_ns)
+            actor = Actor(pod, old.ledgers, workload, "")
+            actor.created_ns = self.timeline.now_ns
+            actor.cause, old.replacement = old, actor
+            self.actors[pod.metadata.uid] = actor
+            self.version += 1
+            workload.active += 1
+            workload.adopt(actor)
+            for ledger in actor.ledgers:
+                ledger.join(pod)
+            self._sync_soon(actor)
+            self._place(actor)
+
+    def _place(self, actor: Actor) -> bool:
+        node = self.landing.choose(actor.pod)
+        if node is None:
+            if actor not in self.waiting:
+                self.waiting.append(actor)
+            return False
+        self.version += 1
+        actor.node = node
+        self.landing.put(actor.pod, node)
+        if node in self.on_node:
+            self.on_node[node][actor.uid] = actor
+        self._will_be_ready(actor, 0)
+        return True
+
+    def _will_be_ready(self, actor: Actor, age_ns: int) -> None:
+        took = self.scope.history.time_to_ready(actor.pod)
+        if took is not None:
+            rest_ns = max(0, took.pick(self.timing.ready) - age_ns)
+            self.timeline.at(self.timeline.now_ns + rest_ns, self._ready, actor)
+
+    def _ready(self, actor: Actor) -> None:
+        if actor.gone or actor.going or actor.ready:
+            return
+        now_ns = self.timeline.now_ns
+        self.version += 1
+        actor.ready, actor.ready_ns = True, now_ns
+        actor.pod = msgspec.structs.replace(actor.pod, status=_RUNNING)
+        for ledger in actor.ledgers:
+            ledger.healthy += 1
+        self._sync_soon(actor)
+        workload = actor.workload
+        if workload is not None:
+            workload.note_ready(now_ns, 1)
+            if workload.keeps_names and workload.rule.ordered:
+                delay_ns = self.timing.controller_ns
+                delay_ns += workload.rule.min_ready_seconds * SECOND_NS
+                self.timeline.at(now_ns + delay_ns, self._create, workload)
+
+    def _retry_soon(self) -> None:
+        """Something left: pods that wait for a node are tried again."""
+        if self.waiting and not self._retry_filed:
+            self._retry_filed = True
+            self.timeline.at(self.timeline.now_ns + BACK_OFF_NS, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_filed = False
+        self.waiting = [actor for actor in self.waiting if not actor.going]
+        self.waiting = [actor for actor in list(self.waiting) if not self._place(actor)]
+
+    # --- budgets ---------------------------------------------------------------------------------
+
+    def _sync_soon(self, actor: Actor) -> None:
+        """The disruption controller looks at the pod's budgets in a moment."""
+        for ledger in actor.ledgers:
+            if id(ledger) not in self._syncs:
+                self._syncs.add(id(ledger))
+                at_ns = self.timeline.now_ns + self.timing.controller_ns
+                self.timeline.at(at_ns, self._sync, ledger)
+
+    def _sync(self, ledger: Ledger) -> None:
+        self._syncs.discard(id(ledger))
+        now_ns = self.timeline.now_ns
+        before = ledger.budget
+        ledger.sync(now_ns, self.snapshot.now_ns + now_ns)
+        if ledger.budget is not before:
+            self.version += 1
+
+
+def _within(spent_ns: int | None, now_ns: int) -> bool:
+    return spent_ns is not None and now_ns - spent_ns < CONFLICT_WINDOW_NS
+
+
+_RUNNING = PodStatus(phase="Running", conditions=(PodCondition(type="Ready", status="True"),))
+
+
+def new_pod(old: Pod, number: int, now_ns: int) -> Pod:
+    """The pod that an owner makes in place of `old`: the same template, on no node yet."""
+    meta = old.metadata
+    labels = {k: v for k, v in (meta.labels or {}).items() if k not in _TOPOLOGY_LABELS}
+    generated = meta.generate_name or f"{meta.name}-"
+    keeps_name = any(o.controller and o.kind == "StatefulSet" for o in meta.owner_references)
+    meta = msgspec.structs.replace(
+        meta,
+        name=meta.name if keeps_name else f"{generated}new-{number}",
+        uid=f"new-{number}",
+        labels=labels,
+        creation_timestamp=Time(now_ns),
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+    )
+    spec = msgspec.structs.replace(old.spec, node_name="")
+    return msgspec.structs.replace(old, metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
