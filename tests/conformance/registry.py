@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.conformance import (
+    ds_vectors,
     nl_controller,
     nl_podgc,
     nl_queue,
@@ -24,6 +25,7 @@ Case = dict[str, Any]
 Adapter = Callable[[Case], None]
 
 ADAPTERS = (
+    ds_vectors,
     nl_controller,
     nl_podgc,
     nl_queue,
@@ -34,23 +36,7 @@ ADAPTERS = (
 )
 
 # Topics whose adapter is still to be written; an unknown topic fails.
-PENDING = frozenset(
-    {
-        "api_defaults",
-        "default_tolerations",
-        "desired_counts",
-        "events_to_queue",
-        "expectations_and_backoff",
-        "kubectl_rollout",
-        "node_should_run_daemon_pod",
-        "pod_template_and_placement",
-        "pods_by_node",
-        "pods_should_be_on_node",
-        "revision_history",
-        "rolling_update",
-        "status",
-    }
-)
+PENDING: frozenset[str] = frozenset()
 
 CASE_KEYS = frozenset(
     {

@@ -34,8 +34,11 @@ def available_from(pod: Pod, min_ready_seconds: int) -> int | None:
 def is_pod_available(pod: Pod, min_ready_seconds: int, now: int, at_the_instant: bool) -> bool:
     """Whether a pod is Ready and has been for minReadySeconds at `now` (ns)."""
     since = available_from(pod, min_ready_seconds)
-    if since is None:
-        return False
+    return since is not None and is_past(since, now, at_the_instant)
+
+
+def is_past(since: int, now: int, at_the_instant: bool) -> bool:
+    """Whether what holds from `since` on (0: always) holds at `now`."""
     return since == 0 or since < now or (at_the_instant and since == now)
 
 

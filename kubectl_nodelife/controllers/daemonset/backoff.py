@@ -39,10 +39,9 @@ class Backoff:
         self._entries: dict[str, BackoffEntry] = {}
         self._collected_ns = 0
 
-    def delay(self, key: str) -> int:
-        """The present delay of the key in nanoseconds, 0 without an entry. Follows `Get`."""
-        entry = self._entries.get(key)
-        return entry.delay_ns if entry is not None else 0
+    def entry(self, key: str) -> BackoffEntry | None:
+        """The key's entry, or None where it never failed or was forgotten."""
+        return self._entries.get(key)
 
     def in_backoff_until(self, key: str, now: int) -> int | None:
         """When the key's backoff ends, or None if it is not in backoff now.

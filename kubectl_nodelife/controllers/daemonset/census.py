@@ -11,7 +11,11 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kubectl_nodelife.controllers.daemonset.availability import available_from, is_pod_updated
+from kubectl_nodelife.controllers.daemonset.availability import (
+    available_from,
+    is_past,
+    is_pod_updated,
+)
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.placement import Placement
@@ -104,7 +108,7 @@ class Census:
             self._due.clear()
             self.mark_all()
         inclusive = self._rules.available_at_the_instant
-        while self._due and (self._due[0][0] < now or (inclusive and self._due[0][0] == now)):
+        while self._due and is_past(self._due[0][0], now, inclusive):
             self._dirty.add(heapq.heappop(self._due)[1])
         for name in self._dirty:
             self._look_at(name, now, yardstick)
@@ -189,8 +193,7 @@ class Census:
         since = available_from(pod, yardstick.min_ready_seconds)
         if since is None:
             return pod.ready(), False, updated
-        at_the_instant = self._rules.available_at_the_instant
-        if since == 0 or since < now or (at_the_instant and since == now):
+        if is_past(since, now, self._rules.available_at_the_instant):
             return True, True, updated
         heapq.heappush(self._due, (since, name))
         return True, False, updated

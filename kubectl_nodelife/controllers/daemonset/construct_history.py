@@ -92,7 +92,7 @@ def construct_history(desk: Desk) -> Constructing:
     tracked = desk.tracked
     if tracked.history is not None:
         return tracked.history
-    revisions = yield from _controlled_histories(desk)
+    revisions = yield from controlled_histories(desk)
     revisions = yield from _label(desk, revisions)
     template = desk.daemon_set.spec.template
     candidates, old = split_revisions(template, revisions)
@@ -106,7 +106,8 @@ def construct_history(desk: Desk) -> Constructing:
     return tracked.history
 
 
-def _controlled_histories(desk: Desk) -> Listing:
+def controlled_histories(desk: Desk) -> Listing:
+    """The set's revisions, orphans adopted and strangers released. Raises SyncError."""
     claimed: list[ControllerRevision] = []
     calls: list[Action] = []
     adopted: list[tuple[str, str]] = []

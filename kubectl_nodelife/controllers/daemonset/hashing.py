@@ -34,14 +34,6 @@ def fnv1a_32(content: bytes) -> int:
     return value
 
 
-def fnv1_32(content: bytes) -> int:
-    """The 32-bit FNV-1 hash, which the general history package uses."""
-    value = FNV_OFFSET_32
-    for byte in content:
-        value = ((value * FNV_PRIME_32) & 0xFFFFFFFF) ^ byte
-    return value
-
-
 def safe_encode(text: str) -> str:
     """Each character mapped into the safe alphabet. Follows `rand.SafeEncodeString`."""
     return "".join(SAFE_ALPHABET[ord(c) % len(SAFE_ALPHABET)] for c in text)

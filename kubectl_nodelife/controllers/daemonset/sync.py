@@ -7,7 +7,7 @@ so does this, but looks again only at nodes that changed (`census.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.census import Census
@@ -41,6 +41,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
 )
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.daemonset_actions import UpdateDaemonSetStatus
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
 SECOND_NS = 1_000_000_000
 
@@ -84,7 +85,7 @@ def _update_daemon_set(desk: Desk, history: History, revision_hash: str) -> Step
 
 def manage(desk: Desk, revision_hash: str) -> Steps:
     """The create step: claim pods, decide for each node, carry it out. Raises SyncError."""
-    yield from _claim_pods(desk)
+    yield from claim_pods(desk)
     census = desk.tracked.refresh(desk.now, revision_hash)
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
@@ -124,7 +125,8 @@ def decisions(desk: Desk, census: Census, revision_hash: str) -> Iterable[tuple[
             yield node, pods_should_be_on_node(question, node, facts.verdict, pods)
 
 
-def _claim_pods(desk: Desk) -> Steps:
+def claim_pods(desk: Desk) -> Steps:
+    """Adopt matching orphans, release what no longer matches. Raises SyncError."""
     pods = desk.tracked.pods
     calls: list[Action] = [adopt(desk, "Pod", pod) for pod in pods.to_adopt.values()]
     calls += [release(desk, "Pod", pod) for pod in pods.to_release.values()]
@@ -169,17 +171,18 @@ def update_status(desk: Desk, revision_hash: str, observe: bool) -> Steps:
     yield list(_failed_placements(desk, census))
     status = status_from_tally(desk.daemon_set, census.tally, observe)
     if status_needs_write(desk.daemon_set, status) and status != desk.daemon_set.status:
-        yield from store_status(desk, census, observe)
+        tally = census.tally
+        yield from store_status(desk, lambda fresh: status_from_tally(fresh, tally, observe))
     seconds = desk.daemon_set.spec.min_ready_seconds
     waiting = status.number_ready != status.number_available
     if desk.rules.requeue_for_min_ready_after_status and seconds > 0 and waiting:
         desk.requeue_at_ns.append(desk.now + seconds * SECOND_NS)
 
 
-def store_status(desk: Desk, census: Census, observe: bool) -> Steps:
+def store_status(desk: Desk, status_of: Callable[[DaemonSet], DaemonSetStatus]) -> Steps:
     """Write the status, once more after an error. Raises SyncError.
 
-    Follows `storeDaemonSetStatus`.
+    `status_of` makes the status for the set as last read. Follows `storeDaemonSetStatus`.
     """
     attempts = 2 if desk.rules.status_update_retried else 1
     failures = []
@@ -193,7 +196,7 @@ def store_status(desk: Desk, census: Census, observe: bool) -> Steps:
                 namespace=daemon_set.namespace,
                 name=daemon_set.name,
                 set_uid=daemon_set.uid,
-                status=status_from_tally(daemon_set, census.tally, observe),
+                status=status_of(daemon_set),
                 reread=attempt > 0,
             )
         ]
