@@ -69,7 +69,7 @@ def load_objects(data: bytes, source: str, progress: Callable[[int], None] | Non
     then. Raises InputError.
     """
     text = utf8(data, source)
-    if not text.strip():
+    if json_starts(text, 0) == len(text):
         raise InputError("is empty", source=source, remedy=_NAME_A_DUMP)
     reader = _Reader(source, progress)
     if looks_like_json(text):
@@ -111,7 +111,7 @@ class _Envelope(msgspec.Struct, rename="camel", gc=False):
 
     api_version: str = ""
     kind: str = ""
-    metadata: msgspec.Raw | None = None
+    metadata: msgspec.Raw = msgspec.Raw(b"null")  # a Raw in a union would take nulls only
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -120,7 +120,7 @@ class _ListMeta(msgspec.Struct, gc=False):
 
 
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
-_read_list_meta = msgspec.json.Decoder(_ListMeta).decode
+_read_list_meta = msgspec.json.Decoder(_ListMeta | None).decode
 # kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
@@ -312,13 +312,12 @@ def _unknown_name(api_version: str, name: str) -> str:
     return name if find_kind("", name) is None else f"{name}.{group_of(api_version) or api_version}"
 
 
-def _annotations(metadata: msgspec.Raw | None) -> dict[str, str] | None:
-    if metadata is None:
-        return None
+def _annotations(metadata: msgspec.Raw) -> dict[str, str] | None:
     try:
-        return _read_list_meta(metadata).annotations
+        found = _read_list_meta(metadata)
     except UNDECODABLE:
         return None
+    return found.annotations if found is not None else None
 
 
 def _document_path(number: int) -> str:

@@ -291,3 +291,14 @@ def test_progress_is_told_now_and_then() -> None:
     seen: list[int] = []
     load_objects(json.dumps(listed(*[NODE] * 2500)).encode(), "f", seen.append)
     assert seen == [1000, 2000, 2500]
+
+
+def test_well_formed_dumps_never_become_dictionaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> Any:
+        raise AssertionError("the slow way was taken")
+
+    monkeypatch.setattr("kubectl_nodelife.kube.load.plain", slow)
+    document = listed(NODE, POD, SECRET, resourceVersion="")
+    assert names(load_objects(json.dumps(document, indent=4).encode(), "f")) == BOTH
+    two = f"{json.dumps(document)}\n{NODE_TEXT}\n".encode()
+    assert names(load_objects(two, "f")) == [*BOTH, "Node n"]
