@@ -36,6 +36,14 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.explain:explain",
         "Say what happens to a node or a pod, when, why, and why not yet.",
     ),
+    "audit": (
+        "kubectl_nodelife.commands.audit:audit_command",
+        "Find pods that do not fit their containers or their node, and say what to do.",
+    ),
+    "repair": (
+        "kubectl_nodelife.commands.repair:repair",
+        "Print the request that would mend each finding, or why it is refused.",
+    ),
     "options": (
         "kubectl_nodelife.commands.options:options",
         "List the connection flags that all verbs take.",

@@ -47,7 +47,7 @@ LEAST_SETTLE_NS: Final = 20 * SECOND_NS
 """Two batches; a shorter settle time is not taken."""
 
 
-class NodeHealth(msgspec.Struct, frozen=True):
+class NodeHealth(msgspec.Struct, frozen=True, gc=False):
     """What of a node the judgement of its pods asks for, worked out once a node.
 
     `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
@@ -62,7 +62,7 @@ class NodeHealth(msgspec.Struct, frozen=True):
     ready_reason: str = ""
     ready_since_ns: int | None = None
     heartbeat_ns: int | None = None
-    heartbeat_field: str = ""
+    heartbeat_from_lease: bool = False
     taints: tuple[Taint, ...] = ()
     uid: str = ""
     resource_version: str = ""
@@ -77,6 +77,13 @@ class NodeHealth(msgspec.Struct, frozen=True):
         """The node says or is said not to be Ready, or does not exist."""
         return self.read and (not self.exists or self.ready in (FALSE, WORD_UNKNOWN))
 
+    @property
+    def heartbeat_field(self) -> str:
+        """Where the heartbeat was read."""
+        if self.heartbeat_from_lease:
+            return f"lease {self.name}: spec.renewTime"
+        return f"node {self.name}: status.conditions[Ready].lastHeartbeatTime"
+
     def has_taint(self, key: str) -> bool:
         """Whether the node has a taint of that key, whatever its effect."""
         return any(taint.key == key for taint in self.taints)
@@ -86,25 +93,22 @@ def node_health(node: Node, lease: Lease | None) -> NodeHealth:
     """The health of a node that exists. Its heartbeat is the lease's, or without a lease the one of
     the Ready condition."""
     ready = node.ready()
-    heartbeat: int | None = None if lease is None else lease.spec.renew_time
-    field = "lease.spec.renewTime"
-    if heartbeat is None:
-        heartbeat = None if ready is None else ready.last_heartbeat_time
-        field = "node.status.conditions[Ready].lastHeartbeatTime"
+    renewed: int | None = None if lease is None else lease.spec.renew_time
+    posted: int | None = None if ready is None else ready.last_heartbeat_time
     return NodeHealth(
         name=node.name,
         ready="" if ready is None else ready.status,
         ready_reason="" if ready is None else ready.reason,
         ready_since_ns=None if ready is None else ready.last_transition_time,
-        heartbeat_ns=heartbeat,
-        heartbeat_field=field,
+        heartbeat_ns=posted if renewed is None else renewed,
+        heartbeat_from_lease=renewed is not None,
         taints=node.spec.taints,
         uid=node.uid,
         resource_version=node.metadata.resource_version,
     )
 
 
-class Classification(msgspec.Struct, frozen=True):
+class Classification(msgspec.Struct, frozen=True, gc=False):
     """A class of readiness, and the Ready condition that the pod should have (None: not to be
     said)."""
 

@@ -39,6 +39,8 @@ READINESS_GATES_NOT_READY: Final = "ReadinessGatesNotReady"
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _REASON_OF_TERMINAL_PHASE: Final = {"Failed": POD_FAILED, "Succeeded": POD_COMPLETED}
 
+_READY: Final = PodCondition(type=READY, status="True")
+_CONTAINERS_READY: Final = PodCondition(type=CONTAINERS_READY, status="True")
 _RESIZE_CONDITIONS: Final = ("PodResizePending", "PodResizeInProgress", "AllContainersRestarting")
 
 
@@ -74,12 +76,17 @@ def containers_ready_condition(
     counted = spec.containers
     if rules.sidecars:
         statuses = _joined(status.init_container_statuses, statuses)
-        counted = (*(c for c in spec.init_containers if is_sidecar(c)), *counted)
+        if spec.init_containers:
+            counted = (*(c for c in spec.init_containers if is_sidecar(c)), *counted)
     if statuses is None:
         return _not_ready(CONTAINERS_READY, UNKNOWN_CONTAINER_STATUSES)
-    known = _by_name(statuses)
-    unknown = [c.name for c in counted if c.name not in known]
-    unready = [c.name for c in counted if c.name in known and not known[c.name].ready]
+    ready = {s.name: s.ready for s in reversed(statuses)}  # the first of a name counts
+    unknown, unready = [], []
+    for container in counted:
+        if container.name not in ready:
+            unknown.append(container.name)
+        elif not ready[container.name]:
+            unready.append(container.name)
     if status.phase == "Succeeded" and not unknown:
         return _not_ready(CONTAINERS_READY, POD_COMPLETED)
     if status.phase == "Failed" and rules.terminal_not_ready:
@@ -87,7 +94,7 @@ def containers_ready_condition(
     if unknown or unready:
         message = _listed(("unknown", unknown), ("unready", unready))
         return _not_ready(CONTAINERS_READY, CONTAINERS_NOT_READY, message)
-    return PodCondition(type=CONTAINERS_READY, status="True")
+    return _CONTAINERS_READY
 
 
 def ready_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) -> PodCondition:
@@ -112,7 +119,7 @@ def ready_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Pod
             )
     if complaints:
         return _not_ready(READY, READINESS_GATES_NOT_READY, ", ".join(complaints))
-    return PodCondition(type=READY, status="True")
+    return _READY
 
 
 def initialized_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) -> PodCondition:

@@ -93,7 +93,7 @@ def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
 
 def _missing(node: NodeHealth, alive: bool) -> tuple[str, ...]:
     if alive:
-        return ("the machine is on: its kubelet posts its status",)
+        return ("that the machine is off: its kubelet posts its status, so it is on",)
     missing = []
     if node.heartbeat_ns is None:
         missing.append("a heartbeat: none was read, so nothing says how long the node is silent")

@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.taints import (
     min_toleration_seconds,
     no_execute_taints,
 )
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     FALSE,
@@ -34,14 +34,13 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
 )
 from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.advice import ForceAdvice, Release, force_advice
+from kubectl_nodelife.outlook.audit.advice import NEVER, ForceAdvice, Release, force_advice
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
     Evidence,
-    condition_evidence,
+    evidence_of,
     finish_times,
     newest,
-    node_evidence,
     transition,
 )
 
@@ -72,7 +71,7 @@ class Context(msgspec.Struct, frozen=True):
     now_ns: int
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
@@ -81,8 +80,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     pod: Pod
+    node: NodeHealth
+    rules: StatusRules
     because: str
-    evidence: tuple[Evidence, ...]
     since_ns: int | None = None
     since_field: str = ""
     issues: tuple[str, ...] = ()
@@ -94,6 +94,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def note(self) -> notes.Note:
         """What holds for the class."""
         return notes.NOTES[self.name]
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The fields that it stands on."""
+        return tuple(evidence_of(self.name, self.pod, self.node, self.rules))
 
     @property
     def what_to_do(self) -> str:
@@ -111,22 +116,22 @@ def terminating(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Findin
     deleted_ns = pod.metadata.deletion_timestamp
     if deleted_ns is None or context.now_ns - deleted_ns <= OVERDUE_NS:
         return
-    evidence = [("pod.metadata.deletionTimestamp", format_time(deleted_ns))]
-    if pod.metadata.finalizers:
-        evidence.append(("pod.metadata.finalizers", ", ".join(pod.metadata.finalizers)))
-    evidence.append(("pod.status.phase", pod.status.phase))
-    evidence.extend(node_evidence(pod, node))
     name, because, remedy = _terminating_class(pod, node)
-    advised = name in (notes.TERMINATING_DEAD_NODE, notes.ORPHANED)
+    advice = None
+    if name in (notes.TERMINATING_DEAD_NODE, notes.ORPHANED):
+        advice = force_advice(pod, node, context.release, context.now_ns)
+        if advice.force_delete == NEVER:
+            remedy = "mend the node: its machine is on, and its kubelet says why it is not ready"
     yield Finding(
         name=name,
         pod=pod,
+        node=node,
+        rules=context.rules,
         because=because,
         remedy=remedy,
-        evidence=tuple(evidence),
         since_ns=deleted_ns,
         since_field="pod.metadata.deletionTimestamp",
-        advice=force_advice(pod, node, context.release, context.now_ns) if advised else None,
+        advice=advice,
     )
 
 
@@ -169,28 +174,22 @@ def orphaned(pod: Pod, node: NodeHealth, context: Context) -> Finding:
     return Finding(
         name=notes.ORPHANED,
         pod=pod,
+        node=node,
+        rules=context.rules,
         because=f"bound to node {node.name}, which does not exist",
-        evidence=(("pod.status.phase", pod.status.phase), *node_evidence(pod, node)),
     )
 
 
-def evicted_leftover(pod: Pod, context: Context) -> Iterator[Finding]:
-    """A failed pod that somebody put out."""
+def evicted_leftover(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+    """A pod that has failed because somebody put it out."""
     status = pod.status
-    if status.phase != "Failed":
-        return
-    evidence = [("pod.status.phase", status.phase)]
     target = status.condition(DISRUPTION_TARGET)
     if status.reason in _PUT_OUT or (
         status.reason == _SHUTDOWN_REASON and _SHUTDOWN_WORDS in status.message
     ):
         because = _PUT_OUT.get(status.reason, "its node was shut down")
-        evidence.append(("pod.status.reason", status.reason))
-        if status.message:
-            evidence.append(("pod.status.message", status.message))
     elif target is not None and target.status == TRUE:
         because = f"it was put out: {target.message or target.reason}"
-        evidence.extend(condition_evidence(target))
     else:
         return
     owner = controller_of(pod.metadata)
@@ -199,17 +198,20 @@ def evicted_leftover(pod: Pod, context: Context) -> Iterator[Finding]:
     yield Finding(
         name=notes.EVICTED_LEFTOVER,
         pod=pod,
+        node=node,
+        rules=context.rules,
         because=because,
         remedy="leave it: its Job counts it, and removes it by its own rules" if job else "",
-        evidence=tuple(evidence),
         since_ns=since[0],
         since_field=since[1],
     )
 
 
-def never_evicted(pod: Pod, node: NodeHealth) -> Iterator[Finding]:
-    """A pod on a node that is down that will stay there, because it tolerates that for ever."""
-    if not node.exists or not node.is_down or pod.status.phase in TERMINAL_PHASES:
+def never_evicted(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+    """A pod that stays on its node, which is down, because it tolerates that for ever."""
+    if not node.exists or pod.status.phase in TERMINAL_PHASES:
+        return
+    if all(t.toleration_seconds is not None for t in pod.spec.tolerations):
         return
     taints = no_execute_taints(node.taints) or (_coming_taint(node),)
     tolerated, used = matching_tolerations(taints, pod.spec.tolerations)
@@ -217,15 +219,12 @@ def never_evicted(pod: Pod, node: NodeHealth) -> Iterator[Finding]:
         return
     owner = controller_of(pod.metadata)
     daemon = owner is not None and owner.kind == "DaemonSet"
-    kept = ", ".join(f"{t.key or 'every key'}:{t.effect or 'every effect'}" for t in used)
-    evidence = [*node_evidence(pod, node), ("pod.spec.tolerations", f"for ever: {kept}")]
-    if owner is not None:
-        evidence.append(("pod.metadata.ownerReferences", f"{owner.kind}/{owner.name}"))
     yield Finding(
         name=notes.DAEMONSET_NEVER_EVICTED if daemon else notes.NEVER_EVICTED,
         pod=pod,
+        node=node,
+        rules=context.rules,
         because=f"node {node.name} is Ready={node.ready}, and it tolerates that for ever",
-        evidence=tuple(evidence),
         since_ns=node.ready_since_ns,
         since_field=NODE_READY_SINCE,
     )

@@ -92,7 +92,7 @@ NOTES: Final[dict[str, Note]] = {
     ),
     TERMINATING_DEAD_NODE: Note(
         WRONG,
-        "deleted, but the kubelet that has to stop it and take the object away does not answer",
+        "deleted, and its node is not Ready; only its kubelet can stop it and take the object away",
         "make sure that the machine is off, then taint the node out-of-service or delete it",
         "while the machine runs, the pod may run: two pods of one StatefulSet, or two writers to"
         " one volume",

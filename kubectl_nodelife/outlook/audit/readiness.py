@@ -15,12 +15,8 @@ from kubectl_nodelife.controllers.pod_status.classify import (
     NodeHealth,
 )
 from kubectl_nodelife.controllers.pod_status.conditions import (
-    CONTAINERS_READY,
-    INITIALIZED,
     READY,
     TERMINAL_PHASES,
-    containers_ready_condition,
-    initialized_condition,
 )
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import Pod
@@ -28,13 +24,9 @@ from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
-    Evidence,
     Since,
-    condition_evidence,
-    container_evidence,
     finish_times,
     newest,
-    node_evidence,
     start_times,
     transition,
     words,
@@ -53,9 +45,10 @@ def readiness(
     yield Finding(
         name=found.name,
         pod=pod,
+        node=node,
+        rules=context.rules,
         because=_SENTENCES[found.name](pod, node, found),
         remedy=_remedy(pod, node, found),
-        evidence=tuple(_evidence(pod, node, found, context.rules)),
         since_ns=since_ns,
         since_field=since_field,
         issues=_issues(pod, node, found, context.rules),
@@ -110,29 +103,6 @@ def _remedy(pod: Pod, node: NodeHealth, found: Classification) -> str:
     if pod.status.phase in TERMINAL_PHASES:
         return "delete the pod, or leave it: a kubelet of 1.25 or later does not write this"
     return "" if node.is_down else notes.NOTES[LAGGING].remedy
-
-
-def _evidence(
-    pod: Pod, node: NodeHealth, found: Classification, rules: StatusRules
-) -> Iterator[Evidence]:
-    status = pod.status
-    shown = [READY, CONTAINERS_READY]
-    if found.name == LAGGING:
-        shown.append(INITIALIZED)
-    shown += [gate.condition_type for gate in pod.spec.readiness_gates]
-    for type_ in shown:
-        yield from condition_evidence(status.condition(type_))
-    yield ("pod.status.phase", status.phase)
-    for container in status.container_statuses or ():
-        yield container_evidence(container)
-    if found.name == LAGGING and found.expected is not None:
-        for expected in (
-            found.expected,
-            containers_ready_condition(pod.spec, status, rules),
-            initialized_condition(pod.spec, status, rules),
-        ):
-            yield (f"{expected.type} by the container statuses", words(expected))
-    yield from node_evidence(pod, node)
 
 
 def _since(pod: Pod, node: NodeHealth, found: Classification) -> Since:

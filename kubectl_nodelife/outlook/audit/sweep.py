@@ -69,21 +69,24 @@ def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTL
     """Judge every pod once. Findings stand in the order of their classes, then by name."""
     context = context_of(settings, now_ns, settle_ns)
     health = health_of_nodes(seen)
+    ready = {name for name, node in health.items() if node.is_ready}
     findings: list[Finding] = []
     counts: Counter[str] = Counter()
-    marks_without_node = 0
+    plain = marks_without_node = 0
     for pod in seen.pods:
-        node = health.get(pod.spec.node_name) or _no_node(pod, read=seen.nodes is not None)
-        if node.is_ready and _is_plain(pod):
-            counts[OK] += 1
+        node_name = pod.spec.node_name
+        if node_name in ready and _is_plain(pod):
+            plain += 1
             continue
+        node = health.get(node_name) or _no_node(pod, read=seen.nodes is not None)
         found = list(judge(pod, node, context))
         findings += found
         if not found:
             counts[_quiet_class(pod, node, context)] += 1
-            marks_without_node += bears_the_mark(pod.status)
+            marks_without_node += not node.read and bears_the_mark(pod.status)
         for finding in found:
             counts[finding.name] += 1
+    counts[OK] += plain
     findings.sort(key=_place)
     return Audit(
         findings=tuple(findings),
@@ -98,7 +101,7 @@ def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> C
     return Context(
         rules=rules_for(settings.profile),
         release=Release(
-            collects_out_of_service=settings.profile.has("gc_out_of_service"),
+            collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
             heartbeat_ns=settings.node_monitor_grace_period_ns,
         ),
         settle_ns=settle_ns,
@@ -123,14 +126,16 @@ def judge(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
     if not node.exists:
         yield orphaned(pod, node, context)
         return
-    left = list(evicted_leftover(pod, context))
-    if left:
-        yield from left
-        return
+    if pod.status.phase == "Failed":
+        left = list(evicted_leftover(pod, node, context))
+        if left:
+            yield from left
+            return
     found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
     if found.name not in (OK, UNKNOWN):
         yield from readiness(pod, node, found, context)
-    yield from never_evicted(pod, node)
+    if node.is_down:
+        yield from never_evicted(pod, node, context)
 
 
 def _no_node(pod: Pod, *, read: bool) -> NodeHealth:
@@ -155,23 +160,21 @@ def _is_plain(pod: Pod) -> bool:
         return False
     ready = False
     for condition in status.conditions:
-        type_ = condition.type
-        if type_ == READY:
-            if condition.reason or condition.message or ready:
+        if condition.status != "True":
+            if condition.type in _TELLING:
                 return False
-            ready = condition.status == "True"
-        if type_ in _TELLING and condition.status != "True":
-            return False
+        elif condition.type == READY:
+            ready = not (condition.reason or condition.message)
     if not ready or any(c.restart_policy for c in spec.init_containers):
         return False
-    in_order = True  # the kubelet sorts by name, a spec need not
-    for container, reported in zip(containers, statuses, strict=True):
+    for reported in statuses:
         if not reported.ready:
             return False
-        in_order = in_order and container.name == reported.name
-    if not in_order and {c.name for c in containers} != {s.name for s in statuses}:
-        return False
-    return not spec.init_containers or _all_initialized(pod)
+    if len(statuses) == 1:
+        known = statuses[0].name == containers[0].name
+    else:
+        known = {s.name for s in statuses} == {c.name for c in containers}
+    return known and (not spec.init_containers or _all_initialized(pod))
 
 
 _TELLING = frozenset({READY, CONTAINERS_READY, INITIALIZED})
@@ -200,7 +203,7 @@ def _warnings(health: Mapping[str, NodeHealth], now_ns: int, grace_ns: int) -> I
     That the node is lost is not concluded from it: the node controller does, or it is not at work.
     """
     for node in health.values():
-        heartbeat = node.heartbeat_ns if node.heartbeat_field.startswith("lease") else None
+        heartbeat = node.heartbeat_ns if node.heartbeat_from_lease else None
         if node.is_ready and heartbeat is not None and now_ns - heartbeat > grace_ns:
             age_s, grace_s = (now_ns - heartbeat) // SECOND_NS, grace_ns // SECOND_NS
             yield (

@@ -1,0 +1,169 @@
+"""The pages of `audit` and `repair`. The facts come from `outlook.audit`; here they get a form."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from kubectl_nodelife.outlook.audit.advice import ForceAdvice
+from kubectl_nodelife.outlook.audit.answer import AuditAnswer
+from kubectl_nodelife.outlook.audit.findings import Finding
+from kubectl_nodelife.outlook.audit.notes import NOTES
+from kubectl_nodelife.outlook.audit.plan import Step
+from kubectl_nodelife.report.ages import age
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import Column, Table
+
+_COLUMNS = (
+    Column("namespace"),
+    Column("pod"),
+    Column("class"),
+    Column("age"),
+    Column("node"),
+    Column("because"),
+    Column("do", wide=True),
+    Column("evidence", wide=True),
+)
+_STEP_COLUMNS = (
+    Column("namespace"),
+    Column("pod"),
+    Column("class"),
+    Column("outcome"),
+    Column("because"),
+)
+_WIDTH = 96
+
+
+class AuditPage:
+    """An `AuditAnswer` as an answer."""
+
+    def __init__(self, answer: AuditAnswer) -> None:
+        self._answer = answer
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The findings, a paragraph for each class among them, the advice, and the sum."""
+        findings, now_ns = self._answer.audit.findings, self._answer.now_ns
+        yield Table(_COLUMNS, [_row(f, now_ns) for f in findings])
+        for name in NOTES:
+            of_class = [f for f in findings if f.name == name]
+            if of_class:
+                yield _about_class(name, of_class)
+        yield from _advice(findings)
+        counts = ", ".join(f"{count} {name}" for name, count in self._answer.audit.counts.items())
+        yield f"pods: {counts or 'none'}"
+
+    def document(self) -> object:
+        """The PodAudit document."""
+        return self._answer.document()
+
+    def names(self) -> Iterable[str]:
+        """pod/NAMESPACE/NAME of each pod with a finding."""
+        pods = (f"pod/{f.pod.namespace}/{f.pod.name}" for f in self._answer.audit.findings)
+        return dict.fromkeys(pods)
+
+
+class RepairPage:
+    """The steps of a repair as an answer."""
+
+    def __init__(self, steps: list[Step], document: dict[str, object]) -> None:
+        self._steps = steps
+        self._document = document
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """Each step in a line, then the requests in full."""
+        yield Table(_STEP_COLUMNS, [_step_row(step) for step in self._steps])
+        for step in self._steps:
+            if step.request is not None:
+                request = step.request
+                body = json.dumps(request.body, indent=2)
+                yield (
+                    f"{request.verb} {request.path}\n"
+                    f"Content-Type: {request.content_type}\n{body}\n{request.command}"
+                )
+        would = sum(step.request is not None for step in self._steps)
+        yield f"dry run: {would} requests, {len(self._steps) - would} refused; nothing was sent"
+
+    def document(self) -> object:
+        """The RepairPlan document."""
+        return self._document
+
+    def names(self) -> Iterable[str]:
+        """pod/NAMESPACE/NAME of each pod to which something would be sent."""
+        return dict.fromkeys(
+            f"pod/{step.finding.pod.namespace}/{step.finding.pod.name}"
+            for step in self._steps
+            if step.request is not None
+        )
+
+
+def _row(finding: Finding, now_ns: int) -> list[object]:
+    return [
+        finding.pod.namespace,
+        finding.pod.name,
+        finding.name,
+        age(finding.since_ns, now_ns),
+        finding.pod.spec.node_name,
+        finding.because,
+        finding.what_to_do,
+        "; ".join(f"{field}={value}" for field, value in finding.evidence),
+    ]
+
+
+def _step_row(step: Step) -> list[object]:
+    pod = step.finding.pod
+    outcome = "refused" if step.request is None else f"would {step.request.verb}"
+    because = "; ".join(step.refusals) or step.finding.because
+    return [pod.namespace, pod.name, step.finding.name, outcome, because]
+
+
+def _about_class(name: str, findings: list[Finding]) -> str:
+    note = NOTES[name]
+    issues = list(dict.fromkeys(issue for f in findings for issue in f.known_issues))
+    lines = [f"{name} ({len(findings)}): {note.meaning}.", f"Do: {note.remedy}."]
+    lines.append(f"Risk: {note.risk}.")
+    if issues:
+        lines.append(f"Known: {', '.join(issues)}.")
+    return "\n".join([_wrapped(lines[0], ""), *(_wrapped(line, "  ") for line in lines[1:])])
+
+
+def _advice(findings: Iterable[Finding]) -> Iterator[str]:
+    """One paragraph for the pods of one node of which the same is to be said."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        advice = finding.advice
+        if advice is not None:
+            key = (finding.pod.spec.node_name, advice.force_delete, advice.evidence_missing)
+            alike.setdefault(key, []).append(finding)
+    for group in alike.values():
+        advice = group[0].advice
+        if advice is not None:
+            yield "\n".join(_advice_lines(group, advice))
+
+
+def _advice_lines(group: list[Finding], advice: ForceAdvice) -> Iterator[str]:
+    pods = ", ".join(f"{f.pod.namespace}/{f.pod.name}" for f in group)
+    yield _wrapped(f"May it be forced? {pods}:", "")
+    yield f"  force delete: {advice.force_delete.replace('-', ' ')}"
+    yield f"  out-of-service taint: {advice.out_of_service_taint.replace('-', ' ')}"
+    hazards = dict.fromkeys(h for f in group if f.advice for h in f.advice.hazards)
+    for title, entries in (
+        ("found", advice.evidence_found),
+        ("missing", advice.evidence_missing),
+        ("hazard", tuple(hazards)),
+        ("command", advice.commands[:1]),
+        ("undo", advice.undo),
+    ):
+        for entry in entries:
+            yield _wrapped(f"{title}: {entry}", "  ")
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
