@@ -12,7 +12,7 @@ out on purpose: metrics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Final, cast
+from typing import Any, Final
 
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -75,7 +75,8 @@ class PodGCController:
         for node in cache.nodes.values():
             self._note_node(node, None)
         for key, pod in cache.pods.items():
-            self._note_pod(key, pod, None)
+            if pod.status.phase not in _ALIVE_PHASES or pod.metadata.deletion_timestamp:
+                self._note_pod(key, pod, None)
         for name in cache.nodes_with_pods():
             if name not in cache.nodes:
                 self._unknown[name] = None
@@ -87,17 +88,18 @@ class PodGCController:
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Only take note; decisions wait for the next run."""
-        old, new = change.old, change.new
+        old: Any = change.old
+        new: Any = change.new
         if change.kind == "Pod":
-            if old is None or new is None or not _same_life(cast(Pod, old), cast(Pod, new)):
-                pod = cast(Pod, new or old)
-                self._note_pod(pod.key, cast("Pod | None", new), change.cause)
+            if old is None or new is None or not _same_life(old, new):
+                pod: Pod = new or old
+                self._note_pod(pod.key, new, change.cause)
                 name = pod.spec.node_name
                 if new is not None and name and name not in cache.nodes:
                     self._unknown.setdefault(name, change.cause)
         elif new is not None:
             self._unknown.pop(new.name, None)
-            self._note_node(cast(Node, new), change.cause)
+            self._note_node(new, change.cause)
         elif old is not None:
             self._out_of_service.pop(old.name, None)
             if old.name in cache.nodes_with_pods():
@@ -196,7 +198,7 @@ class PodGCController:
     def _delete_orphan(self, pod: Pod, node: str, now_ns: int) -> Iterator[Action]:
         because = f"node {node} does not exist"
         if self._has_quarantine:
-            because += f", {QUARANTINE_NS // SECOND_NS} s after that was noticed"
+            because = f"{because}, and did not {QUARANTINE_NS // SECOND_NS} s and more ago"
         cause = self._unknown.get(node)
         if self._with_condition and self._changes_phase(pod):
             condition = disruption_target(pod.status, _CONDITION_REASON, _CONDITION_MESSAGE, now_ns)
@@ -279,5 +281,5 @@ def _same_life(old: Pod, new: Pod) -> bool:
     return (
         old.spec is new.spec
         and old.metadata is new.metadata
-        and (old.status is new.status or old.status.phase == new.status.phase)
+        and old.status.phase == new.status.phase
     )

@@ -11,7 +11,7 @@ after a 404 or after a cancellation; the condition's observedGeneration.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -123,23 +123,23 @@ class TaintEvictionController:
             if taints:
                 self.tainted_nodes[name] = taints
                 for pod in cache.pods_on(name):
-                    yield from self._take_over(pod, name, taints, cache, now_ns)
+                    yield from self._take_over(pod, taints, cache, now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Follows `PodUpdated` and `NodeUpdated`, which let only some changes through."""
-        old, new = change.old, change.new
+        old: Any = change.old
+        new: Any = change.new
         if change.kind == "Pod":
-            if old is not None and new is not None and _same_terms(cast(Pod, old), cast(Pod, new)):
+            if old is not None and new is not None and _same_terms(old, new):
                 return ()
-            return self._pod_changed(change, cache, now_ns)
+            return self._pod_changed(old, new, cache, now_ns, change.cause)
         if new is None:
-            name = cast(Node, old).name
-            self.tainted_nodes.pop(name, None)
-            self._tainted_by.pop(name, None)
+            self.tainted_nodes.pop(old.name, None)
+            self._tainted_by.pop(old.name, None)
             return ()
-        if old is not None and _same_taints(cast(Node, old), cast(Node, new)):
+        if old is not None and _same_taints(old, new):
             return ()
-        return self._node_changed(cast(Node, new), cache, now_ns, change.cause)
+        return self._node_changed(new, cache, now_ns, change.cause)
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The timers that end at the instant `key`, or the next try for the pod `key`."""
@@ -150,7 +150,9 @@ class TaintEvictionController:
         pod_key = cast(Key, key)
         failed = self._failed_tries.get(pod_key)
         pod = cache.pods.get(pod_key)
-        if failed is not None and pod is not None:
+        if failed is None or pod is None:
+            return
+        if pod.spec.node_name in self.tainted_nodes:  # a failure may be told after the recovery
             yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
@@ -193,82 +195,68 @@ class TaintEvictionController:
             if verdict.stay.seconds is not None or pod.key in self.workers:
                 yield from self._process_pod(pod, verdict, cache, now_ns, cause)
 
-    def _pod_changed(self, change: Change, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+    def _pod_changed(
+        self, old: Pod | None, pod: Pod | None, cache: Cache, now_ns: int, cause: Action | None
+    ) -> Iterator[Action | Requeue]:
         """Follows `handlePodUpdate`."""
-        pod = cast("Pod | None", change.new)
         if pod is None:
-            key = cast(Pod, change.old).key
-            yield from self._cancel(key, "the pod is gone", change.cause)
+            if old is not None:
+                yield from self._cancel(old.key, "the pod is gone", cause)
             return
         name = pod.spec.node_name
         taints = self.tainted_nodes.get(name)
         if taints is not None:
             verdict = self._verdict(pod.spec.tolerations, taints, name, now_ns)
-            cause = change.cause or self._tainted_by.get(name)
+            cause = cause or self._tainted_by.get(name)
             yield from self._process_pod(pod, verdict, cache, now_ns, cause)
 
     def _process_pod(
         self, pod: Pod, verdict: _Verdict, cache: Cache, now_ns: int, cause: Action | None
-    ) -> Iterator[Action | Requeue]:
+    ) -> list[Action | Requeue]:
         """Follows `processPodOnNode`.
 
         A timer that was set before now stays as it is, so that an update of the pod or an exchange
         of taints neither lengthens nor shortens it.
         """
-        key, stay = pod.key, verdict.stay
-        if not stay.is_tolerated:
-            yield from self._cancel(key, verdict.because, cause)
-            yield from self._add(pod, verdict, now_ns, cache, now_ns, cause)
-            return
-        if stay.seconds is None:
-            if self._infinite_cancels:
-                because = f"the pod tolerates the taints of node {pod.spec.node_name} for ever"
-                yield from self._cancel(key, because, cause)
-            return
+        key, seconds = pod.key, verdict.stay.seconds
         created_ns = now_ns
-        pending = self.workers.get(key)
-        if pending is not None:
+        cancelled: list[Action | Requeue] = []
+        if not verdict.stay.is_tolerated:
+            cancelled = self._cancel(key, verdict.because, cause)
+        elif seconds is None:
+            if not self._infinite_cancels:
+                return cancelled
+            because = f"the pod tolerates the taints of node {pod.spec.node_name} for ever"
+            return self._cancel(key, because, cause)
+        elif (pending := self.workers.get(key)) is not None:
             created_ns = pending.created_ns
             if created_ns < now_ns:
-                return
-            yield from self._cancel(key, "the timer of this very moment is set anew", cause)
-        yield from self._add(pod, verdict, created_ns, cache, now_ns, cause)
-
-    def _add(
-        self,
-        pod: Pod,
-        verdict: _Verdict,
-        created_ns: int,
-        cache: Cache,
-        now_ns: int,
-        cause: Action | None,
-    ) -> Iterator[Action | Requeue]:
-        key = pod.key
+                return cancelled
+            cancelled = self._cancel(key, "the timer of this very moment is set anew", cause)
         if key in self.workers:
-            return
-        fire_ns = now_ns + (verdict.stay.seconds or 0) * SECOND_NS
-        due_ns = timer_end_ns(created_ns, fire_ns, now_ns)
+            return cancelled
+        due_ns = timer_end_ns(created_ns, now_ns + (seconds or 0) * SECOND_NS, now_ns)
         schedule = _schedule(pod, verdict, due_ns, cause)
-        because = verdict.because_deleted
-        node = pod.spec.node_name
+        node, because = pod.spec.node_name, verdict.because_deleted
         work = Work(key, node, created_ns, due_ns, schedule, because, due_ns, due_ns)
-        yield from self._begin(work, cache, now_ns)
+        return cancelled + self._begin(work, cache, now_ns)
 
-    def _begin(self, work: Work, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
-        yield work.schedule
+    def _begin(self, work: Work, cache: Cache, now_ns: int) -> list[Action | Requeue]:
         if self.workers.add(work, now_ns):
-            yield from self._run(work, cache, now_ns)
-        elif self.workers.is_first_at(work):
-            yield Requeue(self.name, work.due_ns, work.due_ns)
+            return [work.schedule, *self._run(work, cache, now_ns)]
+        if self.workers.is_first_at(work):
+            return [work.schedule, Requeue(self.name, work.due_ns, work.due_ns)]
+        return [work.schedule]
 
-    def _run(self, work: Work, cache: Cache, now_ns: int) -> Iterator[Action]:
+    def _run(self, work: Work, cache: Cache, now_ns: int) -> list[Action]:
         """The event and the first try. Follows `deletePodHandler`."""
         pod = cache.pods.get(work.key)
         if pod is None:
             self.workers.fail(work.key)
-            return
+            return []
         self._failed_tries.pop(work.key, None)
-        yield marking_event(work.key, work.because, work.schedule)
+        self.workers.finish(work.key)
+        event = marking_event(work.key, work.because, work.schedule)
         delete = DeletePod(
             controller=CONTROLLER,
             because=work.because,
@@ -278,17 +266,15 @@ class TaintEvictionController:
             pod_uid=pod.metadata.uid,
             taints=work.schedule.taints,
         )
-        yield from mark_and_delete(pod, delete, now_ns, with_condition=self._with_condition)
-        self.workers.finish(work.key)
+        with_condition = self._with_condition
+        return [event, *mark_and_delete(pod, delete, now_ns, with_condition=with_condition)]
 
-    def _cancel(self, key: Key, because: str, cause: Action | None) -> Iterator[Action]:
+    def _cancel(self, key: Key, because: str, cause: Action | None) -> list[Action | Requeue]:
         """Follows `cancelWorkWithEvent`: only a timer that still ran is told of."""
-        if key not in self.workers and key not in self._failed_tries:
-            return
         self._failed_tries.pop(key, None)
         work = self.workers.cancel(key)
         if work is None:
-            return
+            return []
         cancelled = CancelEviction(
             controller=CONTROLLER,
             because=because,
@@ -298,12 +284,11 @@ class TaintEvictionController:
             pod_uid=work.schedule.pod_uid,
             due_ns=work.due_ns,
         )
-        yield cancelled
-        yield cancelling_event(key, because, cancelled)
+        return [cancelled, cancelling_event(key, because, cancelled)]
 
     def _take_over(
-        self, pod: Pod, node: str, taints: tuple[Taint, ...], cache: Cache, now_ns: int
-    ) -> Iterator[Action | Requeue]:
+        self, pod: Pod, taints: tuple[Taint, ...], cache: Cache, now_ns: int
+    ) -> list[Action | Requeue]:
         """A pod's part of `join`. Where one whose time is over is terminating, that was done."""
         timer = timer_of_running(
             pod,
@@ -315,13 +300,13 @@ class TaintEvictionController:
             infinite_cancels=self._infinite_cancels,
         )
         if timer is None:
-            return
-        work = _work_of(pod, node, timer)
+            return []
+        work = _work_of(pod, timer)
         if timer.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
             self.workers.add(work, now_ns)
             self.workers.finish(work.key)
-            return
-        yield from self._begin(work, cache, now_ns)
+            return []
+        return self._begin(work, cache, now_ns)
 
     def _verdict(
         self,
@@ -340,7 +325,8 @@ def _verdict_of(stay: Stay, node: str, since_ns: int) -> _Verdict:
     return _Verdict(stay, why_scheduled(stay, node, since_ns), why_deleted(stay, node, since_ns))
 
 
-def _work_of(pod: Pod, node: str, timer: Timer) -> Work:
+def _work_of(pod: Pod, timer: Timer) -> Work:
+    node = pod.spec.node_name
     verdict = _verdict_of(timer.stay, node, timer.created_ns)
     return Work(
         pod.key,

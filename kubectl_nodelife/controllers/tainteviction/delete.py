@@ -6,7 +6,6 @@ pkg/controller/tainteviction/taint_eviction.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,27 +33,30 @@ def cancelling_event(key: Key, because: str, cause: Action) -> RecordEvent:
 
 def mark_and_delete(
     pod: Pod, delete: DeletePod, now_ns: int, *, with_condition: bool
-) -> Iterator[Action]:
+) -> list[Action]:
     """One try: the condition unless the pod has it, then the DELETE.
 
     Upstream gives up a try whose patch fails; here its DELETE is sent all the same, since what
     comes of the patch is known only later.
     """
+    uid = pod.metadata.uid
+    if delete.pod_uid != uid:
+        delete = replace(delete, pod_uid=uid)
     condition = None
     if with_condition:
         condition = disruption_target(pod.status, CONDITION_REASON, _CONDITION_MESSAGE, now_ns)
-    if condition is not None:
-        yield SetPodCondition(
-            controller=CONTROLLER,
-            because=delete.because,
-            cause=delete.cause,
-            namespace=delete.namespace,
-            pod=delete.pod,
-            pod_uid=pod.metadata.uid,
-            condition=condition,
-        )
-    same = delete.pod_uid == pod.metadata.uid
-    yield delete if same else replace(delete, pod_uid=pod.metadata.uid)
+    if condition is None:
+        return [delete]
+    mark = SetPodCondition(
+        controller=CONTROLLER,
+        because=delete.because,
+        cause=delete.cause,
+        namespace=delete.namespace,
+        pod=delete.pod,
+        pod_uid=uid,
+        condition=condition,
+    )
+    return [mark, delete]
 
 
 def _event(key: Key, message: str, because: str, cause: Action) -> RecordEvent:

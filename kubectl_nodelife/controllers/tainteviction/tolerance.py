@@ -86,6 +86,6 @@ def why_deleted(stay: Stay, node: str, since_ns: int) -> str:
     if not stay.seconds:
         return why_scheduled(stay, node, since_ns)
     return (
-        f"the pod tolerates {stay.taints[0]} on node {node} for {stay.seconds} s, "
-        f"and these are over: counted from {format_time(since_ns)}"
+        f"the {stay.seconds} s for which the pod tolerates {stay.taints[0]} on node {node} "
+        f"are over, counted from {format_time(since_ns)}"
     )
