@@ -21,8 +21,17 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports, pod_requests
+from kubectl_nodelife.workloads.nodeinfo import (
+    Amounts,
+    HostPort,
+    NodeInfo,
+    host_ports,
+    pod_requests,
+)
 from kubectl_nodelife.workloads.scheduling import Wanted, room_reasons, static_reason
+
+_Asks = tuple[Amounts, tuple[HostPort, ...]]
+"""The requests and the host ports of a pod."""
 
 
 class _Demands:
@@ -52,6 +61,7 @@ class Scheduler:
         self._infos: dict[str, NodeInfo] = {}
         self._demands: dict[bytes, _Demands] = {}
         self._of_owner: dict[str, tuple[PodSpec, _Demands]] = {}
+        self._asks_of_owner: dict[str, tuple[PodSpec, _Asks]] = {}
         self._waiting: dict[Key, str] = {}
         self._look_again = False
 
@@ -133,8 +143,30 @@ class Scheduler:
             return False
         info = self._infos.get(name)
         if info is None:
-            info = self._infos[name] = NodeInfo(node, self._api.store.pods_on(name))
+            info = self._infos[name] = NodeInfo(node)
+            for pod in self._api.store.pods_on(name):
+                info.add(*self._asks(pod))
         return bool(room_reasons(wanted, info))
+
+    def _asks(self, pod: Pod) -> _Asks:
+        """What the pod takes of its node. The pods of one owner nearly always ask for the same."""
+        spec = pod.spec
+        owner = controller_of(pod.metadata)
+        if owner is None:
+            return pod_requests(pod), host_ports(pod)
+        known = self._asks_of_owner.get(owner.uid)
+        if known is not None:
+            other, asks = known
+            if (
+                other.containers == spec.containers
+                and other.init_containers == spec.init_containers
+                and other.overhead == spec.overhead
+                and other.resources == spec.resources
+            ):
+                return asks
+        asks = (pod_requests(pod), host_ports(pod))
+        self._asks_of_owner[owner.uid] = (spec, asks)
+        return asks
 
     def _demands_of(self, pod: Pod) -> _Demands:
         owner = controller_of(pod.metadata)
@@ -197,11 +229,11 @@ class Scheduler:
         if new is not None and after:
             self._pods[after] = self._pods.get(after, 0) + 1
             if after in self._infos:
-                self._infos[after].add(pod_requests(new), host_ports(new))
+                self._infos[after].add(*self._asks(new))
         if old is not None and before:
             self._pods[before] -= 1
             if before in self._infos:
-                self._infos[before].remove(pod_requests(old), host_ports(old))
+                self._infos[before].remove(*self._asks(old))
             self._look_again = bool(self._waiting)
             for demands in self._demands.values():
                 demands.changed.add(before)

@@ -8,7 +8,7 @@ meanwhile is synced again afterwards. Left out: the number of workers (each set'
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.backoff import Backoff
@@ -79,7 +79,7 @@ class DaemonSetController:
         """Begin as a restarted controller: every set is synced, nothing is remembered."""
         for pod in cache.all("Pod"):
             assert isinstance(pod, Pod)
-            self.index.observe_pod(None, pod)
+            self.index.observe_first(pod)
         for revision in cache.all("ControllerRevision"):
             assert isinstance(revision, ControllerRevision)
             self.index.observe_revision(None, revision)
@@ -92,8 +92,13 @@ class DaemonSetController:
         """Begin beside a running one: the same, since all but its backoffs can be seen."""
         yield from self.start(cache, now_ns)
 
-    def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         """Tell the handlers, and go on with a sync that waited for this."""
+        if change.kind == "Pod" and not self._awaited and self.handlers.passes_by(change):
+            return ()
+        return self._changed(change, cache, now_ns)
+
+    def _changed(self, change: Change, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         self.note(change, cache, now_ns)
         present = change.new if change.new is not None else change.old
         if present is not None and self._awaited:

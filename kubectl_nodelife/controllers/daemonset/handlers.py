@@ -16,6 +16,7 @@ from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, Tracked
 from kubectl_nodelife.controllers.daemonset.work_queue import SECOND_NS, WorkQueue
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node, NodeStatus
 from kubectl_nodelife.kube.pod import Pod
@@ -94,6 +95,17 @@ class EventHandlers:
             self._add(self._index.resolve(old), cause)
         elif old is not None and new is not None and not _same_version(old, new):
             self._owner_or_orphan(old, new, cause)
+
+    def passes_by(self, change: Change) -> bool:
+        """Whether a pod's change is none of any set's business: something else controls the pod."""
+        if self._rules.simulated_predicates or self._rules.suspends:
+            return False  # then any pod takes room that a set may wait for
+        for pod in (change.old, change.new):
+            if pod is not None:
+                owner = controller_of(pod.metadata)
+                if owner is None or owner.kind == "DaemonSet":
+                    return False
+        return True
 
     def pod(
         self, old: Pod | None, new: Pod | None, cache: Cache, now: int, cause: Action | None

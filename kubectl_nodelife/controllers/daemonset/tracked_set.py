@@ -205,6 +205,11 @@ class SetIndex:
         if "" in owners:
             self._observe_orphan(present, old, new, owners)
 
+    def observe_first(self, pod: Pod) -> None:
+        """Take in a pod that was there before any set is followed: only orphans are kept."""
+        if not _controller_uid(pod):
+            self.orphans.setdefault(pod.namespace, {})[pod.key] = pod
+
     def _observe_orphan(
         self, present: Pod, old: Pod | None, new: Pod | None, owners: dict[str, None]
     ) -> None:
