@@ -61,10 +61,14 @@ class World:
         end_ns: int,
         kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
+        api: Api | None = None,
     ) -> None:
-        """`objects` are what is there at t=0; instants are ns since the epoch, the end included."""
+        """`objects` are what is there at t=0; instants are ns since the epoch, the end included.
+
+        `api`: the API server to use in place of a new one.
+        """
         self.agenda = Agenda()
-        self.api = Api(journal, start_ns)
+        self.api = Api(journal, start_ns) if api is None else api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api)
         self.owners = Owners(self.api, self.agenda, self.scheduler.bind, kinds_read)
@@ -99,8 +103,12 @@ class World:
             at_ns = due_ns
         if at_ns is None or at_ns > self._end_ns:
             return None
-        api.now_ns = at_ns
-        self.agenda.run(at_ns)
+        return self.advance(at_ns)
+
+    def advance(self, now_ns: int) -> tuple[int, Iterable[Event]]:
+        """Let everything happen that is due at or before this instant."""
+        self.api.now_ns = now_ns
+        self.agenda.run(now_ns)
         return self._tick()
 
     def start(self, action: Action, now_ns: int) -> None:
