@@ -31,7 +31,7 @@ from kubectl_nodelife.workloads.eviction import Refused
 
 RETRY_NS: Final = 5 * SECOND_NS
 LOOK_NS: Final = 1 * SECOND_NS
-_APART_NS: Final = 4 * MILLISECOND_NS
+_APART_NS: Final = 15 * MILLISECOND_NS
 """How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
 
 # How a target ended.

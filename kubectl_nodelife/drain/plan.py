@@ -1,0 +1,240 @@
+"""The plan: three runs, put together into one answer.
+
+`make_plan` is what commands call. Without wave options the plan is that of `kubectl drain NODE...`;
+with them the nodes are drained in waves of our own (`waves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.advice import rule_of
+from kubectl_nodelife.drain.bounds import kubectl_bound
+from kubectl_nodelife.drain.needs import Unread
+from kubectl_nodelife.drain.options import (
+    FLAG_DELETE_EMPTYDIR_DATA,
+    FLAG_FORCE,
+    FLAG_IGNORE_DAEMONSETS,
+    DrainOptions,
+)
+from kubectl_nodelife.drain.outage import workload_plans
+from kubectl_nodelife.drain.play import Play, play_kubectl
+from kubectl_nodelife.drain.results import (
+    KEPT,
+    NEVER,
+    READY,
+    REFUSED,
+    SLOW,
+    UNKNOWN,
+    Bound,
+    BudgetPlan,
+    BudgetPoint,
+    DrainPlan,
+    Estimate,
+    NodePlan,
+    PodPlan,
+    WavePlan,
+    worst,
+)
+from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
+from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.drain.verdicts import Judge, seconds
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+
+VARIANTS: Final = (
+    FAST,
+    SLOW_TIMING,
+    MIDDLE._replace(name="quick to be ready", ready=0),
+    MIDDLE._replace(name="slow to be ready", ready=2),
+    MIDDLE._replace(name="quick to stop", grace_percent=0),
+)
+"""Assumptions beside the middle ones. Kubectl's 5 s grid makes the end a jumpy function of them, so
+that the fastest pods do not always make the fastest drain: the ends are taken over all of these."""
+
+_FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
+LEAST_WIDTH_S: Final = 15.0
+
+
+def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
+    """The plan of `kubectl drain NODE...` with these options.
+
+    Raises ValueError for a --pod-selector that cannot be read, and KeyError for an unknown node.
+    """
+    for name in nodes:
+        if name not in snapshot.nodes:
+            raise KeyError(name)
+    scope = Scope(snapshot, nodes)
+    admission = Admission(snapshot)
+    middle = play_kubectl(scope, admission, options, MIDDLE)
+    plan = assemble(middle, admission)
+    plan.bound = Bound(*kubectl_bound(scope, options))
+    if plan.verdict in (READY, SLOW, UNKNOWN):
+        others = [play_kubectl(scope, admission, options, t).end_ns for t in _variants(scope)]
+        plan.estimate = estimate(middle, others, plan)
+    if plan.verdict == REFUSED and plan.flags_needed:
+        with_flags = options.with_flags(tuple(plan.flags_needed))
+        plan.with_flags = make_plan(snapshot, nodes, with_flags)
+    return plan
+
+
+def _variants(scope: Scope) -> tuple[Timing, ...]:
+    """Fewer of them for large plans, where single pods matter less."""
+    return VARIANTS if len(scope.nodes) <= 20 else VARIANTS[:2]
+
+
+def assemble(play: Play, admission: Admission) -> DrainPlan:
+    """Everything but estimate and bound, from the middle run."""
+    unread = Unread(play.scope.snapshot)
+    judge = Judge(play, admission, unread)
+    waves: list[WavePlan] = []
+    nodes: list[NodePlan] = []
+    flags: set[str] = set()
+    for index, wave in enumerate(play.waves):
+        pods: list[PodPlan] = []
+        for name in wave.nodes:
+            of_node = judge.pods(name)
+            pods += of_node
+            node = _node_plan(play, name, of_node)
+            flags.update(fault.flag for fault in node.faults)
+            nodes.append(node)
+        waves.append(
+            WavePlan(index, seconds(wave.start_ns), seconds(wave.end_ns), list(wave.nodes), pods)
+        )
+    return DrainPlan(
+        verdict=worst([node.verdict for node in nodes]),
+        flags_needed=[flag for flag in _FLAG_ORDER if flag in flags],
+        estimate=None,
+        waves=waves,
+        nodes=nodes,
+        not_evaluated=unread.listed(),
+        bound=Bound(0, 0.0),
+        budgets=_budget_plans(play),
+        workloads=workload_plans(play),
+        assumptions=_assumptions(play),
+        warnings=_warnings(play),
+    )
+
+
+def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
+    node = play.scope.snapshot.nodes[name]
+    faults = [fault for pod in pods for fault in pod.faults]
+    run = play.runs.get(name)
+    options = play.options.with_flags(tuple(fault.flag for fault in faults))
+    verdicts = [pod.verdict for pod in pods if pod.verdict != KEPT]
+    if run is None and not verdicts:
+        verdicts = [NEVER]
+    return NodePlan(
+        name=name,
+        zone=zone_display(zone_key(node.metadata.labels)),
+        verdict=worst(verdicts),
+        command=options.command(name),
+        faults=faults,
+        kept=[pod for pod in pods if pod.verdict == KEPT],
+        start=seconds(run.start_ns) if run is not None else None,
+        end=seconds(run.end_ns) if run is not None else None,
+        pods=len(verdicts),
+        attached_volumes=len(node.status.volumes_attached),
+    )
+
+
+# --- the estimate --------------------------------------------------------------------------------
+
+
+def estimate(middle: Play, others: list[int | None], plan: DrainPlan) -> Estimate | None:
+    """How long it takes, at least and at most, or None where the middle run does not end.
+
+    The ends of all runs, with a margin for what a real API server adds. It is kept as narrow as
+    the contract wants, at the cost of the low end: kubelets that let pods stop early are the rule,
+    and by how much is seldom known.
+    """
+    if middle.end_ns is None:
+        return None
+    ends = [end / SECOND_NS for end in (middle.end_ns, *others) if end is not None]
+    low, high = min(ends), max(ends)
+    low = max(0.0, low - max(1.0, 0.05 * low))
+    high += max(1.5, 0.05 * high)
+    graces = [pod.grace for pod in plan.pods() if pod.grace and pod.start is not None]
+    grace = float(max(graces, default=0))
+    return Estimate(round(narrowed(low, high, grace), 1), round(high, 1))
+
+
+def narrowed(low: float, high: float, grace: float) -> float:
+    """The low end, raised so far that high - low is at most max(15, low) + grace."""
+    return max(low, min(high - LEAST_WIDTH_S - grace, (high - grace) / 2))
+
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+def _budget_plans(play: Play) -> list[BudgetPlan]:
+    plans = []
+    for key in sorted(play.world.ledgers):
+        status = play.scope.ledgers[key].budget.status
+        ledger = play.world.ledgers[key]
+        plans.append(
+            BudgetPlan(
+                *key,
+                rule=rule_of(ledger.budget.spec),
+                expected=status.expected_pods,
+                desired=status.desired_healthy,
+                healthy=status.current_healthy,
+                allowed=status.disruptions_allowed,
+                points=[
+                    BudgetPoint(round(e.at_ns / SECOND_NS, 3), e.healthy, e.desired, e.allowed)
+                    for e in ledger.entries
+                ],
+            )
+        )
+    return plans
+
+
+def _assumptions(play: Play) -> list[str]:
+    """What the plan rests on that nothing in the cluster shows."""
+    made = [a for a in play.world.actors.values() if a.created_ns is not None]
+    sources: dict[str, str] = {}
+    for actor in made:
+        took = play.scope.history.time_to_ready(actor.pod)
+        if took is not None and actor.workload is not None:
+            name = f"{actor.workload.kind} {actor.workload.name}"
+            if took.source != name:
+                sources[name] = took.source
+    lines = ["pods take their whole grace period to stop (the low end: none of it)"]
+    if sources:
+        shown = "; ".join(f"{name}: {source}" for name, source in sorted(sources.items())[:5])
+        more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
+        lines.append(f"time to be Ready not learnt from the workload itself: {shown}{more}")
+    assumed = sorted({w.rule.why for w in play.world.workloads.values() if w.rule.assumed})
+    lines += assumed[:5]
+    guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
+    lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
+    return lines
+
+
+def _warnings(play: Play) -> list[str]:
+    warnings = []
+    snapshot = play.scope.snapshot
+    for name in play.scope.nodes:
+        silent = snapshot.silent_kubelet(name)
+        if silent is not None:
+            warnings.append(f"{silent}: its pods are not ended")
+    planned = set(play.scope.nodes)
+    twice = sum(
+        1 for a in play.world.actors.values() if a.created_ns is not None and a.node in planned
+    )
+    if twice:
+        warnings.append(
+            f"{twice} replacement{'s' if twice > 1 else ''} would land on a node of this plan:"
+            " they tolerate its cordon"
+        )
+    homeless = len(play.world.waiting)
+    if homeless:
+        warnings.append(
+            f"{homeless} replacement{'s' if homeless > 1 else ''} would stay Pending:"
+            " no node has room for them"
+        )
+    return warnings

@@ -1,0 +1,53 @@
+"""One run of a plan: a world, and the kubectl processes in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.kubectl import Kubectl, NodeRun
+from kubectl_nodelife.drain.options import DrainOptions
+from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.timeline import Timeline
+from kubectl_nodelife.drain.timing import Timing
+from kubectl_nodelife.drain.world import World
+
+
+class Wave(NamedTuple):
+    """Nodes that are drained together; `start_ns` is None where the plan does not come to it."""
+
+    nodes: tuple[str, ...]
+    start_ns: int | None
+    end_ns: int | None
+
+
+@dataclass(slots=True)
+class Play:
+    """What happened in one run.
+
+    `runs`: each node's turn, for those that had one. `end_ns`: when the last command returned,
+    None where one never does.
+    """
+
+    scope: Scope
+    options: DrainOptions
+    world: World
+    runs: dict[str, NodeRun] = field(default_factory=dict)
+    waves: list[Wave] = field(default_factory=list)
+    end_ns: int | None = None
+
+
+def play_kubectl(scope: Scope, admission: Admission, options: DrainOptions, timing: Timing) -> Play:
+    """`kubectl drain NODE...`: one process, the nodes of the scope in their order."""
+    timeline = Timeline()
+    world = World(scope, admission, timing, timeline)
+    process = Kubectl(world, options, scope.nodes)
+    process.start(0)
+    timeline.run(process.settled)
+    play = Play(scope, options, world, end_ns=process.ended_ns)
+    play.runs = {run.name: run for run in process.runs}
+    for name in scope.nodes:
+        run = play.runs.get(name)
+        play.waves.append(Wave((name,), run.start_ns if run else None, run.end_ns if run else None))
+    return play

@@ -1,0 +1,194 @@
+"""What a plan is, as values: pods, nodes, waves, budgets, workloads. No text layout, no I/O.
+
+Seconds are floats counted from the moment of the plan; None: never, or not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+READY: Final = "ready"
+SLOW: Final = "slow"
+UNKNOWN: Final = "unknown"
+NEVER: Final = "never"
+REFUSED: Final = "refused"
+KEPT: Final = "kept"
+
+WORST_FIRST: Final = (REFUSED, NEVER, UNKNOWN, SLOW, READY)
+
+
+def worst(verdicts: list[str]) -> str:
+    """The worst of the verdicts, `kept` aside; `ready` where there is none."""
+    for verdict in WORST_FIRST:
+        if verdict in verdicts:
+            return verdict
+    return READY
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The cheapest change that would let a pod go, and what it may cost."""
+
+    change: str
+    risk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a replacement can go (`node`), or why it cannot (`reason`, on so many `nodes`)."""
+
+    node: str = ""
+    reason: str = ""
+    nodes: int = 0
+
+
+@dataclass(slots=True)
+class PodFault:
+    """An objection of kubectl to a pod, and the flag that lifts it."""
+
+    namespace: str
+    name: str
+    gate: str
+    message: str
+    flag: str
+
+
+@dataclass(slots=True)
+class PodPlan:
+    """One pod of a planned node.
+
+    `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
+    `tries`: how often kubectl asks.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    verdict: str
+    gate: str = "none"
+    reason: str = ""
+    start: float | None = None
+    gone: float | None = None
+    end: float | None = None
+    landing: list[Place] = field(default_factory=list)
+    faults: list[PodFault] = field(default_factory=list)
+    remedy: Remedy | None = None
+    owner: str = ""
+    budgets: list[str] = field(default_factory=list)
+    grace: int | None = None
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class NodePlan:
+    """One node of a plan. `command` is the kubectl line that drains it."""
+
+    name: str
+    zone: str
+    verdict: str
+    command: str
+    faults: list[PodFault]
+    kept: list[PodPlan]
+    start: float | None = None
+    end: float | None = None
+    pods: int = 0
+    attached_volumes: int = 0
+
+
+@dataclass(slots=True)
+class WavePlan:
+    """Nodes that are drained together, with every pod of theirs."""
+
+    index: int
+    start: float | None
+    end: float | None
+    nodes: list[str]
+    pods: list[PodPlan]
+
+
+@dataclass(slots=True)
+class BudgetPoint:
+    """What a budget's status says from an instant on."""
+
+    at: float
+    healthy: int
+    desired: int
+    allowed: int
+
+
+@dataclass(slots=True)
+class BudgetPlan:
+    """A budget over the time of the plan, and its arithmetic at the beginning."""
+
+    namespace: str
+    name: str
+    rule: str
+    expected: int
+    desired: int
+    healthy: int
+    allowed: int
+    points: list[BudgetPoint]
+
+
+@dataclass(slots=True)
+class WorkloadPlan:
+    """What users notice of one workload: its outage (none, degraded, full) and for how long."""
+
+    namespace: str
+    kind: str
+    name: str
+    outage: str
+    seconds: float | None
+    ready: int
+    lowest: int
+    evicted: int
+    time_to_ready: float | None
+    time_to_ready_from: str
+
+
+@dataclass(slots=True)
+class Estimate:
+    """How long the whole plan takes, at least and at most."""
+
+    low: float
+    high: float
+
+
+@dataclass(slots=True)
+class NotEvaluated:
+    """A kind that was not read although the plan hangs on it."""
+
+    kind: str
+    why: str
+
+
+@dataclass(slots=True)
+class Bound:
+    """What no plan can beat; see `bounds`."""
+
+    waves: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class DrainPlan:
+    """The answer to "will this drain finish, when, and what exactly stops it?"."""
+
+    verdict: str
+    flags_needed: list[str]
+    estimate: Estimate | None
+    waves: list[WavePlan]
+    nodes: list[NodePlan]
+    not_evaluated: list[NotEvaluated]
+    bound: Bound
+    budgets: list[BudgetPlan] = field(default_factory=list)
+    workloads: list[WorkloadPlan] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    with_flags: DrainPlan | None = None
+    own_waves: bool = False
+
+    def pods(self) -> list[PodPlan]:
+        """All pods of all waves."""
+        return [pod for wave in self.waves for pod in wave.pods]

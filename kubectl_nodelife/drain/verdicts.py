@@ -1,0 +1,279 @@
+"""From a run to answers: each pod's verdict, the gate that decides, a sentence with the numbers.
+
+The run with the middle timing decides. A pod that kubectl got rid of is `ready` or `slow`, whatever
+else is `never`; a gate is the last refusal's, made more precise where the run knows why nothing
+changes: a budget that waits for a replacement with nowhere to go is not the budget's own fault.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
+from kubectl_nodelife.drain.advice import Advice
+from kubectl_nodelife.drain.filters import KEEP, REFUSE, Decision, decide, faults
+from kubectl_nodelife.drain.kubectl import FAILED, GONE, SKIPPED, TIMED_OUT, Target
+from kubectl_nodelife.drain.ledger import Ledger
+from kubectl_nodelife.drain.needs import Unread
+from kubectl_nodelife.drain.play import Play
+from kubectl_nodelife.drain.results import (
+    KEPT,
+    NEVER,
+    READY,
+    REFUSED,
+    SLOW,
+    UNKNOWN,
+    Place,
+    PodFault,
+    PodPlan,
+)
+from kubectl_nodelife.drain.world import new_pod
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.workloads.eviction import deletion_grace_seconds
+from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
+
+ALTERNATIVES = 5
+"""How many landing places are listed for a pod."""
+
+
+def seconds(instant_ns: int | None) -> float | None:
+    """Nanoseconds to seconds, to the millisecond."""
+    return None if instant_ns is None else round(instant_ns / SECOND_NS, 3)
+
+
+class Judge:
+    """Puts one run into answers."""
+
+    def __init__(self, play: Play, admission: Admission, unread: Unread) -> None:
+        self._play = play
+        self._world = play.world
+        self._snapshot = play.scope.snapshot
+        self._options = play.options
+        self._admission = admission
+        self._unread = unread
+        self._selector = play.options.selector() if play.options.pod_selector else None
+        self._advice = Advice(play)
+        self._places: dict[str, list[Place]] = {}
+        self._targets: dict[str, Target] = {
+            target.actor.uid: target for run in play.runs.values() for target in run.targets
+        }
+
+    # --- a node's pods ---------------------------------------------------------------------------
+
+    def pods(self, node: str) -> list[PodPlan]:
+        """Every pod that the node has at the plan's moment."""
+        pods = self._play.scope.pods[node]
+        decisions = [self._decide(pod, node) for pod in pods]
+        refused = any(decision.verb == REFUSE for decision in decisions)
+        return [
+            self._pod(pod, node, decision, refused)
+            for pod, decision in zip(pods, decisions, strict=True)
+        ]
+
+    def _decide(self, pod: Pod, node: str) -> Decision:
+        """What kubectl's filters say when the node's turn comes, or now if it never does."""
+        if self._selector is not None and not matches(self._selector, pod.metadata.labels):
+            return Decision(KEEP, "pod-selector", "--pod-selector leaves it alone")
+        run = self._play.runs.get(node)
+        now_ns = self._snapshot.now_ns + (run.start_ns if run else 0)
+        return decide(pod, self._options, self._snapshot, now_ns)
+
+    def _pod(self, pod: Pod, node: str, decision: Decision, refused: bool) -> PodPlan:
+        plan = self._blank(pod, node)
+        if decision.verb == KEEP:
+            plan.verdict, plan.gate, plan.reason = KEPT, decision.gate, decision.message
+            return plan
+        self._add_faults(plan, pod)
+        if refused:
+            plan.verdict = REFUSED
+            if decision.verb == REFUSE:
+                plan.gate, plan.reason = decision.gate, decision.message
+            else:
+                plan.reason = f"kubectl touches nothing on {node}: it objects to other pods there"
+            return plan
+        actor = self._world.actors[pod.metadata.uid]
+        target = self._targets.get(pod.metadata.uid)
+        self._add_times(plan, actor, target)
+        self._judge(plan, actor, target)
+        plan.landing = self._landing(actor)
+        self._add_doubts(plan, pod)
+        if plan.verdict == NEVER:
+            plan.remedy = self._advice.remedy(plan, actor, target)
+        return plan
+
+    def _blank(self, pod: Pod, node: str) -> PodPlan:
+        owner = controller_of(pod.metadata)
+        keys = self._play.scope.budgets_of.get(pod.metadata.uid, ())
+        return PodPlan(
+            pod.namespace,
+            pod.name,
+            node,
+            READY,
+            owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+            budgets=[name for _, name in keys],
+            grace=deletion_grace_seconds(pod, self._options.requested_grace),
+        )
+
+    def _add_faults(self, plan: PodPlan, pod: Pod) -> None:
+        found = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
+        plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
+
+    def _add_times(self, plan: PodPlan, actor: Actor, target: Target | None) -> None:
+        if target is not None:
+            plan.start = seconds(target.accepted_ns)
+            plan.tries = len(target.refused) + (target.accepted_ns is not None)
+        plan.gone = seconds(actor.gone_ns)
+        if actor.gone_ns is None:
+            return
+        replacement = actor.replacement
+        if replacement is None:
+            plan.end = plan.gone
+        elif replacement.ready_ns is not None:
+            plan.end = seconds(max(replacement.ready_ns, actor.gone_ns))
+
+    # --- verdict and gate ------------------------------------------------------------------------
+
+    def _judge(self, plan: PodPlan, actor: Actor, target: Target | None) -> None:
+        if target is None or (not target.refused and target.accepted_ns is None):
+            if target is not None and target.outcome == GONE:
+                self._goes(plan, actor, target)
+                return
+            plan.verdict = NEVER
+            plan.reason = self._not_reached(plan.node)
+            return
+        failed_elsewhere = target.outcome == FAILED and target.accepted_ns is not None
+        if target.outcome in (GONE, SKIPPED) or (failed_elsewhere and actor.gone):
+            self._goes(plan, actor, target)
+            return
+        plan.verdict = NEVER
+        if target.accepted_ns is not None or (actor.going and actor.held is not None):
+            self._stays(plan, actor, target)
+        elif target.refusal is not None:
+            plan.gate, plan.reason = self._refusal(actor, target)
+
+    def _not_reached(self, node: str) -> str:
+        stuck = next((r.name for r in self._play.runs.values() if r.end_ns is None), None)
+        if stuck is not None and stuck != node:
+            return f"kubectl never comes to {node}: draining {stuck} does not end"
+        return "kubectl stops at another pod's refusal before it comes to this one"
+
+    def _goes(self, plan: PodPlan, actor: Actor, target: Target) -> None:
+        plan.verdict = SLOW if target.refused else READY
+        if target.outcome == SKIPPED:
+            plan.verdict = SLOW
+            plan.gate = actor.held[0] if actor.held else "none"
+            plan.reason = "kubectl stops waiting (--skip-wait-for-delete-timeout); its object stays"
+            return
+        if target.refused and target.refusal is not None:
+            plan.gate = target.refusal.gate
+            plan.reason = self._waits(actor, target)
+        elif actor.ledgers:
+            plan.reason = f"goes at the first try; {self._advice.numbers(actor.ledgers[0])}"
+        else:
+            plan.reason = "goes at the first try; no budget guards it"
+        if plan.gate == "none" and self._stranded(actor):
+            plan.gate = "local-volume"
+            plan.reason += "; its replacement waits for a volume on this node"
+
+    def _waits(self, actor: Actor, target: Target) -> str:
+        count = len(target.refused)
+        tries = f"{count} time{'s' if count > 1 else ''}"
+        if target.refusal is not None and target.refusal.gate == GATE_NAMESPACE:
+            return f"namespace {actor.pod.namespace} is being deleted; kubectl waits until it went"
+        names = ", ".join(ledger.budget.name for ledger in actor.ledgers)
+        return f"refused {tries} by budget {names}, goes once it has refilled"
+
+    def _stranded(self, actor: Actor) -> bool:
+        replacement = actor.replacement
+        if replacement is None or replacement.node:
+            return False
+        return bool(self._world.landing.needs(replacement.pod).pinned)
+
+    def _stays(self, plan: PodPlan, actor: Actor, target: Target) -> None:
+        """Its eviction is accepted, and kubectl does not see it go."""
+        if actor.held is not None:
+            plan.gate, plan.reason = actor.held
+        elif target.outcome == TIMED_OUT and plan.grace is not None:
+            limit = format_duration(self._options.timeout_ns)
+            plan.reason = (
+                f"evicted, but its grace of {plan.grace} s is not over when --timeout={limit} is"
+            )
+        if actor.gone and self._options.timeout_ns:
+            plan.reason += f"; it goes {plan.gone} s after the start, when kubectl has given up"
+
+    def _refusal(self, actor: Actor, target: Target) -> tuple[str, str]:
+        refusal = target.refusal
+        assert refusal is not None
+        if refusal.gate in (GATE_WEBHOOK, GATE_NAMESPACE):
+            return refusal.gate, refusal.message
+        if not actor.ledgers or refusal.gate == "two-pdbs":
+            names = " and ".join(ledger.budget.name for ledger in actor.ledgers)
+            return refusal.gate, f"two budgets match it, {names}: the Eviction API refuses that"
+        ledger = actor.ledgers[0]
+        homeless = self._homeless(ledger)
+        if refusal.gate in ("pdb", "unready-under-pdb") and homeless:
+            why = self._world.landing.no_room(homeless[0].pod)
+            return "landing", (
+                f"{self._advice.numbers(ledger)}; it cannot refill:"
+                f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
+                f" {self._names(homeless)} with nowhere to go: {why}"
+            )
+        return refusal.gate, self._advice.why_refused(actor, ledger, refusal)
+
+    def _homeless(self, ledger: Ledger) -> list[Actor]:
+        """Replacements that wait for a node, if the budget would refill once they were Ready."""
+        waiting = [actor for actor in self._world.waiting if ledger in actor.ledgers]
+        status = ledger.budget.status
+        if ledger.healthy + len(waiting) > status.desired_healthy:
+            return waiting
+        return []
+
+    def _names(self, actors: list[Actor]) -> str:
+        names = {a.workload.name for a in actors if a.workload is not None}
+        return ", ".join(sorted(names))
+
+    def _add_doubts(self, plan: PodPlan, pod: Pod) -> None:
+        """`unknown` where nothing that was read stops it, and something else may."""
+        if plan.verdict not in (READY, SLOW):
+            return
+        doubt = self._admission.doubt(pod, deletion=self._options.disable_eviction)
+        missing = self._unread.of(pod, self._options)
+        if doubt is not None:
+            plan.verdict, plan.gate, plan.reason = UNKNOWN, GATE_WEBHOOK, doubt
+        elif missing:
+            plan.verdict = UNKNOWN
+            plan.reason += f"; not read: {', '.join(missing)}"
+
+    # --- landing ---------------------------------------------------------------------------------
+
+    def _landing(self, actor: Actor) -> list[Place]:
+        if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
+            return []
+        replacement = actor.replacement
+        if replacement is not None and replacement.node:
+            others = self._somewhere(actor)
+            rest = [place for place in others if place.node and place.node != replacement.node]
+            return [Place(node=replacement.node), *rest[: ALTERNATIVES - 1]]
+        return self._somewhere(actor)
+
+    def _somewhere(self, actor: Actor) -> list[Place]:
+        """Places for another pod like this one, as the run leaves the nodes."""
+        workload = actor.workload
+        assert workload is not None
+        # A StatefulSet's pods differ in their claims; all other replicas are alike.
+        key = actor.uid if workload.keeps_names else workload.uid
+        known = self._places.get(key)
+        if known is None:
+            pod = actor.replacement.pod if actor.replacement is not None else None
+            if pod is None:
+                pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
+            names = self._world.landing.candidates(pod, ALTERNATIVES)
+            known = [Place(node=name) for name in names]
+            if not known:
+                reasons = self._world.landing.no_room(pod).reasons
+                known = [Place(reason=reason, nodes=count) for reason, count in reasons]
+            self._places[key] = known
+        return known
