@@ -93,6 +93,8 @@ class TaintEvictionController:
         self.workers = TimedWorkers(sticky_keys=settings.profile.has("sticky_timer_keys"))
         self._tainted_by: dict[str, Action] = {}
         self._failed_tries: dict[Key, tuple[int, DeletePod]] = {}
+        self._now_ns = 0
+        self._run_now: set[Key] = set()
         self._infinite_cancels = settings.profile.has("infinite_cancels")
         self._operators = settings.gate("TaintTolerationComparisonOperators")
         self._with_condition = settings.gate("PodDisruptionConditions")
@@ -114,7 +116,7 @@ class TaintEvictionController:
         """Every node counts as added: the periods of all pods on tainted nodes begin now."""
         for name in sorted(cache.nodes):
             if no_execute_taints(cache.nodes[name].spec.taints):
-                yield from self._node_changed(cache.nodes[name], cache, now_ns, None)
+                yield from self._node_changed(name, cache, now_ns, None)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
         """Take over a running controller's timers; what it must have deleted is deleted at once."""
@@ -132,14 +134,10 @@ class TaintEvictionController:
         if change.kind == "Pod":
             if old is not None and new is not None and _same_terms(old, new):
                 return ()
-            return self._pod_changed(old, new, cache, now_ns, change.cause)
-        if new is None:
-            self.tainted_nodes.pop(old.name, None)
-            self._tainted_by.pop(old.name, None)
+            return self._pod_changed((new or old).key, cache, now_ns, change.cause)
+        if old is not None and new is not None and _same_taints(old, new):
             return ()
-        if old is not None and _same_taints(old, new):
-            return ()
-        return self._node_changed(new, cache, now_ns, change.cause)
+        return self._node_changed((new or old).name, cache, now_ns, change.cause)
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The timers that end at the instant `key`, or the next try for the pod `key`."""
@@ -172,13 +170,16 @@ class TaintEvictionController:
     # Decisions
 
     def _node_changed(
-        self, node: Node, cache: Cache, now_ns: int, cause: Action | None
+        self, name: str, cache: Cache, now_ns: int, cause: Action | None
     ) -> Iterator[Action | Requeue]:
-        """Follows `handleNodeUpdate`."""
-        name, taints = node.name, no_execute_taints(node.spec.taints)
+        """Follows `handleNodeUpdate`: what counts is the node as the cache shows it by now."""
+        node = cache.node(name)
+        taints = no_execute_taints(node.spec.taints) if node is not None else ()
         if not taints:
             self.tainted_nodes.pop(name, None)
             self._tainted_by.pop(name, None)
+            if node is None:  # the timers of its pods go on
+                return
             for pod in cache.pods_on(name):
                 yield from self._cancel(pod.key, f"node {name} has no NoExecute taint", cause)
             return
@@ -196,12 +197,13 @@ class TaintEvictionController:
                 yield from self._process_pod(pod, verdict, cache, now_ns, cause)
 
     def _pod_changed(
-        self, old: Pod | None, pod: Pod | None, cache: Cache, now_ns: int, cause: Action | None
+        self, key: Key, cache: Cache, now_ns: int, cause: Action | None
     ) -> Iterator[Action | Requeue]:
-        """Follows `handlePodUpdate`."""
+        """Follows `handlePodUpdate`: what counts is the pod as the cache shows it by now."""
+        pod = cache.pods.get(key)
         if pod is None:
-            if old is not None:
-                yield from self._cancel(old.key, "the pod is gone", cause)
+            self._run_now.discard(key)
+            yield from self._cancel(key, "the pod is gone", cause)
             return
         name = pod.spec.node_name
         taints = self.tainted_nodes.get(name)
@@ -216,12 +218,16 @@ class TaintEvictionController:
         """Follows `processPodOnNode`.
 
         A timer that was set before now stays as it is, so that an update of the pod or an exchange
-        of taints neither lengthens nor shortens it.
+        of taints neither lengthens nor shortens it. Upstream time passes between two looks at a
+        pod; what a second look at one instant would only repeat is left out.
         """
         key, seconds = pod.key, verdict.stay.seconds
         created_ns = now_ns
+        due_ns = now_ns + (seconds or 0) * SECOND_NS
         cancelled: list[Action | Requeue] = []
         if not verdict.stay.is_tolerated:
+            if self._ran(key, now_ns):
+                return cancelled
             cancelled = self._cancel(key, verdict.because, cause)
         elif seconds is None:
             if not self._infinite_cancels:
@@ -230,12 +236,12 @@ class TaintEvictionController:
             return self._cancel(key, because, cause)
         elif (pending := self.workers.get(key)) is not None:
             created_ns = pending.created_ns
-            if created_ns < now_ns:
+            if created_ns < now_ns or pending.due_ns == due_ns:
                 return cancelled
             cancelled = self._cancel(key, "the timer of this very moment is set anew", cause)
         if key in self.workers:
             return cancelled
-        due_ns = timer_end_ns(created_ns, now_ns + (seconds or 0) * SECOND_NS, now_ns)
+        due_ns = timer_end_ns(created_ns, due_ns, now_ns)
         schedule = _schedule(pod, verdict, due_ns, cause)
         node, because = pod.spec.node_name, verdict.because_deleted
         work = Work(key, node, created_ns, due_ns, schedule, because, due_ns, due_ns)
@@ -256,6 +262,8 @@ class TaintEvictionController:
             return []
         self._failed_tries.pop(work.key, None)
         self.workers.finish(work.key)
+        self._ran(work.key, now_ns)
+        self._run_now.add(work.key)
         event = marking_event(work.key, work.because, work.schedule)
         delete = DeletePod(
             controller=CONTROLLER,
@@ -268,6 +276,13 @@ class TaintEvictionController:
         )
         with_condition = self._with_condition
         return [event, *mark_and_delete(pod, delete, now_ns, with_condition=with_condition)]
+
+    def _ran(self, key: Key, now_ns: int) -> bool:
+        """Whether the pod's deletion was begun at this very instant."""
+        if self._now_ns != now_ns:
+            self._now_ns = now_ns
+            self._run_now.clear()
+        return key in self._run_now
 
     def _cancel(self, key: Key, because: str, cause: Action | None) -> list[Action | Requeue]:
         """Follows `cancelWorkWithEvent`: only a timer that still ran is told of."""
