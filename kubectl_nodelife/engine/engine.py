@@ -12,7 +12,7 @@ from typing import cast
 from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller
-from kubectl_nodelife.engine.events import Event, Outcome, Synced
+from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
 from kubectl_nodelife.engine.timers import Timers
 
 
@@ -53,18 +53,13 @@ class Engine:
 
         Raises RequeueInThePast.
         """
-        for event in events:
-            if isinstance(event, Synced):
-                self._unsynced.discard(event.kind)
-            elif isinstance(event, Outcome):
-                yield from self._settle(self._failed(event, now_ns), now_ns)
-            else:
-                change = self.cache.apply(event, now_ns)
-                if change is None or not self.started:
-                    continue
-                for changed in self._watchers.get(change.kind, ()):
-                    if actions := changed(change, self.cache, now_ns):
-                        yield from self._settle(actions, now_ns)
+        for taken in self._take_in(events, now_ns):
+            if isinstance(taken, Outcome):
+                yield from self._settle(self._failed(taken, now_ns), now_ns)
+                continue
+            for changed in self._watchers.get(taken.kind, ()):
+                if actions := changed(taken, self.cache, now_ns):
+                    yield from self._settle(actions, now_ns)
         if not self.started and not self._unsynced:
             self.started = True
             for controller in self.controllers:
@@ -75,6 +70,24 @@ class Engine:
                 name, key = cast("tuple[str, Hashable]", due)
                 woken = self._by_name[name].reconcile(key, self.cache, now_ns)
                 yield from self._settle(woken, now_ns)
+
+    def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
+        """Bring the cache up to date with all events, before anybody decides on one of them.
+
+        Upstream's handlers only queue names, and workers read the cache when their turn comes: what
+        happened at one instant is seen as a whole.
+        """
+        taken: list[Change | Outcome] = []
+        for event in events:
+            if isinstance(event, Synced):
+                self._unsynced.discard(event.kind)
+            elif isinstance(event, Outcome):
+                taken.append(event)
+            else:
+                change = self.cache.apply(event, now_ns)
+                if change is not None and self.started:
+                    taken.append(change)
+        return taken
 
     def _failed(self, outcome: Outcome, now_ns: int) -> Actions:
         controller = self._by_name.get(outcome.action.controller)

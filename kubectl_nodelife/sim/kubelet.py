@@ -147,14 +147,16 @@ class Kubelets:
                 self._run_soon(pod.key, self._starting[pod.key])
 
     def report(self, node: str, conditions: Mapping[str, str], cause: Action | None) -> None:
-        """From now on the kubelet sees these conditions; posted at once if it lives."""
+        """From now on the kubelet sees these conditions; a change is posted at once if it lives."""
         kubelet = self._kubelets.setdefault(node, Kubelet(node, _own_conditions(Node())))
+        changed = False
         for type_, status in conditions.items():
             seen = kubelet.conditions.get(type_)
             if seen is None or seen.status != status:
                 reason = _reason(type_, status)
                 kubelet.conditions[type_] = NodeCondition(type=type_, status=status, reason=reason)
-        if kubelet.alive:
+                changed = True
+        if kubelet.alive and changed:
             self._next_post(kubelet, self._api.now_ns, cause)
             self._post(kubelet, cause)
 

@@ -69,6 +69,7 @@ class NodeLifecycleController:
         self.next_pass_ns: int | None = None
         self._update_tries: dict[str, int] = {}
         self._pod_tries: dict[tuple[str, str], int] = {}
+        self._worked: dict[str, Node] = {}
         self._loop_began_ns = 0
 
     # The engine's side
@@ -93,9 +94,14 @@ class NodeLifecycleController:
         if change.kind == "Pod":
             return self._pod_changed(change, cache, now_ns)
         note(self.memory, change)
-        if change.kind == "Node" and change.new is not None:
-            node, old = cast(Node, change.new), cast("Node | None", change.old)
-            if old is None or _workers_see(old) != _workers_see(node):
+        if change.new is None:
+            self._worked.pop(change.old.name if change.old is not None else "", None)
+        elif change.kind == "Node":
+            node = cache.node(change.new.name)
+            if node is not None and self._worked.get(node.name) is not node:
+                self._worked[node.name] = (
+                    node  # several changes at one instant are one in the queue
+                )
                 return self.process_node(node, now_ns, change.cause)
         return ()
 
@@ -220,9 +226,3 @@ class NodeLifecycleController:
         rounds = -(-(at - self._loop_began_ns) // period)
         due = self._loop_began_ns + rounds * period
         yield Requeue(self.name, _EVICTION_LOOP, due if due > now_ns else due + period)
-
-
-def _workers_see(node: Node) -> tuple[object, ...]:
-    """What the node workers' decisions hang on."""
-    conditions = tuple((c.type, c.status) for c in node.status.conditions)
-    return (conditions, node.spec.unschedulable, node.spec.taints, node.metadata.labels)

@@ -57,6 +57,7 @@ def _stop_everything(
     because = "no zone has a single ready node: the fault may be this side's, evictions stop"
     for node in sorted(cache.nodes.values(), key=lambda n: n.name):
         yield from mark_reachable(memory, node, now_ns, because)
+        memory.look_at.add(node.name)  # the next pass queues the lost ones anew
     for zone in states:
         memory.zones.queues[zone].swap_limiter(0, now_ns)
         yield from _set_state(memory, zone, FULL, because)

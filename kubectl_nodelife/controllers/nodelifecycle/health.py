@@ -177,10 +177,12 @@ def _fold_status_posts(
     if noticed == now_ns:
         health.lease_saved = False
         return True
-    refreshed = passes.after(
-        noticed
-    )  # it found no lease remembered, and took it for a sign of life
-    if refreshed is not None:
+    # That pass dropped the lease; unless it saw a new one too, the next took it for a sign of life.
+    renewal = heartbeat.renewal(noticed) if heartbeat is not None else None
+    before = passes.before(noticed)
+    advanced = renewal is not None and (before is None or renewal[1] > before)
+    refreshed = passes.after(noticed)
+    if renewal is not None and not advanced and refreshed is not None:
         health.probe_ns = max(health.probe_ns, refreshed)
     return False
 
