@@ -36,13 +36,17 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.explain:explain",
         "Say what happens to a node or a pod, when, why, and why not yet.",
     ),
+    "drain-plan": (
+        "kubectl_nodelife.commands.drain_plan:drain_plan",
+        "Say whether a drain will finish, when, and what stops it.",
+    ),
     "audit": (
         "kubectl_nodelife.commands.audit:audit_command",
-        "Find pods that do not fit their containers or their node, and say what to do.",
+        "Find pods that are stuck or say what is not so.",
     ),
     "repair": (
         "kubectl_nodelife.commands.repair:repair",
-        "Print the request that would mend each finding, or why it is refused.",
+        "Print what would mend such pods, or why not.",
     ),
     "options": (
         "kubectl_nodelife.commands.options:options",

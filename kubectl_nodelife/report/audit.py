@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.outlook.audit.advice import ForceAdvice
 from kubectl_nodelife.outlook.audit.answer import AuditAnswer
 from kubectl_nodelife.outlook.audit.findings import Finding
-from kubectl_nodelife.outlook.audit.notes import NOTES
+from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.plan import Step
 from kubectl_nodelife.report.ages import age
 from kubectl_nodelife.report.formats import Block
@@ -33,6 +34,7 @@ _STEP_COLUMNS = (
     Column("because"),
 )
 _WIDTH = 96
+_MANY = 4
 
 
 class AuditPage:
@@ -44,14 +46,14 @@ class AuditPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The findings, a paragraph for each class among them, the advice, and the sum."""
         findings, now_ns = self._answer.audit.findings, self._answer.now_ns
-        yield Table(_COLUMNS, [_row(f, now_ns) for f in findings])
+        shown = [[f] for f in findings] if wide else list(_folded(findings))
+        yield Table(_COLUMNS, [_row(group, now_ns) for group in shown])
         for name in NOTES:
             of_class = [f for f in findings if f.name == name]
             if of_class:
                 yield _about_class(name, of_class)
         yield from _advice(findings)
-        counts = ", ".join(f"{count} {name}" for name, count in self._answer.audit.counts.items())
-        yield f"pods: {counts or 'none'}"
+        yield _sum(self._answer)
 
     def document(self) -> object:
         """The PodAudit document."""
@@ -97,10 +99,26 @@ class RepairPage:
         )
 
 
-def _row(finding: Finding, now_ns: int) -> list[object]:
+def _folded(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
+    """Each finding by itself, but notes of one class about many pods of one node together."""
+    alike: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        is_note = finding.note.severity == NOTE
+        key = (finding.name, finding.pod.spec.node_name) if is_note else number
+        alike.setdefault(key, []).append(finding)
+    for group in alike.values():
+        if len(group) < _MANY:
+            yield from ([finding] for finding in group)
+        else:
+            yield group
+
+
+def _row(group: list[Finding], now_ns: int) -> list[object]:
+    finding = group[0]
+    spaces = list(dict.fromkeys(f.pod.namespace for f in group))
     return [
-        finding.pod.namespace,
-        finding.pod.name,
+        spaces[0] if len(spaces) == 1 else f"{len(spaces)} namespaces",
+        finding.pod.name if len(group) == 1 else f"{len(group)} pods",
         finding.name,
         age(finding.since_ns, now_ns),
         finding.pod.spec.node_name,
@@ -108,6 +126,15 @@ def _row(finding: Finding, now_ns: int) -> list[object]:
         finding.what_to_do,
         "; ".join(f"{field}={value}" for field, value in finding.evidence),
     ]
+
+
+def _sum(answer: AuditAnswer) -> str:
+    findings, counts = answer.audit.findings, answer.audit.counts
+    pods = len({f.pod.key for f in findings})
+    shown = Counter(f.name for f in findings)
+    classes = ", ".join(f"{count} {name}" for name, count in shown.items())
+    found = f"{len(findings)} findings about {pods} pods" + (f" ({classes})" if classes else "")
+    return f"{found}; {counts.get(OK, 0)} pods are fine, {counts.get(UNKNOWN, 0)} say too little"
 
 
 def _step_row(step: Step) -> list[object]:

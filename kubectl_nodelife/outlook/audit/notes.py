@@ -1,7 +1,7 @@
 """What there is to say about each class of finding: what it means, what is known, what to do.
 
-One table, so that the page, the JSON and the documentation say the same. Issue numbers are
-upstream's, where others met the same and maintainers answered.
+One table, so that the page, the JSON and the documentation say the same; its order is the one in
+which findings are shown. Issue numbers are upstream's, where others met the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from kubectl_nodelife.controllers.pod_status.classify import (
     STALE_READY,
     STUCK_NOT_READY,
 )
+from kubectl_nodelife.controllers.pod_status.classify import OK as OK
+from kubectl_nodelife.controllers.pod_status.classify import UNKNOWN as UNKNOWN
 
 TERMINATING_DEAD_NODE: Final = "terminating-dead-node"
 TERMINATING_FINALIZER: Final = "terminating-finalizer"
@@ -63,25 +65,6 @@ NOTES: Final[dict[str, Note]] = {
         "the container statuses are as reported before the outage; a kubelet whose watch is dead"
         " would not have reported a failure since",
     ),
-    RECOVERING: Note(
-        NOTE,
-        "the node came back a moment ago, and its kubelet has not undone the mark yet",
-        "wait for the settle time",
-        "none",
-    ),
-    MARKED_NODE_DOWN: Note(
-        NOTE,
-        "the node controller marked the pod because its node is not Ready; right while that lasts",
-        "nothing; the kubelet undoes the mark when the node is back",
-        "none",
-        (f"{_K}17741", f"{_K}18410"),
-    ),
-    GATES: Note(
-        NOTE,
-        "the containers are ready, a readiness gate is not",
-        "ask the owner of the condition that the gate names",
-        "none",
-    ),
     LAGGING: Note(
         WRONG,
         "a condition says something else than the container statuses beside it; one write of the"
@@ -118,6 +101,25 @@ NOTES: Final[dict[str, Note]] = {
         "pod garbage collection removes it, 40 s after it saw the node gone; look at the"
         " controller manager if it stays for more than 2 minutes",
         "none, if the machine of that node is gone too; if it runs on, so does the pod",
+    ),
+    RECOVERING: Note(
+        NOTE,
+        "the node came back a moment ago, and its kubelet has not undone the mark yet",
+        "wait for the settle time",
+        "none",
+    ),
+    MARKED_NODE_DOWN: Note(
+        NOTE,
+        "the node controller marked the pod because its node is not Ready; right while that lasts",
+        "nothing; the kubelet undoes the mark when the node is back",
+        "none",
+        (f"{_K}17741", f"{_K}18410"),
+    ),
+    GATES: Note(
+        NOTE,
+        "the containers are ready, a readiness gate is not",
+        "ask the owner of the condition that the gate names",
+        "none",
     ),
     EVICTED_LEFTOVER: Note(
         NOTE,

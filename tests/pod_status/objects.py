@@ -1,0 +1,113 @@
+"""Nodes, pods and leases for the tests of pod status, in a few words each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.controllers.pod_status.classify import NodeHealth, node_health
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_micro_time, parse_time
+
+NOW_NS: int = parse_time("2026-01-01T12:00:00Z")
+LONG_AGO_S = 86_400
+
+
+def ago(seconds: float) -> str:
+    """The instant so many seconds before now, as the API writes it."""
+    return format_micro_time(NOW_NS - round(seconds * SECOND_NS))
+
+
+def node(
+    name: str = "n1",
+    ready: str | None = "True",
+    *,
+    ready_for: float = LONG_AGO_S,
+    heartbeat: float | None = 5,
+    reason: str = "",
+    taints: tuple[str, ...] = (),
+) -> Node:
+    """A node; `heartbeat`: seconds since its last status post, None for none."""
+    condition: dict[str, Any] = {"type": "Ready", "status": ready, "reason": reason}
+    condition["lastTransitionTime"] = ago(ready_for)
+    if heartbeat is not None:
+        condition["lastHeartbeatTime"] = ago(heartbeat)
+    raw = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"},
+        "spec": {"taints": [_taint(text) for text in taints]},
+        "status": {"conditions": [] if ready is None else [condition]},
+    }
+    return msgspec.convert(raw, Node, dec_hook=decode_time)
+
+
+def lease(name: str = "n1", age: float = 5) -> Lease:
+    """The lease of a node, renewed so many seconds ago."""
+    raw = {
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"renewTime": ago(age)},
+    }
+    return msgspec.convert(raw, Lease, dec_hook=decode_time)
+
+
+def health(**of_node: Any) -> NodeHealth:
+    """The health of such a node, without a lease."""
+    return node_health(node(**of_node), None)
+
+
+def pod(name: str = "web", **fields: Any) -> Pod:
+    """A healthy pod on n1; `fields` are merged into its JSON, with `__` between the keys of a path.
+
+    `conditions` maps type -> status, or (status, reason, message), or None to leave it out.
+    """
+    conditions = {"Initialized": "True", "Ready": "True", "ContainersReady": "True"}
+    conditions |= fields.pop("conditions", {})
+    since = fields.pop("since", LONG_AGO_S)
+    container = {"name": "c", "ready": True, "state": {"running": {"startedAt": ago(LONG_AGO_S)}}}
+    raw: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": "9"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}], "restartPolicy": "Always"},
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [container],
+            "conditions": [
+                _condition(type_, word, since) for type_, word in conditions.items() if word
+            ],
+        },
+    }
+    for path, value in fields.items():
+        *parents, key = path.split("__")
+        place = raw
+        for parent in parents:
+            place = place[parent]
+        place[key] = value
+    return msgspec.convert(raw, Pod, dec_hook=decode_time)
+
+
+def marked(name: str = "web", *, since: float = 300, **fields: Any) -> Pod:
+    """A pod that the node controller marked so many seconds ago."""
+    return pod(
+        name, conditions={"Ready": "False"} | fields.pop("conditions", {}), since=since, **fields
+    )
+
+
+def owner(kind: str, name: str = "owner") -> list[dict[str, Any]]:
+    """Owner references with that controller."""
+    return [{"kind": kind, "name": name, "uid": "u-owner", "controller": True}]
+
+
+def _condition(type_: str, word: Any, since: float) -> dict[str, Any]:
+    status, reason, message = (word, "", "") if isinstance(word, str) else word
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": ago(since),
+    }
+
+
+def _taint(text: str) -> dict[str, str]:
+    key, _, effect = text.partition(":")
+    return {"key": key, "effect": effect}

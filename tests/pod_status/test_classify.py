@@ -1,0 +1,162 @@
+"""Every class of readiness, and the cases just beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers.pod_status.classify import NodeHealth, classify
+from kubectl_nodelife.controllers.pod_status.releases import rules_for
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from tests.pod_status.objects import LONG_AGO_S, NOW_NS, ago, health, marked, pod
+
+RULES = rules_for(parse_profile("current"))
+GATE = [{"conditionType": "g"}]
+UNREADY = [{"name": "c", "ready": False, "state": {"running": {}}}]
+COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]")
+
+
+@pytest.mark.parametrize(
+    "subject, node, expected",
+    [
+        pytest.param(pod(), health(), "ok", id="healthy"),
+        pytest.param(
+            pod(
+                status__containerStatuses=UNREADY,
+                conditions={"Ready": COMPLAINT, "ContainersReady": COMPLAINT},
+            ),
+            health(),
+            "ok",
+            id="not-ready-and-says-so",
+        ),
+        pytest.param(marked(), health(ready_for=61), "stuck-not-ready", id="marked-node-back"),
+        pytest.param(marked(), health(ready_for=59), "recovering", id="marked-node-just-back"),
+        pytest.param(marked(), health(ready="Unknown"), "marked-node-down", id="marked-node-lost"),
+        pytest.param(marked(), health(ready="False"), "marked-node-down", id="marked-node-sick"),
+        pytest.param(marked(), health(ready=None), "unknown", id="marked-node-says-nothing"),
+        pytest.param(marked(), NodeHealth("n1", read=False), "unknown", id="marked-node-not-read"),
+        pytest.param(
+            marked(conditions={"Ready": ("False", "Why", "")}),
+            health(),
+            "lagging",
+            id="false-with-a-reason-is-not-the-mark",
+        ),
+        pytest.param(
+            marked(conditions={"ContainersReady": None}),
+            health(),
+            "lagging",
+            id="false-without-containers-ready-is-not-the-mark",
+        ),
+        pytest.param(
+            marked(status__phase="Pending"), health(), "lagging", id="marked-but-not-running"
+        ),
+        pytest.param(
+            marked(metadata__deletionTimestamp=ago(1)),
+            health(),
+            "lagging",
+            id="marked-but-terminating",
+        ),
+        pytest.param(
+            marked(status__containerStatuses=UNREADY),
+            health(),
+            "lagging",
+            id="marked-and-a-container-failed-since",
+        ),
+        pytest.param(pod(), health(ready="Unknown"), "stale-ready", id="ready-on-a-lost-node"),
+        pytest.param(pod(), health(ready="False"), "stale-ready", id="ready-on-a-sick-node"),
+        pytest.param(pod(), NodeHealth("n1", exists=False), "stale-ready", id="ready-on-no-node"),
+        pytest.param(pod(), NodeHealth("n1", read=False), "ok", id="ready-node-not-read"),
+        pytest.param(pod(), health(ready=None), "ok", id="ready-node-says-nothing"),
+        pytest.param(
+            pod(status__containerStatuses=UNREADY), health(), "stale-ready", id="ready-on-paper"
+        ),
+        pytest.param(pod(status__phase="Failed"), health(), "stale-ready", id="failed-and-ready"),
+        pytest.param(
+            pod(status__phase="Succeeded"), health(), "stale-ready", id="succeeded-and-ready"
+        ),
+        pytest.param(
+            pod(
+                spec__readinessGates=GATE,
+                conditions={"Ready": ("False", "ReadinessGatesNotReady", "x"), "g": "False"},
+            ),
+            health(),
+            "gates",
+            id="gate-false",
+        ),
+        pytest.param(
+            pod(
+                spec__readinessGates=GATE,
+                conditions={"Ready": ("False", "ReadinessGatesNotReady", "x"), "g": "True"},
+            ),
+            health(),
+            "gates",
+            id="gate-true-kubelet-lags",
+        ),
+        pytest.param(
+            pod(spec__readinessGates=GATE, conditions={"g": "False"}),
+            health(),
+            "stale-ready",
+            id="ready-although-the-gate-is-false",
+        ),
+        pytest.param(pod(conditions={"Ready": None}), health(), "unknown", id="no-ready-condition"),
+        pytest.param(pod(status__containerStatuses=[]), health(), "unknown", id="no-statuses"),
+        pytest.param(
+            pod(conditions={"ContainersReady": "False"}),
+            health(),
+            "lagging",
+            id="containers-ready-false-beside-ready-true",
+        ),
+        pytest.param(
+            pod(conditions={"Initialized": "False"}), health(), "lagging", id="initialized-false"
+        ),
+        pytest.param(
+            pod(conditions={"ContainersReady": None, "Initialized": None}),
+            health(),
+            "ok",
+            id="an-old-kubelet-writes-fewer-conditions",
+        ),
+        pytest.param(
+            pod(
+                status__phase="Failed",
+                status__containerStatuses=[{"name": "c", "state": {"terminated": {}}}],
+                conditions={"Ready": COMPLAINT, "ContainersReady": COMPLAINT},
+            ),
+            health(),
+            "ok",
+            id="ended-under-an-older-release",
+        ),
+    ],
+)
+def test_class(subject: Pod, node: NodeHealth, expected: str) -> None:
+    assert classify(subject, node, RULES, now_ns=NOW_NS).name == expected
+
+
+@pytest.mark.parametrize(
+    "settle_s, expected", [(5, "recovering"), (20, "recovering"), (0, "recovering")]
+)
+def test_a_settle_time_below_two_batches_is_not_taken(settle_s: int, expected: str) -> None:
+    node = health(ready_for=19)
+    found = classify(marked(), node, RULES, now_ns=NOW_NS, settle_ns=settle_s * SECOND_NS)
+    assert found.name == expected
+    later = NOW_NS + 2 * SECOND_NS
+    again = classify(marked(), node, RULES, now_ns=later, settle_ns=settle_s * SECOND_NS)
+    assert again.name == "stuck-not-ready"
+
+
+def test_a_node_that_does_not_say_since_when_is_not_taken_for_young() -> None:
+    fresh = health(ready_for=LONG_AGO_S)
+    unsaid = NodeHealth(name="n1", ready="True", heartbeat_ns=fresh.heartbeat_ns)
+    assert classify(marked(), unsaid, RULES, now_ns=NOW_NS).name == "stuck-not-ready"
+
+
+def test_sidecars_count_from_1_29_on() -> None:
+    sidecar: dict[str, Any] = {
+        "spec__initContainers": [{"name": "s", "restartPolicy": "Always"}],
+        "status__initContainerStatuses": [{"name": "s", "ready": False, "started": True}],
+    }
+    old = rules_for(parse_profile("v1.28"))
+    assert classify(pod(**sidecar), health(), RULES, now_ns=NOW_NS).name == "stale-ready"
+    assert classify(pod(**sidecar), health(), old, now_ns=NOW_NS).name == "ok"

@@ -1,0 +1,285 @@
+"""What upstream's vectors leave open about the status manager: queues, failures, releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.pod_status.calls import (
+    Answer,
+    ApiCall,
+    DeletePod,
+    GetPod,
+    PatchPodStatus,
+    Refused,
+    drive,
+)
+from kubectl_nodelife.controllers.pod_status.conditions import need_to_reconcile_pod_readiness
+from kubectl_nodelife.controllers.pod_status.machine import (
+    MAX_WAITING_REQUESTS,
+    PodStatusMachine,
+    containers_are_stopped,
+)
+from kubectl_nodelife.controllers.pod_status.releases import SINCE_UNTIL, StatusRules, rules_for
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import ContainerState, ContainerStateRunning, Pod, PodStatus
+from tests.pod_status.objects import NOW_NS, ago, marked, pod
+
+
+class Kubelet:
+    """A kubelet and its API server with one pod in it, "web"."""
+
+    def __init__(self, profile: str = "v1.36", subject: Pod | None = None) -> None:
+        self.machine = PodStatusMachine(rules_of(profile), self)
+        self.stored: Pod | None = subject or pod()
+        self.refuse: set[type] = set()
+        self.calls: list[ApiCall] = []
+        self.running = False
+        self.reclaimed = False
+        self.machine.observe(self.stored or pod())
+
+    def could_have_running_containers(self, subject: Pod) -> bool:
+        return self.running
+
+    def pod_resources_are_reclaimed(self, subject: Pod, status: PodStatus) -> bool:
+        return self.reclaimed
+
+    def answer(self, call: ApiCall) -> Answer:
+        self.calls.append(call)
+        if type(call) in self.refuse:
+            return Refused()
+        if self.stored is None:
+            return Refused(not_found=True)
+        if isinstance(call, PatchPodStatus):
+            self.stored = replace(self.stored, status=call.status)
+        before = self.stored
+        if isinstance(call, DeletePod):
+            self.stored = None
+        return before
+
+    def sync(self, *, all_pods: bool = True) -> str:
+        """One batch; the first letters of its calls."""
+        sender = self.machine.sync_batch if all_pods else self.machine.sync_changed
+        return "".join(type(c).__name__[0].lower() for c in drive(sender(NOW_NS), self.answer))
+
+    def say(self, message: str) -> bool:
+        """A pod sync computes a status with that message."""
+        subject = self.machine.pods.by_uid("u-web")
+        assert subject is not None
+        return self.machine.set_pod_status(subject, replace(pod().status, message=message), NOW_NS)
+
+
+def rules_of(profile: str) -> StatusRules:
+    return rules_for(parse_profile(profile))
+
+
+def test_a_full_queue_drops_requests_and_the_batch_finds_them() -> None:
+    kubelet = Kubelet("v1.16")
+    for number in range(MAX_WAITING_REQUESTS + 5):
+        assert kubelet.say(str(number))
+    assert len(kubelet.machine.requests) == MAX_WAITING_REQUESTS
+    assert kubelet.sync() == "gp"
+    assert kubelet.stored is not None
+    assert kubelet.stored.status.message == str(MAX_WAITING_REQUESTS + 4)
+    assert not kubelet.machine.requests
+
+
+def test_older_releases_send_each_change_newer_ones_the_last() -> None:
+    for profile, expected in (("v1.26", "gpgp"), ("v1.27", "gp")):
+        kubelet = Kubelet(profile)
+        kubelet.say("one")
+        kubelet.say("two")
+        assert kubelet.machine.wakes_sender()
+        assert kubelet.sync(all_pods=False) == expected
+        assert not kubelet.machine.wakes_sender()
+        assert kubelet.stored is not None and kubelet.stored.status.message == "two"
+
+
+@pytest.mark.parametrize("refused, calls", [(GetPod, "g"), (PatchPodStatus, "gp")])
+def test_a_failure_is_tried_again_by_the_next_batch(refused: type, calls: str) -> None:
+    kubelet = Kubelet()
+    kubelet.say("one")
+    kubelet.refuse = {refused}
+    assert [kubelet.sync(), kubelet.sync()] == [calls, calls]
+    assert not kubelet.machine.settled
+    kubelet.refuse = set()
+    assert kubelet.sync() == "gp"
+
+
+def test_a_failed_delete_is_tried_again() -> None:
+    kubelet = Kubelet(subject=pod(metadata__deletionTimestamp=ago(10)))
+    assert kubelet.stored is not None
+    kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
+    kubelet.refuse = {DeletePod}
+    assert kubelet.sync() == "gpd"
+    assert kubelet.stored is not None
+    kubelet.machine.observe(kubelet.stored)
+    assert kubelet.sync() == "gd"  # what was patched is not patched again
+    kubelet.refuse = set()
+    assert kubelet.sync() == "gd"
+    assert kubelet.stored is None and not kubelet.machine.statuses
+
+
+def test_a_delete_carries_the_uid() -> None:
+    kubelet = Kubelet(subject=pod(metadata__deletionTimestamp=ago(10)))
+    assert kubelet.stored is not None
+    kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
+    kubelet.sync()
+    assert kubelet.calls[-1] == DeletePod("shop", "web", "u-web")
+
+
+@pytest.mark.parametrize(
+    "profile, reclaimed, calls",
+    [("v1.26", False, "gp"), ("v1.26", True, "gpd"), ("v1.27", True, "gp"), ("v1.16", True, "gpd")],
+)
+def test_what_lets_a_pod_object_go(profile: str, reclaimed: bool, calls: str) -> None:
+    """Up to 1.26 that its resources are reclaimed, later that the kubelet has finished with it."""
+    kubelet = Kubelet(profile, pod(metadata__deletionTimestamp=ago(10)))
+    kubelet.reclaimed = reclaimed
+    kubelet.say("one")
+    assert kubelet.sync() == calls
+
+
+def test_a_patch_names_the_uid_from_1_18_on() -> None:
+    for profile, uid in (("v1.17", ""), ("v1.18", "u-web")):
+        kubelet = Kubelet(profile)
+        kubelet.say("one")
+        kubelet.sync()
+        (patch,) = [c for c in kubelet.calls if isinstance(c, PatchPodStatus)]
+        assert patch.uid == uid
+
+
+def test_an_empty_patch_is_sent_before_1_20() -> None:
+    for profile, calls in (("v1.19", "gp"), ("v1.20", "g")):
+        kubelet = Kubelet(profile)
+        kubelet.say("one")
+        kubelet.sync()
+        kubelet.machine.api_versions.clear()
+        assert kubelet.sync() == calls
+
+
+def test_listing_pods_blinds_the_older_kubelet_only() -> None:
+    for profile, calls in (("v1.16", ""), ("v1.17", ""), ("v1.18", "gp"), ("v1.36", "gp")):
+        kubelet = Kubelet(profile)
+        kubelet.say("")
+        kubelet.sync()
+        kubelet.stored = marked()
+        kubelet.machine.observe(kubelet.stored)
+        kubelet.machine.list_pods()
+        assert kubelet.sync() == calls, profile
+
+
+def test_a_settled_kubelet_has_nothing_to_send_until_something_changes() -> None:
+    kubelet = Kubelet()
+    kubelet.say("one")
+    assert not kubelet.machine.settled
+    assert kubelet.sync() == "gp"
+    assert kubelet.stored is not None
+    kubelet.machine.observe(kubelet.stored)
+    assert kubelet.sync() == "" and kubelet.machine.settled
+    kubelet.stored = marked()
+    kubelet.machine.observe(kubelet.stored)
+    assert not kubelet.machine.settled
+    assert kubelet.sync() == "gp"
+
+
+def test_a_terminating_pod_keeps_the_kubelet_unsettled() -> None:
+    """Whether it can be deleted may change without a word to us."""
+    kubelet = Kubelet("v1.16", pod(metadata__deletionTimestamp=ago(10)))
+    kubelet.say("one")
+    kubelet.sync()
+    assert kubelet.stored is not None
+    kubelet.machine.observe(kubelet.stored)
+    assert kubelet.sync() == "" and not kubelet.machine.settled
+    kubelet.reclaimed = True
+    assert kubelet.sync() == "gpd"
+
+
+def test_the_time_of_a_mark_that_is_undone_is_the_old_one() -> None:
+    kubelet = Kubelet()
+    kubelet.say("")
+    kubelet.sync()
+    kubelet.stored = marked(since=30)
+    kubelet.machine.observe(kubelet.stored)
+    kubelet.sync()
+    ready = kubelet.stored.status.condition("Ready")
+    before = pod().status.condition("Ready")
+    assert ready is not None and before is not None
+    assert (ready.status, ready.last_transition_time) == ("True", before.last_transition_time)
+
+
+def test_a_terminal_phase_waits_while_containers_could_run() -> None:
+    kubelet = Kubelet()
+    kubelet.running = True
+    subject = kubelet.stored
+    assert subject is not None
+    kubelet.machine.set_pod_status(subject, replace(pod().status, phase="Failed"), NOW_NS)
+    kubelet.sync()
+    assert kubelet.stored is not None and kubelet.stored.status.phase == "Running"
+    kubelet.running = False
+    kubelet.machine.observe(kubelet.stored)
+    kubelet.sync()
+    assert kubelet.stored is not None and kubelet.stored.status.phase == "Failed"
+
+
+def test_what_a_finished_pod_says_later_does_not_make_it_unfinished() -> None:
+    kubelet = Kubelet(subject=pod(metadata__deletionTimestamp=ago(10)))
+    subject = kubelet.stored
+    assert subject is not None
+    kubelet.machine.terminate_pod(subject, NOW_NS)
+    kubelet.say("late")
+    assert kubelet.machine.statuses["u-web"].is_finished
+
+
+def test_readiness_is_judged_at_once_only_behind_gates() -> None:
+    rules = rules_of("v1.36")
+    gate = [{"conditionType": "g"}]
+    assert not need_to_reconcile_pod_readiness(pod(conditions={"Ready": "False"}), rules)
+    assert need_to_reconcile_pod_readiness(pod(spec__readinessGates=gate), rules)
+    gated = pod(spec__readinessGates=gate, conditions={"g": "True"})
+    assert not need_to_reconcile_pod_readiness(gated, rules)
+    unwritten = pod(spec__readinessGates=gate, conditions={"Ready": None})
+    assert not need_to_reconcile_pod_readiness(unwritten, rules)
+
+
+def test_stopped_containers_are_terminated_or_waiting() -> None:
+    status = pod().status
+    assert not containers_are_stopped(status)
+    assert containers_are_stopped(replace(status, container_statuses=None))
+
+
+def test_an_older_profile_behaves_as_the_oldest_described() -> None:
+    assert rules_of("v1.11") == rules_of("v1.16")
+
+
+@pytest.mark.parametrize("rule", SINCE_UNTIL)
+def test_each_rule_holds_from_its_release_on(rule: str) -> None:
+    since, until = SINCE_UNTIL[rule]
+    for minor, holds in boundaries(since, until):
+        assert getattr(rules_of(f"v1.{minor}"), rule) is holds, minor
+
+
+def boundaries(since: int, until: int | None) -> Iterator[tuple[int, bool]]:
+    if since:
+        yield since - 1, False
+        yield since, True
+    if until is not None:
+        yield until - 1, True
+        yield until, False
+
+
+def test_inputs_are_not_changed() -> None:
+    status = pod().status
+    running = ContainerState(running=ContainerStateRunning(started_at=Time(NOW_NS + 1)))
+    containers = tuple(replace(s, state=running) for s in status.container_statuses or ())
+    given = replace(status, container_statuses=containers, start_time=Time(NOW_NS + 1))
+    kubelet = Kubelet()
+    subject = kubelet.stored
+    assert subject is not None
+    kubelet.machine.set_pod_status(subject, given, NOW_NS)
+    cached = kubelet.machine.statuses["u-web"].status
+    assert given.start_time == NOW_NS + 1
+    assert cached.start_time == NOW_NS
