@@ -8,7 +8,7 @@ kept besides. The full walk lives in the tests, as the judge.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.controllers.daemonset.availability import (
@@ -20,14 +20,17 @@ from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
-from kubectl_nodelife.controllers.daemonset.rolling_update import NodePods, Wave
+from kubectl_nodelife.controllers.daemonset.rolling_update import Wave, wave
 from kubectl_nodelife.controllers.daemonset.status import Tally, tally_of_node
 from kubectl_nodelife.controllers.daemonset.verdict import Verdict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
 _NOTHING = Tally()
-_WAVES_BY_NODE = frozenset(Wave) - {Wave.NEW_AVAILABLE}
+_TALLIES = len(_NOTHING)
+_WAVE_COUNTER = {wave: _TALLIES + i for i, wave in enumerate(Wave)}
+_LACKING_AVAILABLE = _TALLIES + len(Wave)
+_FINISHED = ("Failed", "Succeeded")
 
 
 class Yardstick(NamedTuple):
@@ -39,19 +42,31 @@ class Yardstick(NamedTuple):
     surge_allowed: bool
 
 
-class NodeFacts(NamedTuple):
-    """What one node is to the set. Equal facts are one object."""
+class PodFacts(NamedTuple):
+    """What the census sees of a pod."""
 
-    verdict: Verdict | None
-    """None: the node does not exist, a pod of the set is there all the same."""
-    tally: Tally
-    wave: Wave | None
-    """None: neither should the node run a pod nor has it one."""
-    busy: bool
-    """A sync must decide about the node; else there is nothing to do there."""
-    lacks_available: bool
-    """A pod is wanted and none is available and not terminating."""
-    has_old: bool
+    ready: bool
+    available: bool
+    updated: bool
+    terminating: bool
+    finished: bool
+
+
+class NodeFacts:
+    """What one node is to the set. Nodes with equal facts share one object.
+
+    `counted` are the counters in which such a node counts, `listed` the sets of names in which it
+    stands. `verdict` None: the node does not exist, a pod of the set is there all the same.
+    """
+
+    __slots__ = ("counted", "listed", "verdict")
+
+    def __init__(
+        self, verdict: Verdict | None, counted: tuple[int, ...], listed: tuple[set[str], ...]
+    ) -> None:
+        self.verdict = verdict
+        self.counted = counted
+        self.listed = listed
 
 
 class Census:
@@ -71,20 +86,21 @@ class Census:
         self._rules: Behaviour = placement.template.rules
         self._yardstick: Yardstick | None = None
         self._facts: dict[str, NodeFacts] = {}
-        self._equal: dict[NodeFacts, NodeFacts] = {}
+        self._equal: dict[tuple[object, ...], NodeFacts] = {}
         self._dirty: set[str] = set()
         self._due: list[tuple[int, str]] = []
-        self._sums = [0] * len(_NOTHING)
-        self.waves: dict[Wave, int] = dict.fromkeys(Wave, 0)
-        self.nodes_by_wave: dict[Wave, set[str]] = {wave: set() for wave in _WAVES_BY_NODE}
+        self._counters = [0] * (_LACKING_AVAILABLE + 1)
         # Names of nodes, each set the answer to one question of a sync:
+        self.nodes_by_wave: dict[Wave, set[str]] = {
+            wave: set() for wave in Wave if wave is not Wave.NEW_AVAILABLE
+        }
         self.busy: set[str] = set()  # a decision is to be made
         self.strays: set[str] = set()  # the node does not exist, a pod for it does
         self.unfit: set[str] = set()  # a pod is there, and none should be made
         self.failing: set[str] = set()  # FailedPlacement is to be told
         self.suspended: set[str] = set()  # wanted, but there is no room
         self.with_old: set[str] = set()  # a pod of another revision is there
-        self.lacking_available = 0
+        self.mark_all()
 
     def mark(self, node: str) -> None:
         """The node, or a pod of the set there, changed."""
@@ -99,6 +115,7 @@ class Census:
     def replace_placement(self, placement: Placement) -> None:
         """The template changed; all nodes are judged again."""
         self.placement = placement
+        self._equal.clear()
         self.mark_all()
 
     def refresh(self, now: int, yardstick: Yardstick) -> None:
@@ -106,10 +123,13 @@ class Census:
         if yardstick != self._yardstick:
             self._yardstick = yardstick
             self._due.clear()
+            self._equal.clear()
             self.mark_all()
         inclusive = self._rules.available_at_the_instant
         while self._due and is_past(self._due[0][0], now, inclusive):
             self._dirty.add(heapq.heappop(self._due)[1])
+        if not self._dirty:
+            return
         for name in self._dirty:
             self._look_at(name, now, yardstick)
         self._dirty.clear()
@@ -120,124 +140,123 @@ class Census:
 
     def verdict(self, node: Node) -> Verdict:
         """The verdict for a node as given, whether or not it is the one in the cache."""
-        return self.placement.judge(node, lambda: self._bound_to(node.name))
+        return self.placement.judge(node, self._bound_to)
 
     @property
     def tally(self) -> Tally:
         """The sums over all nodes."""
-        return Tally(*self._sums)
+        return Tally(*self._counters[:_TALLIES])
+
+    def count(self, waves: Iterable[Wave]) -> int:
+        """How many nodes count as one of these."""
+        return sum(self._counters[_WAVE_COUNTER[wave]] for wave in waves)
+
+    @property
+    def lacking_available(self) -> int:
+        """How many nodes want a pod and have none that is available and not terminating."""
+        return self._counters[_LACKING_AVAILABLE]
 
     def _look_at(self, name: str, now: int, yardstick: Yardstick) -> None:
         node = self._nodes.get(name)
-        entry = self._pods.by_node.get(name)
-        pods: Sequence[Pod] = tuple(entry.values()) if entry else ()
+        pods = self._pods.by_node.get(name)
         old = self._facts.get(name)
-        if node is None and not pods:
-            new = None
-        else:
+        new: NodeFacts | None = None
+        if node is not None or pods:
             verdict = None if node is None else self.verdict(node)
-            new = self._assess(name, verdict, pods, now, yardstick)
-            new = self._equal.setdefault(new, new)
-        if new is old:
-            return
+            seen = tuple(
+                self._see(name, pod, now, yardstick)
+                for pod in (_by_age(pods.values()) if pods else ())
+            )
+            key = (id(verdict), seen)
+            new = self._equal.get(key)
+            if new is None:
+                new = self._equal[key] = self._assess(verdict, seen, yardstick)
+        if new is not old:
+            self._replace(name, old, new)
+
+    def _replace(self, name: str, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        counters = self._counters
         if old is not None:
-            self._count(name, old, -1)
-        if new is not None:
-            self._count(name, new, 1)
-            self._facts[name] = new
-        else:
+            for i in old.counted:
+                counters[i] -= 1
+            for members in old.listed:
+                members.discard(name)
+        if new is None:
             del self._facts[name]
+            return
+        for i in new.counted:
+            counters[i] += 1
+        for members in new.listed:
+            members.add(name)
+        self._facts[name] = new
 
-    def _assess(
-        self,
-        name: str,
-        verdict: Verdict | None,
-        pods: Sequence[Pod],
-        now: int,
-        yardstick: Yardstick,
-    ) -> NodeFacts:
-        wanted = verdict is not None and verdict.want_to_run
-        if not pods:
-            if verdict is None or not verdict.want_to_run:
-                return NodeFacts(verdict, _NOTHING, None, False, False, False)
-            return NodeFacts(verdict, Tally(desired=1), Wave.NONE, True, True, False)
-        if len(pods) > 1:
-            pods = sorted(pods, key=pod_age_key)
-        new: list[tuple[Pod, bool]] = []
-        old: list[tuple[Pod, bool]] = []
-        oldest = (False, False, False)
-        has_old = has_available = False
-        for i, pod in enumerate(pods):
-            ready, available, updated = self._pod_facts(name, pod, now, yardstick)
-            if i == 0:
-                oldest = (ready, available, updated)
-            has_old = has_old or not updated
-            if pod.metadata.deletion_timestamp is None:
-                (new if updated else old).append((pod, available))
-                has_available = has_available or available
-        tally = _NOTHING if verdict is None else tally_of_node(verdict, pods, *oldest)
-        wave = NodePods(tuple(new), tuple(old)).wave()
-        busy = verdict is not None and self._may_act(verdict, pods, yardstick)
-        return NodeFacts(verdict, tally, wave, busy, wanted and not has_available, has_old)
-
-    def _pod_facts(
-        self, name: str, pod: Pod, now: int, yardstick: Yardstick
-    ) -> tuple[bool, bool, bool]:
-        """(ready, available, updated); a pod that will be available later sets an alarm."""
+    def _see(self, name: str, pod: Pod, now: int, yardstick: Yardstick) -> PodFacts:
+        """One pod; if it will become available later, the node is looked at again then."""
         updated = is_pod_updated(
             pod.metadata.labels,
             yardstick.revision_hash,
             yardstick.generation,
             self._rules.generation_label_counts,
         )
+        terminating = pod.metadata.deletion_timestamp is not None
+        finished = pod.status.phase in _FINISHED
         since = available_from(pod, yardstick.min_ready_seconds)
         if since is None:
-            return pod.ready(), False, updated
-        if is_past(since, now, self._rules.available_at_the_instant):
-            return True, True, updated
-        heapq.heappush(self._due, (since, name))
-        return True, False, updated
+            return PodFacts(pod.ready(), False, updated, terminating, finished)
+        available = is_past(since, now, self._rules.available_at_the_instant)
+        if not available:
+            heapq.heappush(self._due, (since, name))
+        return PodFacts(True, available, updated, terminating, finished)
 
-    def _may_act(self, verdict: Verdict, pods: Sequence[Pod], yardstick: Yardstick) -> bool:
-        """Whether the decision about the node could be anything but "nothing to do"."""
-        if not verdict.should_continue_running or len(pods) != 1:
-            return True
-        if verdict.want_to_run and not verdict.should_run:
-            return True
-        pod = pods[0]
-        if pod.metadata.deletion_timestamp is not None:
-            return yardstick.surge_allowed
-        return pod.status.phase in ("Failed", "Succeeded")
-
-    def _count(self, name: str, facts: NodeFacts, sign: int) -> None:
-        for i, value in enumerate(facts.tally):
-            if value:
-                self._sums[i] += sign * value
-        verdict = facts.verdict
-        if facts.wave is not None:
-            self.waves[facts.wave] += sign
-            members = self.nodes_by_wave.get(facts.wave)
-            if members is not None:
-                _put(members, name, sign)
-        if facts.busy:
-            _put(self.busy, name, sign)
-        if facts.has_old:
-            _put(self.with_old, name, sign)
-        if facts.lacks_available:
-            self.lacking_available += sign
+    def _assess(
+        self, verdict: Verdict | None, pods: tuple[PodFacts, ...], yardstick: Yardstick
+    ) -> NodeFacts:
+        """The facts of a node with that verdict and these pods, the oldest first."""
+        counted: list[int] = []
+        listed: list[set[str]] = []
+        wanted = verdict is not None and verdict.want_to_run
+        live = [pod for pod in pods if not pod.terminating]
+        if pods or wanted:
+            wave = wave_of(live)
+            counted.append(_WAVE_COUNTER[wave])
+            if wave in self.nodes_by_wave:
+                listed.append(self.nodes_by_wave[wave])
+        if any(not pod.updated for pod in pods):
+            listed.append(self.with_old)
+        if wanted and not any(pod.available for pod in live):
+            counted.append(_LACKING_AVAILABLE)
         if verdict is None:
-            _put(self.strays, name, sign)
-            return
-        if facts.wave is not None and not verdict.should_run:
-            _put(self.unfit, name, sign)
+            return NodeFacts(None, tuple(counted), (*listed, self.strays))
+        tally = tally_of_node(verdict, pods)
+        counted += [i for i, value in enumerate(tally) if value]
+        if may_act(verdict, pods, yardstick.surge_allowed):
+            listed.append(self.busy)
+        if (pods or wanted) and not verdict.should_run:
+            listed.append(self.unfit)
         if verdict.want_to_run and not verdict.should_run:
-            _put(self.suspended, name, sign)
+            listed.append(self.suspended)
         if verdict.failed_placements:
-            _put(self.failing, name, sign)
+            listed.append(self.failing)
+        return NodeFacts(verdict, tuple(counted), tuple(listed))
 
 
-def _put(members: set[str], name: str, sign: int) -> None:
-    if sign > 0:
-        members.add(name)
-    else:
-        members.discard(name)
+def may_act(verdict: Verdict, pods: Sequence[PodFacts], surge_allowed: bool) -> bool:
+    """Whether the decision about a node could be anything but "nothing to do"."""
+    if verdict.want_to_run and not verdict.should_run:
+        return True
+    if not pods:
+        return verdict.should_run
+    if not verdict.should_continue_running or len(pods) > 1:
+        return True
+    return surge_allowed if pods[0].terminating else pods[0].finished
+
+
+def wave_of(live: Sequence[PodFacts]) -> Wave:
+    """What a node counts as in a rolling update, by its pods that do not terminate."""
+    new = [pod.available for pod in live if pod.updated]
+    old = [pod.available for pod in live if not pod.updated]
+    return wave(new, old)
+
+
+def _by_age(pods: Collection[Pod]) -> Iterable[Pod]:
+    return pods if len(pods) == 1 else sorted(pods, key=pod_age_key)

@@ -29,6 +29,7 @@ from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, Tracked
 from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
@@ -40,7 +41,7 @@ Target = tuple[str, Key]
 
 _QUEUE = "queue"
 _OVERDUE = "overdue"
-_NO_CALL_SHOWS = (RecordEvent,)
+_CREATES = (CreatePod, CreateControllerRevision)
 
 
 @dataclass
@@ -205,13 +206,17 @@ class DaemonSetController:
     def _await(self, running: RunningSync, batch: list[Action]) -> None:
         """Note which calls the cache will show; those that change nothing it will not."""
         for action in batch:
-            if not action.writes or isinstance(action, _NO_CALL_SHOWS):
+            if not action.writes or isinstance(action, RecordEvent):
                 continue
-            present = running.desk.cache.get(*action.target)
-            if action.effect(present, running.desk.now) is present:
-                continue
-            running.waiting[action.target] = action
-            self._awaited[action.target] = running.desk.key
+            target = action.target
+            present = running.desk.cache.get(*target)
+            if isinstance(action, _CREATES) or present is None:
+                shows = isinstance(action, _CREATES) and present is None
+            else:
+                shows = action.effect(present, running.desk.now) is not present
+            if shows:
+                running.waiting[target] = action
+                self._awaited[target] = running.desk.key
 
     def _resolve(
         self, target: Target, outcome: Outcome | None, now_ns: int

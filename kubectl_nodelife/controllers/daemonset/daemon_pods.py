@@ -6,8 +6,7 @@ which build the map anew in every sync; a test holds this index against that.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
@@ -39,14 +38,27 @@ class DaemonPods:
         self.by_node: dict[str, dict[Key, Pod]] = {}
         self.to_adopt: dict[Key, Pod] = {}
         self.to_release: dict[Key, Pod] = {}
-        self.hashes: Counter[str] = Counter()
+        self.hashes: dict[str, int] = {}
+
+    def fill(self, pods: Iterable[Pod]) -> None:
+        """Take in pods that the set controls, many at once."""
+        matching: dict[str, str] | None = None
+        for pod in pods:
+            labels = pod.metadata.labels
+            if labels is matching or claim_object(self._set, pod) is Claim.KEEP:
+                matching = labels
+                self._keep(pod, 1)
+            else:
+                for _ in self.observe(None, pod):
+                    pass
 
     def observe(self, old: Pod | None, new: Pod | None) -> Iterator[str]:
         """Take in a change of one pod; yields the nodes whose pods of the set are others now."""
-        if old is not None:
-            yield from self._drop(old)
-        if new is not None:
-            yield from self._add(new)
+        nodes = {
+            self._drop(old) if old is not None else "",
+            self._add(new) if new is not None else "",
+        }
+        yield from nodes - {""}
 
     def on_node(self, node: str) -> list[Pod] | None:
         """The set's pods on a node that count, or None where the map has no entry."""
@@ -66,35 +78,44 @@ class DaemonPods:
         """The hash labels that claimed pods carry, finished terminating pods among them."""
         return {label for label, count in self.hashes.items() if count > 0}
 
-    def _add(self, pod: Pod) -> Iterator[str]:
+    def _add(self, pod: Pod) -> str:
         claim = claim_object(self._set, pod)
         if claim is Claim.KEEP:
-            yield from self._keep(pod, 1)
-        elif claim is Claim.ADOPT:
+            return self._keep(pod, 1)
+        if claim is Claim.ADOPT:
             self.to_adopt[pod.key] = pod
         elif claim is Claim.RELEASE:
             self.to_release[pod.key] = pod
+        return ""
 
-    def _drop(self, pod: Pod) -> Iterator[str]:
+    def _drop(self, pod: Pod) -> str:
         self.to_adopt.pop(pod.key, None)
         self.to_release.pop(pod.key, None)
         if claim_object(self._set, pod) is Claim.KEEP:
-            yield from self._keep(pod, -1)
+            return self._keep(pod, -1)
+        return ""
 
-    def _keep(self, pod: Pod, count: int) -> Iterator[str]:
-        label = (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH)
-        try:
-            node = get_target_node_name(pod)
-        except NoTargetNodeError:
-            return
+    def _keep(self, pod: Pod, count: int) -> str:
+        """Put a claimed pod into the map, or take it out; its node, "" where it has none."""
+        node = pod.spec.node_name
+        if not node:
+            try:
+                node = get_target_node_name(pod)
+            except NoTargetNodeError:
+                return ""
+        meta = pod.metadata
+        label = (meta.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH)
         if label:
-            self.hashes[label] += count
-        if is_left_out(pod, self._rules):
-            return
+            self.hashes[label] = self.hashes.get(label, 0) + count
+        if meta.deletion_timestamp is not None and is_left_out(pod, self._rules):
+            return ""
+        key = (meta.namespace, meta.name)
+        pods = self.by_node.get(node)
         if count > 0:
-            self.by_node.setdefault(node, {})[pod.key] = pod
-        else:
-            pods = self.by_node.get(node)
-            if pods is not None and pods.pop(pod.key, None) is not None and not pods:
-                del self.by_node[node]
-        yield node
+            if pods is None:
+                self.by_node[node] = {key: pod}
+            else:
+                pods[key] = pod
+        elif pods is not None and pods.pop(key, None) is not None and not pods:
+            del self.by_node[node]
+        return node

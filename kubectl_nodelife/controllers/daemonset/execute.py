@@ -6,6 +6,7 @@ Follows `syncNodes` (`pkg/controller/daemon/daemon_controller.go`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from kubectl_nodelife.controllers.daemonset.desk import (
     CONTROLLER,
@@ -17,7 +18,7 @@ from kubectl_nodelife.controllers.daemonset.desk import (
     SyncError,
     describe,
 )
-from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET, fnv1a_32
+from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET
 from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
 from kubectl_nodelife.controllers.daemonset.slow_start import BURST_REPLICAS, slow_start_batches
 from kubectl_nodelife.engine.actions import Action, DeletePod
@@ -43,6 +44,8 @@ def sync_nodes(
     """
     create, delete = create[:BURST_REPLICAS], delete[:BURST_REPLICAS]
     desk.expectations.expect(desk.key, len(create), len(delete), desk.now)
+    if not create and not delete:
+        return
     errors: list[str] = []
     yield from _create(desk, create, revision_hash, errors)
     yield from _delete(desk, delete, errors)
@@ -96,7 +99,8 @@ def pod_name(desk: Desk, node: str, taken: set[str]) -> str:
     seed = f"{desk.daemon_set.uid}/{node}/{desk.now}"
     attempt = 0
     while True:
-        number = fnv1a_32(f"{seed}/{attempt}".encode())
+        digest = blake2b(f"{seed}/{attempt}".encode(), digest_size=4).digest()
+        number = int.from_bytes(digest, "big")
         suffix = ""
         for _ in range(_SUFFIX_LENGTH):
             number, digit = divmod(number, len(SAFE_ALPHABET))

@@ -41,6 +41,7 @@ class Placement:
 
     def __init__(self, template: PodTemplate) -> None:
         self.template = template
+        self._simulated = template.rules.simulated_predicates
         spec = template.spec
         self._node_name = spec.node_name
         self._selector = dict(spec.node_selector or {})
@@ -50,10 +51,11 @@ class Placement:
         self._by_name = bool(self._node_name) or _uses_fields(self._required)
         self._remembered: dict[object, Verdict] = {}
 
-    def judge(self, node: Node, pods_on_node: Callable[[], Iterable[Pod]]) -> Verdict:
-        """The verdict for the node; `pods_on_node` gives all pods bound to it (for 1.11)."""
-        if self.template.rules.simulated_predicates:
-            return simulate(self, node, pods_on_node())
+    def judge(self, node: Node, pods_bound_to: Callable[[str], Iterable[Pod]]) -> Verdict:
+        """The verdict for the node; `pods_bound_to` gives all pods of a node (for 1.11)."""
+        if self._simulated:
+            simulated = simulate(self, node, pods_bound_to(node.name))
+            return self._remembered.setdefault(simulated, simulated)
         key = self._signature(node)
         verdict = self._remembered.get(key)
         if verdict is None:
@@ -61,11 +63,13 @@ class Placement:
         return verdict
 
     def _signature(self, node: Node) -> object:
-        taints = tuple(
-            (t.key, t.effect, t.value)
-            for t in node.spec.taints
-            if t.effect in (NO_SCHEDULE, NO_EXECUTE)
-        )
+        taints: tuple[tuple[str, str, str], ...] = ()
+        if node.spec.taints:
+            taints = tuple(
+                (t.key, t.effect, t.value)
+                for t in node.spec.taints
+                if t.effect in (NO_SCHEDULE, NO_EXECUTE)
+            )
         if not self._keys and not self._by_name:
             return taints
         labels = node.metadata.labels or {}

@@ -52,37 +52,20 @@ _BOTH = {
 }
 
 
-@dataclass(frozen=True)
-class NodePods:
-    """The pods of one node by version and availability, terminating ones left out."""
+def wave(new: Sequence[bool], old: Sequence[bool]) -> Wave:
+    """What a node counts as; `new` and `old` tell of each pod of that version if it is available.
 
-    new: tuple[tuple[Pod, bool], ...]
-    old: tuple[tuple[Pod, bool], ...]
-
-    def wave(self) -> Wave:
-        """What the node counts as. Follows `findUpdatedPodsOnNode`."""
-        if len(self.new) > 1 or len(self.old) > 1:
-            return Wave.EXCESS
-        if self.new and self.old:
-            return _BOTH[self.new[0][1], self.old[0][1]]
-        if self.new:
-            return Wave.NEW_AVAILABLE if self.new[0][1] else Wave.NEW_UNAVAILABLE
-        if self.old:
-            return Wave.OLD_AVAILABLE if self.old[0][1] else Wave.OLD_UNAVAILABLE
-        return Wave.NONE
-
-
-@dataclass
-class UpdateStep:
-    """What the rolling update does now."""
-
-    create: list[tuple[str, str]] = field(default_factory=list)
-    """(node, because)"""
-    delete: list[PodToDelete] = field(default_factory=list)
-    max_unavailable: int = 0
-    max_surge: int = 0
-    used: int = 0
-    """Nodes that eat the budget: maxSurge where surge is allowed, else maxUnavailable."""
+    Terminating pods are left out by the caller. Follows `findUpdatedPodsOnNode`.
+    """
+    if len(new) > 1 or len(old) > 1:
+        return Wave.EXCESS
+    if new and old:
+        return _BOTH[new[0], old[0]]
+    if new:
+        return Wave.NEW_AVAILABLE if new[0] else Wave.NEW_UNAVAILABLE
+    if old:
+        return Wave.OLD_AVAILABLE if old[0] else Wave.OLD_UNAVAILABLE
+    return Wave.NONE
 
 
 @dataclass(frozen=True)
@@ -92,6 +75,15 @@ class Budget:
     desired: int
     max_unavailable: int
     max_surge: int
+
+
+@dataclass
+class UpdateStep:
+    """What the rolling update does now; `create` holds (node, because)."""
+
+    budget: Budget
+    create: list[tuple[str, str]] = field(default_factory=list)
+    delete: list[PodToDelete] = field(default_factory=list)
 
 
 def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> Budget:
@@ -112,7 +104,7 @@ def replace_in_place(
     `used`: nodes that count as unavailable. Both lists are (node, its old pod) in the order in
     which they are to be taken.
     """
-    step = UpdateStep(max_unavailable=budget.max_unavailable, used=used)
+    step = UpdateStep(budget)
     for node, pod in old_unavailable:
         because = f"the old pod on {node} is not available, so replacing it costs nothing"
         step.delete.append(PodToDelete(pod, because))
@@ -143,7 +135,7 @@ def replace_beside(budget: Budget, used: int, available: int, nodes: SurgeNodes)
 
     `used`: nodes that eat maxSurge; `available`: see AVAILABLE_WITH_SURGE.
     """
-    step = UpdateStep(max_unavailable=budget.max_unavailable, max_surge=budget.max_surge, used=used)
+    step = UpdateStep(budget)
     for node, pod in nodes.superseded:
         because = f"the new pod on {node} is available"
         step.delete.append(PodToDelete(pod, because))
@@ -163,7 +155,7 @@ def replace_beside(budget: Budget, used: int, available: int, nodes: SurgeNodes)
 
 
 def replace_classic(
-    max_unavailable: int,
+    budget: Budget,
     num_unavailable: int,
     old_unavailable: Sequence[tuple[str, Pod]],
     old_available: Sequence[tuple[str, Pod]],
@@ -173,7 +165,8 @@ def replace_classic(
     All old pods that are not available go at once (terminating ones were deleted already); then
     available ones, terminating ones among them, as far as the budget allows.
     """
-    step = UpdateStep(max_unavailable=max_unavailable, used=num_unavailable)
+    step = UpdateStep(budget)
+    max_unavailable = budget.max_unavailable
     for node, pod in old_unavailable:
         if pod.metadata.deletion_timestamp is None:
             step.delete.append(PodToDelete(pod, f"the old pod on {node} is not available"))

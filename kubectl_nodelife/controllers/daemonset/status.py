@@ -7,12 +7,11 @@ Follows `updateDaemonSetStatus` and `storeDaemonSetStatus`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.verdict import Verdict
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
 
@@ -27,15 +26,34 @@ class Tally(NamedTuple):
     available: int = 0
 
 
-def tally_of_node(
-    verdict: Verdict, pods: Sequence[Pod], ready: bool, available: bool, updated: bool
-) -> Tally:
-    """One node's part. Ready, available and updated are those of the node's oldest pod."""
+class Counted(Protocol):
+    """What the status asks of a pod."""
+
+    @property
+    def ready(self) -> bool:
+        """Condition Ready is True."""
+        ...
+
+    @property
+    def available(self) -> bool:
+        """Ready for minReadySeconds."""
+        ...
+
+    @property
+    def updated(self) -> bool:
+        """Of the present template."""
+        ...
+
+
+def tally_of_node(verdict: Verdict, pods: Sequence[Counted]) -> Tally:
+    """One node's part; of its pods, the oldest of which is first, that one alone is asked."""
     if not verdict.want_to_run:
         return Tally(misscheduled=1) if pods else Tally()
     if not pods:
         return Tally(desired=1)
-    return Tally(1, 1, 0, int(ready), int(updated), int(ready and available))
+    oldest = pods[0]
+    available = oldest.ready and oldest.available
+    return Tally(1, 1, 0, int(oldest.ready), int(oldest.updated), int(available))
 
 
 def status_from_tally(daemon_set: DaemonSet, tally: Tally, observe: bool) -> DaemonSetStatus:

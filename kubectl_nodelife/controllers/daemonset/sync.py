@@ -101,7 +101,8 @@ def manage(desk: Desk, revision_hash: str) -> Steps:
             desk.requeue_at_ns.append(decision.requeue_at_ns)
     if desk.rules.unscheduled_pods_of_missing_nodes_deleted:
         delete += _unscheduled_pods_without_node(desk, census)
-    yield told
+    if told:
+        yield told
     yield from sync_nodes(desk, delete, create, revision_hash)
     if failed and not desk.rules.failed_pods_back_off:
         ns, name = desk.key
@@ -157,7 +158,8 @@ def _failed_placements(desk: Desk, census: Census) -> Iterable[Action]:
 def rolling_update(desk: Desk, revision_hash: str) -> Steps:
     """The update step. Raises SyncError."""
     census = desk.tracked.refresh(desk.now, revision_hash)
-    yield list(_failed_placements(desk, census))
+    if census.failing:
+        yield list(_failed_placements(desk, census))
     try:
         step = plan_update(desk.tracked, census, revision_hash, desk.now)
     except UpdateImpossibleError as error:
@@ -168,7 +170,8 @@ def rolling_update(desk: Desk, revision_hash: str) -> Steps:
 def update_status(desk: Desk, revision_hash: str, observe: bool) -> Steps:
     """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
     census = desk.tracked.refresh(desk.now, revision_hash)
-    yield list(_failed_placements(desk, census))
+    if census.failing:
+        yield list(_failed_placements(desk, census))
     status = status_from_tally(desk.daemon_set, census.tally, observe)
     if status_needs_write(desk.daemon_set, status) and status != desk.daemon_set.status:
         tally = census.tally

@@ -48,16 +48,20 @@ class TrackedSet:
         self.daemon_set = daemon_set
         self.rules = rules
         self.history: History | None = None
-        self.error = ""
         self._cache = cache
+        self._read()
         self._claim_afresh(orphans)
 
-    def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
+    def _read(self) -> None:
+        """What is asked of the set again and again."""
         self.template = PodTemplate(self.daemon_set, self.rules)
+        self.generation = template_generation(self.daemon_set)
+        self.surge_allowed = self.rules.surge and allows_surge(self.daemon_set)
+        """Two pods may stand on a node while it is updated."""
+
+    def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
         self.pods = DaemonPods(self.daemon_set, self.rules)
-        for pod in self._cache.pods_of(self.daemon_set.uid):
-            for _ in self.pods.observe(None, pod):
-                pass
+        self.pods.fill(self._cache.pods_of(self.daemon_set.uid))
         for pod in orphans.values():
             for _ in self.pods.observe(None, pod):
                 pass
@@ -78,7 +82,7 @@ class TrackedSet:
         """Take in a newer version of the set."""
         old = self.daemon_set
         self.daemon_set = daemon_set
-        self.template = PodTemplate(daemon_set, self.rules)
+        self._read()
         if daemon_set.metadata.annotations != old.metadata.annotations or (
             daemon_set.status.collision_count != old.status.collision_count
         ):
@@ -101,21 +105,10 @@ class TrackedSet:
 
     def refresh(self, now: int, revision_hash: str) -> Census:
         """The census as of now, measured against that hash."""
-        self.census.refresh(
-            now,
-            Yardstick(
-                revision_hash,
-                template_generation(self.daemon_set),
-                self.daemon_set.spec.min_ready_seconds,
-                self.surge_allowed,
-            ),
-        )
+        seconds = self.daemon_set.spec.min_ready_seconds
+        yardstick = Yardstick(revision_hash, self.generation, seconds, self.surge_allowed)
+        self.census.refresh(now, yardstick)
         return self.census
-
-    @property
-    def surge_allowed(self) -> bool:
-        """Whether two pods may stand on a node while it is updated."""
-        return self.rules.surge and allows_surge(self.daemon_set)
 
 
 @dataclass

@@ -7,7 +7,7 @@ so one step over thousands of nodes costs as much as what it changes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Set
 
 from kubectl_nodelife.controllers.daemonset.availability import is_pod_available, is_pod_updated
 from kubectl_nodelife.controllers.daemonset.budget import (
@@ -30,7 +30,6 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     replace_classic,
     replace_in_place,
 )
-from kubectl_nodelife.controllers.daemonset.template import template_generation
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.kube.pod import Pod
 
@@ -57,6 +56,8 @@ def budget_of(tracked: TrackedSet, desired: int) -> Budget:
 def plan_update(tracked: TrackedSet, census: Census, revision_hash: str, now: int) -> UpdateStep:
     """The next step of the rolling update; `census` must be fresh. Raises UpdateImpossibleError."""
     budget = budget_of(tracked, census.tally.desired)
+    if not census.with_old:
+        return UpdateStep(budget)
     if tracked.rules.classic_rolling_update:
         return _classic(tracked, census, budget, revision_hash, now)
     if budget.max_surge > 0:
@@ -83,7 +84,7 @@ def _eats_unavailable(tracked: TrackedSet) -> frozenset[Wave]:
 
 
 def _in_place(tracked: TrackedSet, census: Census, budget: Budget) -> UpdateStep:
-    used = sum(census.waves[wave] for wave in _eats_unavailable(tracked))
+    used = census.count(_eats_unavailable(tracked))
     unavailable = sorted(census.nodes_by_wave[Wave.OLD_UNAVAILABLE])
     room = max(0, budget.max_unavailable - used)
     available = _first(room, census.nodes_by_wave[Wave.OLD_AVAILABLE])
@@ -102,7 +103,7 @@ def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: 
     if missing:
         raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
     unfit = census.unfit
-    used = sum(census.waves[wave] for wave in EATS_MAX_SURGE)
+    used = census.count(EATS_MAX_SURGE)
     superseded = (
         census.nodes_by_wave[Wave.BOTH_AVAILABLE] | census.nodes_by_wave[Wave.BOTH_NEW_AVAILABLE]
     )
@@ -113,7 +114,7 @@ def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: 
         sorted(old_unavailable - unfit),
         _first(max(0, budget.max_surge - used), old_available, unfit),
     )
-    available = sum(census.waves[wave] for wave in AVAILABLE_WITH_SURGE)
+    available = census.count(AVAILABLE_WITH_SURGE)
     return replace_beside(budget, used, available, nodes)
 
 
@@ -130,13 +131,12 @@ def _classic(
             inclusive = tracked.rules.available_at_the_instant
             is_available = is_pod_available(pod, seconds, now, inclusive)
             (available if is_available else unavailable).append((node, pod))
-    return replace_classic(budget.max_unavailable, census.lacking_available, unavailable, available)
+    return replace_classic(budget, census.lacking_available, unavailable, available)
 
 
 def _is_updated(tracked: TrackedSet, pod: Pod, revision_hash: str) -> bool:
-    generation = template_generation(tracked.daemon_set)
     counts = tracked.rules.generation_label_counts
-    return is_pod_updated(pod.metadata.labels, revision_hash, generation, counts)
+    return is_pod_updated(pod.metadata.labels, revision_hash, tracked.generation, counts)
 
 
 def _live_pods(tracked: TrackedSet, node: str) -> list[Pod]:
@@ -155,9 +155,8 @@ def _old_pod(tracked: TrackedSet, node: str, revision_hash: str) -> Pod:
     return next(pod for pod in live if not _is_updated(tracked, pod, revision_hash))
 
 
-def _first(count: int, names: set[str], without: Iterable[str] = ()) -> list[str]:
+def _first(count: int, names: set[str], without: Set[str] = frozenset()) -> list[str]:
     """The first names in order, at most `count`."""
     if count <= 0:
         return []
-    left_out = set(without)
-    return heapq.nsmallest(count, (n for n in names if n not in left_out))
+    return heapq.nsmallest(count, names if names.isdisjoint(without) else names - without)
