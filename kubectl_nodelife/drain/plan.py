@@ -79,6 +79,7 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
+        plan.not_evaluated = plan.with_flags.not_evaluated
     return plan
 
 
@@ -196,6 +197,14 @@ def _budget_plans(play: Play) -> list[BudgetPlan]:
 def _assumptions(play: Play) -> list[str]:
     """What the plan rests on that nothing in the cluster shows."""
     made = [a for a in play.world.actors.values() if a.created_ns is not None]
+    moved = {
+        target.actor.workload
+        for run in play.runs.values()
+        for target in run.targets
+        if target.actor.workload is not None
+    }
+    if not moved and not any(run.targets for run in play.runs.values()):
+        return []
     sources: dict[str, str] = {}
     for actor in made:
         took = play.scope.history.time_to_ready(actor.pod)
@@ -208,7 +217,7 @@ def _assumptions(play: Play) -> list[str]:
         shown = "; ".join(f"{name}: {source}" for name, source in sorted(sources.items())[:5])
         more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
         lines.append(f"time to be Ready not learnt from the workload itself: {shown}{more}")
-    assumed = sorted({w.rule.why for w in play.world.workloads.values() if w.rule.assumed})
+    assumed = sorted({workload.rule.why for workload in moved if workload.rule.assumed})
     lines += assumed[:5]
     guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
     lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]

@@ -12,6 +12,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
 
+__all__ = ["Amounts", "HostPort", "NodeInfo", "amounts", "host_ports", "pod_requests"]
+
 PODS = "pods"
 _ALL_ADDRESSES = "0.0.0.0"
 

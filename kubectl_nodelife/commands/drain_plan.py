@@ -1,0 +1,201 @@
+"""`kubectl nodelife drain-plan`: will this drain finish, how long, and what stops it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.inputs import Snapshot as Input
+from kubectl_nodelife.commands.inputs import read_snapshot
+from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
+from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
+from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.drain import DrainPage
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.progress import progress_bar
+
+FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html")
+
+
+@click.command("drain-plan")
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
+@click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
+@click.option("--force", is_flag=True, help="As kubectl drain: pods without a controller too.")
+@click.option("--ignore-daemonsets", is_flag=True, help="As kubectl drain.")
+@click.option("--delete-emptydir-data", is_flag=True, help="As kubectl drain.")
+@click.option("--grace-period", type=int, default=-1, metavar="SECONDS", help="As kubectl drain.")
+@click.option("--timeout", default="0s", metavar="DURATION", help="As kubectl drain: per node.")
+@click.option("--disable-eviction", is_flag=True, help="As kubectl drain: delete, no budgets.")
+@click.option("--pod-selector", default="", metavar="SELECTOR", help="As kubectl drain.")
+@click.option(
+    "--skip-wait-for-delete-timeout",
+    type=int,
+    default=0,
+    metavar="SECONDS",
+    help="As kubectl drain.",
+)
+@click.option("--max-parallel", type=int, metavar="N", help="Waves of our own, of up to N nodes.")
+@click.option("--max-per-zone", type=int, metavar="N", help="With waves: up to N nodes of a zone.")
+@click.option(
+    "--low-water", type=float, metavar="PERCENT", help="With waves: free capacity to keep."
+)
+@click.option(
+    "--maintenance", default="0s", metavar="DURATION", help="With waves: a node's time out."
+)
+@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@click.option("--exit-code", is_flag=True, help="Exit with 4 if the drain cannot finish.")
+@output_flags(*FORMATS)
+@connection_flags
+def drain_plan(
+    nodes: tuple[str, ...],
+    filename: tuple[str, ...],
+    selector: str | None,
+    all_nodes: bool,
+    profile: str | None,
+    now: str | None,
+    exit_code: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+    **flags: Any,
+) -> int:
+    """Will `kubectl drain` of these nodes finish, when, and if never, what exactly stops it?
+
+    Nothing is written. The flags of kubectl drain mean what they mean there.
+
+    \b
+    Examples:
+      kubectl nodelife drain-plan a1 --ignore-daemonsets -f dump/
+      kubectl nodelife drain-plan -l pool=blue --max-parallel 3 --max-per-zone 1 -f dump.json
+      kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
+    """
+    options, waves = drain_options(flags), wave_options(flags)
+    if not filename:
+        raise BadInput("no input", remedy="name a dump with -f")
+    with progress_bar("reading objects") as step:
+        found = read_snapshot(filename, now=now, profile=profile, progress=step)
+    snapshot = Snapshot(
+        found.objects, found.moment_ns, None if found.complete else found.kinds_read
+    )
+    names = choose_nodes(snapshot, nodes, selector, all_nodes)
+    plan = make_plan(snapshot, names, options) if waves is None else None
+    if plan is None:
+        raise BadInput("waves are not there yet", on="--max-parallel")
+    plan.warnings = [*found.warnings, *plan.warnings]
+    for warning in plan.warnings:
+        terminal.warn(warning)
+    terminal.write(rendered(plan, source_of(found), output, headers=not no_headers))
+    return EXIT_NO if exit_code and plan.verdict in (NEVER, REFUSED) else 0
+
+
+def rendered(plan: DrainPlan, source: dict[str, Any], output: str, *, headers: bool) -> str:
+    """The plan's text in one of FORMATS."""
+    if output == "commands":
+        from kubectl_nodelife.report.drain_script import script
+
+        return script(plan)
+    if output == "html":
+        from kubectl_nodelife.report.drain_html import page
+
+        return page(plan, source)
+    return render(DrainPage(plan, source), output, headers=headers)
+
+
+def source_of(found: Input) -> dict[str, Any]:
+    """Where the objects are from."""
+    return {
+        "kind": "snapshot",
+        "context": None,
+        "moment": found.moment(),
+        "profile": found.profile.name,
+        "profileOrigin": found.profile_origin,
+    }
+
+
+def drain_options(flags: dict[str, Any]) -> DrainOptions:
+    """kubectl drain's flags. Raises BadInput."""
+    try:
+        parse_selector(flags["pod_selector"])
+    except ValueError as error:
+        raise BadInput(
+            f"--pod-selector=<pod_selector> must be a valid label selector: {error}",
+            on="--pod-selector",
+        ) from None
+    return DrainOptions(
+        force=flags["force"],
+        ignore_daemonsets=flags["ignore_daemonsets"],
+        delete_emptydir_data=flags["delete_emptydir_data"],
+        grace_period_seconds=flags["grace_period"],
+        timeout_ns=duration(flags["timeout"], "--timeout"),
+        disable_eviction=flags["disable_eviction"],
+        pod_selector=flags["pod_selector"],
+        skip_wait_seconds=flags["skip_wait_for_delete_timeout"],
+    )
+
+
+def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
+    """The options of our own waves, None without --max-parallel. Raises BadInput."""
+    maintenance_ns = duration(flags["maintenance"], "--maintenance")
+    if flags["max_parallel"] is None:
+        for flag in ("max_per_zone", "low_water"):
+            if flags[flag] is not None:
+                name = "--" + flag.replace("_", "-")
+                raise BadInput("is about waves", on=name, remedy="give --max-parallel N too")
+        if maintenance_ns:
+            raise BadInput("is about waves", on="--maintenance", remedy="give --max-parallel N too")
+        return None
+    for flag in ("max_parallel", "max_per_zone"):
+        if flags[flag] is not None and flags[flag] < 1:
+            raise BadInput("must be at least 1", on="--" + flag.replace("_", "-"))
+    low_water = flags["low_water"]
+    if low_water is not None and not 0 <= low_water < 100:
+        raise BadInput("is a percentage from 0 to 100", on="--low-water")
+    return WaveOptions(flags["max_parallel"], flags["max_per_zone"], low_water, maintenance_ns)
+
+
+def duration(text: str, flag: str) -> int:
+    """A Go duration in nanoseconds. Raises BadInput."""
+    try:
+        parsed = parse_duration(text)
+    except ValueError as error:
+        raise BadInput(str(error), on=flag) from None
+    if parsed < 0:
+        raise BadInput("must not be negative", on=flag)
+    return parsed
+
+
+def choose_nodes(
+    snapshot: Snapshot, nodes: tuple[str, ...], selector: str | None, all_nodes: bool
+) -> list[str]:
+    """The nodes to drain: those named, in that order, or those selected, by name.
+
+    Raises BadInput and Failed.
+    """
+    if bool(nodes) + (selector is not None) + all_nodes != 1:
+        raise BadInput(
+            "which nodes?", remedy="give node names, or --selector, or --all, and only one of them"
+        )
+    if nodes:
+        names = [name.removeprefix("node/").removeprefix("nodes/") for name in nodes]
+        for name in names:
+            if name not in snapshot.nodes:
+                raise Failed("not found", on=f'nodes "{name}"', remedy="check the name")
+        return list(dict.fromkeys(names))
+    try:
+        wanted = parse_selector(selector or "")
+    except ValueError as error:
+        raise BadInput(str(error), on="--selector") from None
+    found = sorted(n.name for n in snapshot.nodes.values() if matches(wanted, n.metadata.labels))
+    if not found:
+        raise Failed("no node matches", on=f"--selector {selector}", remedy="check the labels")
+    return found

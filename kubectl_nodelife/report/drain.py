@@ -1,0 +1,399 @@
+"""A drain plan as a page, as the contract's JSON, and as a shell script of kubectl lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kubectl_nodelife.drain.results import (
+    KEPT,
+    NEVER,
+    READY,
+    REFUSED,
+    BudgetPlan,
+    DrainPlan,
+    Estimate,
+    NodePlan,
+    Place,
+    PodFault,
+    PodPlan,
+    WavePlan,
+    WorkloadPlan,
+)
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import Column, Table
+
+_HEADLINES = {
+    "ready": "This drain finishes",
+    "slow": "This drain finishes, after waiting",
+    "unknown": "Nothing that was read stops this drain, but not everything was read",
+    "never": "This drain does not finish",
+    "refused": "kubectl refuses this drain as it is",
+}
+_NODE_COLUMNS = (
+    Column("node"),
+    Column("zone", wide=True),
+    Column("verdict"),
+    Column("pods"),
+    Column("kept"),
+    Column("start"),
+    Column("end"),
+    Column("command", wide=True),
+)
+_POD_COLUMNS = (
+    Column("namespace"),
+    Column("pod"),
+    Column("node"),
+    Column("verdict"),
+    Column("gate"),
+    Column("start"),
+    Column("gone"),
+    Column("end"),
+    Column("lands on", wide=True),
+    Column("reason"),
+)
+_WORKLOAD_COLUMNS = (
+    Column("namespace"),
+    Column("workload"),
+    Column("outage"),
+    Column("for"),
+    Column("ready"),
+    Column("lowest"),
+    Column("evicted"),
+    Column("time to ready", wide=True),
+    Column("learnt from", wide=True),
+)
+_BUDGET_COLUMNS = (
+    Column("namespace"),
+    Column("budget"),
+    Column("rule"),
+    Column("expected"),
+    Column("desired"),
+    Column("healthy"),
+    Column("allowed"),
+)
+_MANY = 40
+"""Pods of which the plain page shows only those that do not go at the first try."""
+
+
+class DrainPage:
+    """A `DrainPlan` as an answer. `source` says where the objects are from and of which moment."""
+
+    def __init__(self, plan: DrainPlan, source: dict[str, Any]) -> None:
+        self._plan = plan
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """Blockers on top, then nodes, pods, workloads and budgets."""
+        yield from _blocks(self._plan, wide)
+        if self._plan.with_flags is not None:
+            flags = " ".join(self._plan.flags_needed)
+            yield f"With {flags}:\n"
+            yield from _blocks(self._plan.with_flags, wide)
+
+    def document(self) -> object:
+        """The contract's DrainPlan."""
+        return document(self._plan, self._source)
+
+    def names(self) -> Iterable[str]:
+        """node/NAME of each node that can be drained."""
+        done = (NEVER, REFUSED)
+        return (f"node/{node.name}" for node in self._plan.nodes if node.verdict not in done)
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
+    yield headline(plan)
+    blockers = list(_blocker_lines(plan))
+    if blockers:
+        yield "\n".join(blockers)
+    yield Table(_NODE_COLUMNS, [_node_row(node) for node in plan.nodes])
+    pods = _pods_to_show(plan, wide)
+    if pods:
+        yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in pods])
+    hidden = len(plan.pods()) - len(pods)
+    if hidden and plan.with_flags is None:
+        yield f"{hidden} more pods go at the first try or stay (-o wide shows them)"
+    hit = [w for w in plan.workloads if w.outage != "none"]
+    if hit:
+        yield Table(_WORKLOAD_COLUMNS, [_workload_row(w) for w in hit])
+    if wide and plan.budgets:
+        yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
+    if plan.with_flags is None:
+        yield "\n".join(_footnotes(plan))
+
+
+def headline(plan: DrainPlan) -> str:
+    """The answer in one line."""
+    text = _HEADLINES[plan.verdict]
+    if plan.estimate is not None:
+        text += f": in {span(plan.estimate)}"
+    if plan.flags_needed:
+        text += f"; it needs {' '.join(plan.flags_needed)}"
+        if plan.with_flags is not None:
+            text += f", and then: {plan.with_flags.verdict}"
+            if plan.with_flags.estimate is not None:
+                text += f", in {span(plan.with_flags.estimate)}"
+    return text
+
+
+def span(estimate: Estimate) -> str:
+    """`12s to 20s`"""
+    return f"{clock(estimate.low)} to {clock(estimate.high)}"
+
+
+def clock(seconds: float | None) -> str:
+    """`4.2s`, `72s`, `12m05s`, `2h03m`; `-` for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def blockers(plan: DrainPlan) -> list[PodPlan]:
+    """The pods that stop the plan, those with a gate of their own first."""
+    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
+    return sorted(stopped, key=lambda pod: pod.gate == "none")
+
+
+def _blocker_lines(plan: DrainPlan) -> Iterable[str]:
+    """One line a blocker: what, why, and the cheapest way out. Alike ones are counted."""
+    seen: dict[tuple[str, str], list[PodPlan]] = {}
+    for pod in blockers(plan):
+        if pod.gate != "none" or pod.verdict == NEVER:
+            seen.setdefault((pod.gate, pod.reason), []).append(pod)
+    for (gate, reason), pods in seen.items():
+        first = f"{pods[0].namespace}/{pods[0].name}"
+        more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        yield f"{pods[0].verdict} ({gate}): {first}{more}: {reason}"
+        remedy = pods[0].remedy
+        if remedy is not None:
+            yield f"  to unblock: {remedy.change} (risk: {remedy.risk})"
+
+
+def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
+    pods = plan.pods()
+    if plan.with_flags is not None:
+        return []  # what kubectl objects to is told above, and the rest below
+    if wide or len(pods) <= _MANY:
+        return pods
+    return [pod for pod in pods if pod.verdict not in (READY, KEPT)]
+
+
+def _footnotes(plan: DrainPlan) -> Iterable[str]:
+    bound = plan.bound
+    yield (
+        f"{len(plan.waves)} wave{'s' if len(plan.waves) != 1 else ''}; no plan needs fewer than"
+        f" {bound.waves}, nor less than {clock(bound.seconds)}"
+    )
+    for missing in plan.not_evaluated:
+        yield f"not evaluated: {missing.kind} was not read; {missing.why}"
+    for assumption in plan.assumptions:
+        yield f"assumed: {assumption}"
+
+
+def _node_row(node: NodePlan) -> tuple[object, ...]:
+    return (
+        node.name,
+        node.zone,
+        node.verdict,
+        node.pods,
+        len(node.kept),
+        clock(node.start),
+        clock(node.end),
+        node.command,
+    )
+
+
+def _pod_row(pod: PodPlan) -> tuple[object, ...]:
+    return (
+        pod.namespace,
+        pod.name,
+        pod.node,
+        pod.verdict,
+        pod.gate,
+        clock(pod.start),
+        clock(pod.gone),
+        clock(pod.end),
+        landing_text(pod.landing),
+        pod.reason,
+    )
+
+
+def landing_text(landing: list[Place]) -> str:
+    """`a2 (or a3, a4)`, or what rules all nodes out."""
+    nodes = [place.node for place in landing if place.node]
+    if nodes:
+        rest = f" (or {', '.join(nodes[1:])})" if len(nodes) > 1 else ""
+        return nodes[0] + rest
+    return ", ".join(f"{place.nodes} {place.reason}" for place in landing)
+
+
+def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
+    return (
+        workload.namespace,
+        f"{workload.kind.lower()}/{workload.name}",
+        workload.outage,
+        clock(workload.seconds) if workload.seconds is not None else "no end seen",
+        workload.ready,
+        workload.lowest,
+        workload.evicted,
+        clock(workload.time_to_ready),
+        workload.time_to_ready_from,
+    )
+
+
+def _budget_row(budget: BudgetPlan) -> tuple[object, ...]:
+    return (
+        budget.namespace,
+        budget.name,
+        budget.rule,
+        budget.expected,
+        budget.desired,
+        budget.healthy,
+        budget.allowed,
+    )
+
+
+# --- for programs --------------------------------------------------------------------------------
+
+
+def document(plan: DrainPlan, source: dict[str, Any]) -> dict[str, Any]:
+    """The plan as plain JSON values."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "DrainPlan",
+        "source": source,
+        "verdict": plan.verdict,
+        "flagsNeeded": plan.flags_needed,
+        "estimate": _estimate(plan.estimate),
+        "withFlags": _with_flags(plan.with_flags),
+        "waves": [_wave(wave) for wave in plan.waves],
+        "nodes": [_node(node) for node in plan.nodes],
+        "notEvaluated": [{"kind": n.kind, "why": n.why} for n in plan.not_evaluated],
+        "bound": {
+            "wavesLowerBound": plan.bound.waves,
+            "secondsLowerBound": round(plan.bound.seconds, 3),
+        },
+        "budgets": [_budget(budget) for budget in plan.budgets],
+        "workloads": [_workload(workload) for workload in plan.workloads],
+        "assumptions": plan.assumptions,
+        "warnings": plan.warnings,
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
+    if estimate is None:
+        return None
+    return {"lowSeconds": estimate.low, "highSeconds": estimate.high}
+
+
+def _with_flags(plan: DrainPlan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    nested = document(plan, {})
+    return {key: nested[key] for key in nested if key not in ("apiVersion", "kind", "source")}
+
+
+def _wave(wave: WavePlan) -> dict[str, Any]:
+    return {
+        "index": wave.index,
+        "startSeconds": wave.start,
+        "endSeconds": wave.end,
+        "nodes": wave.nodes,
+        "pods": [_pod(pod) for pod in wave.pods],
+    }
+
+
+def _pod(pod: PodPlan) -> dict[str, Any]:
+    remedy = pod.remedy
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "node": pod.node,
+        "verdict": pod.verdict,
+        "gate": pod.gate,
+        "reason": pod.reason,
+        "startSeconds": pod.start,
+        "goneSeconds": pod.gone,
+        "endSeconds": pod.end,
+        "landing": [_place(place) for place in pod.landing],
+        "faults": [_fault(fault) for fault in pod.faults],
+        "unblock": None if remedy is None else {"change": remedy.change, "risk": remedy.risk},
+        "owner": pod.owner or None,
+        "budgets": pod.budgets,
+        "graceSeconds": pod.grace,
+        "tries": pod.tries,
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    if place.node:
+        return {"node": place.node}
+    return {"reason": place.reason, "nodes": place.nodes}
+
+
+def _fault(fault: PodFault) -> dict[str, Any]:
+    return {
+        "namespace": fault.namespace,
+        "name": fault.name,
+        "gate": fault.gate,
+        "message": fault.message,
+        "flag": fault.flag,
+    }
+
+
+def _node(node: NodePlan) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "zone": node.zone,
+        "verdict": node.verdict,
+        "faults": [_fault(fault) for fault in node.faults],
+        "kept": [
+            {"namespace": pod.namespace, "name": pod.name, "gate": pod.gate} for pod in node.kept
+        ],
+        "command": node.command,
+        "startSeconds": node.start,
+        "endSeconds": node.end,
+        "pods": node.pods,
+        "attachedVolumes": node.attached_volumes,
+    }
+
+
+def _budget(budget: BudgetPlan) -> dict[str, Any]:
+    return {
+        "namespace": budget.namespace,
+        "name": budget.name,
+        "rule": budget.rule,
+        "expected": budget.expected,
+        "desired": budget.desired,
+        "healthy": budget.healthy,
+        "allowed": budget.allowed,
+        "points": [
+            {"at": p.at, "healthy": p.healthy, "desired": p.desired, "allowed": p.allowed}
+            for p in budget.points
+        ],
+    }
+
+
+def _workload(workload: WorkloadPlan) -> dict[str, Any]:
+    return {
+        "namespace": workload.namespace,
+        "kind": workload.kind,
+        "name": workload.name,
+        "outage": workload.outage,
+        "seconds": workload.seconds,
+        "ready": workload.ready,
+        "lowestReady": workload.lowest,
+        "evicted": workload.evicted,
+        "timeToReadySeconds": workload.time_to_ready,
+        "timeToReadyFrom": workload.time_to_ready_from,
+    }
