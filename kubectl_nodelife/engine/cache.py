@@ -158,7 +158,8 @@ class Cache:
             gone = cast(Gone, event)
             old = self.set(gone.kind, gone.key, None)
             if gone.kind == "Lease" and gone.key[0] == NODE_LEASE_NAMESPACE:
-                self.heartbeats.pop(gone.key[1], None)
+                known = self.heartbeats.pop(gone.key[1], None)
+                return self._heartbeat_change(gone.key[1], gone.cause) if known else None
             return Change(gone.kind, old, None, gone.cause) if old is not None else None
         schedule = cast(Heartbeats, event)
         self._heartbeat(schedule.node).follow(schedule, now_ns)

@@ -1,0 +1,168 @@
+"""What actions do to objects, and the words of their records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.engine.actions import (
+    AddTaints,
+    CancelEviction,
+    DeletePod,
+    MarkPodNotReady,
+    RemoveTaints,
+    ScheduleEviction,
+    SetNodeConditions,
+    SetNodeLabels,
+    SetPodCondition,
+    SetPodPhase,
+)
+from kubectl_nodelife.kube.meta import ObjectMeta, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+
+NOW = 1_000_000 * SECOND_NS + 700_000_000
+WHO: dict[str, Any] = {"controller": "c", "because": "b"}
+
+
+def pod(grace: int | None = 30, **fields: Any) -> Pod:
+    meta = {"name": "p", "namespace": "d", **fields.pop("metadata", {})}
+    status = PodStatus(phase=fields.pop("phase", "Running"), conditions=fields.pop("has", ()))
+    spec = PodSpec(
+        node_name=fields.pop("node", "n1"), termination_grace_period_seconds=grace, **fields
+    )
+    return Pod(metadata=ObjectMeta(**meta), spec=spec, status=status)
+
+
+def delete(grace: int | None = None) -> DeletePod:
+    return DeletePod(**WHO, namespace="d", pod="p", grace_period_seconds=grace, force=grace == 0)
+
+
+def terminating(ends_s: int, grace: int | None, **fields: Any) -> Pod:
+    meta = {
+        "deletion_timestamp": Time(ends_s * SECOND_NS),
+        "deletion_grace_period_seconds": grace,
+        **fields.pop("metadata", {}),
+    }
+    return pod(metadata=meta, **fields)
+
+
+def ends(obj: object) -> tuple[float, int | None] | None:
+    """(deletionTimestamp in seconds after NOW's second, grace); None for a pod that is gone."""
+    if obj is None:
+        return None
+    assert isinstance(obj, Pod)
+    at = obj.metadata.deletion_timestamp
+    assert at is not None
+    return (at / SECOND_NS - 1_000_000, obj.metadata.deletion_grace_period_seconds)
+
+
+@pytest.mark.parametrize(
+    ("before", "grace", "after"),
+    [
+        (pod(), None, (30, 30)),
+        (pod(grace=None), None, (30, 30)),
+        (pod(grace=-5), None, (1, 1)),
+        (pod(), 5, (5, 5)),
+        (pod(), 0, None),
+        (pod(grace=0), None, None),
+        (pod(node=""), None, None),
+        (pod(phase="Succeeded"), None, None),
+        (pod(phase="Failed"), 5, None),
+        (pod(metadata={"finalizers": ("f",)}), 0, (0, 0)),
+        # A second delete: only a shorter grace counts, and it counts from the first.
+        (terminating(1_000_020, 30), None, (20, 30)),
+        (terminating(1_000_020, 60), None, (20, 60)),
+        (terminating(1_000_020, 30), 30, (20, 30)),
+        (terminating(1_000_020, 30), 12, (2, 12)),
+        (terminating(1_000_020, 30), 0, None),
+        (terminating(1_000_020, None), None, None),
+        (terminating(1_000_000, 0, metadata={"finalizers": ("f",)}), 0, (0, 0)),
+    ],
+)
+def test_deleting_a_pod(before: Pod, grace: int | None, after: tuple[int, int] | None) -> None:
+    assert ends(delete(grace).effect(before, NOW)) == after
+
+
+def test_what_changes_nothing_gives_back_the_very_object() -> None:
+    taint = Taint(key="k", effect="NoExecute", value="v")
+    ready = NodeCondition(type="Ready", status="True")
+    node = Node(
+        metadata=ObjectMeta(name="n1", labels={"a": "1"}),
+        spec=NodeSpec(taints=(taint,)),
+        status=NodeStatus(conditions=(ready,)),
+    )
+    other = Taint(key="k", effect="NoSchedule")
+    for action in (
+        AddTaints(**WHO, node="n1", taints=(taint,)),
+        RemoveTaints(**WHO, node="n1", taints=(other,)),
+        SetNodeLabels(**WHO, node="n1", labels={"a": "1"}),
+        SetNodeConditions(**WHO, node="n1", conditions=(ready,)),
+    ):
+        assert action.effect(node, NOW) is node
+        assert action.effect(None, NOW) is None
+    has = PodCondition(type="Ready", status="False")
+    marked = pod(has=(has,))
+    twice = terminating(1_000_020, 30)
+    who: dict[str, Any] = {**WHO, "namespace": "d", "pod": "p"}
+    assert MarkPodNotReady(**who, condition=has).effect(marked, NOW) is marked
+    assert SetPodCondition(**who, condition=has).effect(marked, NOW) is marked
+    assert SetPodPhase(**who, phase="Running").effect(marked, NOW) is marked
+    assert delete().effect(twice, NOW) is twice
+    assert delete().effect(None, NOW) is None
+
+
+def test_taints_are_replaced_by_key_and_effect() -> None:
+    old = Taint(key="k", effect="NoExecute", value="v")
+    new = Taint(key="k", effect="NoExecute", value="w")
+    node = Node(metadata=ObjectMeta(name="n1"), spec=NodeSpec(taints=(old,)))
+    added = AddTaints(**WHO, node="n1", taints=(new,)).effect(node, NOW)
+    assert isinstance(added, Node)
+    assert added.spec.taints == (new,)
+    removed = RemoveTaints(**WHO, node="n1", taints=(old,)).effect(added, NOW)
+    assert isinstance(removed, Node)
+    assert removed.spec.taints == ()
+    assert node.spec.taints == (old,)
+
+
+def test_a_phase_goes_along_with_a_condition() -> None:
+    condition = PodCondition(type="DisruptionTarget", status="True", reason="DeletionByPodGC")
+    action = SetPodCondition(**WHO, namespace="d", pod="p", condition=condition, phase="Failed")
+    after = action.effect(pod(), NOW)
+    assert isinstance(after, Pod)
+    assert (after.status.phase, after.status.conditions) == ("Failed", (condition,))
+    (record,) = action.records()
+    assert record == (
+        "SetPodCondition",
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByPodGC",
+            "phase": "Failed",
+        },
+    )
+
+
+def test_a_record_for_each_taint_and_condition() -> None:
+    taints = (Taint(key="a", effect="NoExecute", value="v"), Taint(key="b", effect="NoSchedule"))
+    assert list(AddTaints(**WHO, node="n", taints=taints).records()) == [
+        ("AddTaint", {"key": "a", "effect": "NoExecute", "value": "v"}),
+        ("AddTaint", {"key": "b", "effect": "NoSchedule"}),
+    ]
+    conditions = (NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown"),)
+    assert list(SetNodeConditions(**WHO, node="n", conditions=conditions).records()) == [
+        (
+            "SetNodeCondition",
+            {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+        )
+    ]
+
+
+def test_what_writes_and_what_only_tells() -> None:
+    who: dict[str, Any] = {**WHO, "namespace": "d", "pod": "p"}
+    assert delete().writes
+    assert not ScheduleEviction(**who, due_ns=1, toleration_seconds=0).writes
+    assert not CancelEviction(**who, due_ns=1).writes
+    assert delete().target == ("Pod", ("d", "p"))

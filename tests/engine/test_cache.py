@@ -1,0 +1,177 @@
+"""The cache: objects and indexes against a rebuilt copy, heartbeats, and what is news."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Heartbeats, Put
+from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
+from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.times import SECOND_NS
+
+S = SECOND_NS
+
+
+def pod(name: str, node: str = "", owner: str = "") -> Pod:
+    owners = (OwnerReference(kind="ReplicaSet", uid=owner, controller=True),) if owner else ()
+    meta = ObjectMeta(name=name, namespace="d", owner_references=owners)
+    return Pod(metadata=meta, spec=PodSpec(node_name=node))
+
+
+def lease(node: str, renewed_s: float | None) -> Lease:
+    renew = None if renewed_s is None else MicroTime(round(renewed_s * S))
+    meta = ObjectMeta(name=node, namespace="kube-node-lease")
+    return Lease(metadata=meta, spec=LeaseSpec(renew_time=renew))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
+    chance, cache = random.Random(seed), Cache()
+    pods: dict[tuple[str, str], Pod] = {}
+    for _ in range(300):
+        key = ("d", f"p{chance.randrange(12)}")
+        if chance.random() < 0.3:
+            cache.apply(Gone("Pod", key), 0)
+            pods.pop(key, None)
+        else:
+            pods[key] = pod(key[1], chance.choice(["", "n1", "n2"]), chance.choice(["", "u1"]))
+            cache.apply(Put("Pod", pods[key]), 0)
+        for node in ("n1", "n2"):
+            wanted = {k for k, p in pods.items() if p.spec.node_name == node}
+            assert {p.key for p in cache.pods_on(node)} == wanted
+            assert (node in cache.nodes_with_pods()) == bool(wanted)
+        owned = {k for k, p in pods.items() if p.metadata.owner_references}
+        assert {p.key for p in cache.pods_of("u1")} == owned
+        assert cache.pods == pods
+
+
+def test_filling_is_as_putting_one_after_the_other() -> None:
+    objects = [pod("a", "n1", "u1"), Node(metadata=ObjectMeta(name="n1")), lease("n1", 5)]
+    objects += [pod("b", "n1"), pod("a", "n2")]
+    filled, told = Cache(), Cache()
+    filled.fill(objects, 7 * S)
+    for obj in objects:
+        told.apply(Put(type(obj).__name__, obj), 7 * S)
+    assert (filled.pods, filled.nodes, filled.objects) == (told.pods, told.nodes, told.objects)
+    for node in ("n1", "n2"):
+        assert filled.pods_on(node) == told.pods_on(node)
+    assert filled.pods_of("u1") == told.pods_of("u1") == []
+    beat = filled.heartbeat("n1")
+    assert beat is not None
+    assert beat.renewal(8 * S) == (5 * S, 7 * S)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    cache = Cache()
+    cache.fill([pod("a", "n1"), Node(metadata=ObjectMeta(name="n1")), lease("n1", 5)], 6 * S)
+    other = cache.copy()
+    other.apply(Gone("Pod", ("d", "a")), 7 * S)
+    other.apply(Gone("Node", ("", "n1")), 7 * S)
+    other.apply(Put("Lease", lease("n1", 9)), 9 * S)
+    assert [p.name for p in cache.pods_on("n1")] == ["a"]
+    assert cache.node("n1") is not None
+    mine, theirs = cache.heartbeat("n1"), other.heartbeat("n1")
+    assert mine is not None
+    assert theirs is not None
+    assert (mine.renewal(10 * S), theirs.renewal(10 * S)) == ((5 * S, 6 * S), (9 * S, 9 * S))
+
+
+def test_a_change_has_the_object_before_and_after() -> None:
+    cache, first, second = Cache(), pod("a"), pod("a", "n1")
+    came = cache.apply(Put("Pod", first), 0)
+    assert came is not None
+    assert (came.kind, came.old, came.new) == ("Pod", None, first)
+    moved = cache.apply(Put("Pod", second), 0)
+    assert moved is not None
+    assert (moved.old, moved.new) == (first, second)
+    went = cache.apply(Gone("Pod", ("d", "a")), 0)
+    assert went is not None
+    assert (went.old, went.new) == (second, None)
+    assert cache.apply(Gone("Pod", ("d", "a")), 0) is None
+
+
+def test_a_renewal_as_usual_is_no_news() -> None:
+    cache = Cache()
+    first = cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    assert first is not None
+    assert first.kind == "Heartbeat"
+    assert cache.apply(Put("Lease", lease("n1", 11)), 12 * S) is None
+    beat = cache.heartbeat("n1")
+    assert beat is not None
+    assert beat.renewal(13 * S) == (11 * S, 12 * S)
+
+
+def test_a_lease_that_stands_still_is_no_renewal() -> None:
+    cache = Cache()
+    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    assert cache.apply(Put("Lease", lease("n1", 1)), 20 * S) is None
+    beat = cache.heartbeat("n1")
+    assert beat is not None
+    assert beat.renewal(30 * S) == (1 * S, 1 * S)
+
+
+@pytest.mark.parametrize("renewed_s", [0.5, None])
+def test_a_lease_that_goes_back_or_loses_its_time_is_news(renewed_s: float | None) -> None:
+    cache = Cache()
+    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    assert cache.apply(Put("Lease", lease("n1", renewed_s)), 2 * S) is not None
+
+
+def test_a_lost_lease_is_news() -> None:
+    cache = Cache()
+    cache.apply(Put("Node", Node(metadata=ObjectMeta(name="n1"))), 0)
+    cache.apply(Put("Lease", lease("n1", 1)), 1 * S)
+    gone = cache.apply(Gone("Lease", ("kube-node-lease", "n1")), 2 * S)
+    assert gone is not None
+    assert (gone.kind, gone.new) == ("Heartbeat", cache.node("n1"))
+    assert cache.heartbeat("n1") is None
+
+
+def test_leases_of_others_are_just_objects() -> None:
+    cache = Cache()
+    other = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"))
+    assert cache.apply(Put("Lease", other), 0) is None
+    assert cache.get("Lease", ("kube-system", "leader")) is other
+    assert cache.heartbeat("leader") is None
+
+
+def test_a_schedule_tells_every_renewal_until_it_stops() -> None:
+    cache = Cache()
+    told = cache.apply(Heartbeats("n1", 3 * S, 10 * S, stop_ns=33 * S), 0)
+    assert told is not None
+    assert told.kind == "Heartbeat"
+    beat = cache.heartbeat("n1")
+    assert beat is not None
+    assert not beat.renews_for_ever()
+    assert beat.renewal(2 * S) is None
+    assert beat.renewal(3 * S) == (3 * S, 3 * S)
+    assert beat.renewal(32 * S) == (23 * S, 23 * S)
+    assert beat.renewal(99 * S) == (23 * S, 23 * S)
+
+
+def test_a_new_schedule_keeps_what_the_old_one_had_renewed() -> None:
+    cache = Cache()
+    cache.apply(Heartbeats("n1", 0, 10 * S), 0)
+    cache.apply(Heartbeats("n1", 60 * S, 10 * S), 25 * S)
+    beat = cache.heartbeat("n1")
+    assert beat is not None
+    assert beat.renews_for_ever()
+    assert beat.renewal(59 * S) == (20 * S, 20 * S)
+    assert beat.renewal(60 * S) == (60 * S, 60 * S)
+
+
+def test_status_posts_have_a_schedule_of_their_own() -> None:
+    cache = Cache()
+    schedule = Heartbeats("n1", 0, 10 * S, stop_ns=700 * S, status_first_ns=0)
+    cache.apply(schedule, 0)
+    beat = cache.heartbeat("n1")
+    assert beat is not None
+    assert beat.status_post(100 * S) is None
+    cache.apply(Heartbeats("n1", 0, 10 * S, 700 * S, 5 * S, 300 * S), 0)
+    assert beat.status_post(4 * S) is None
+    assert beat.status_post(400 * S) == 305 * S
+    assert beat.status_post(2000 * S) == 605 * S

@@ -1,0 +1,162 @@
+"""The engine: nothing before all is synced, then events, outcomes and timers in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import pytest
+
+from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.engine import Engine, RequeueInThePast
+from kubectl_nodelife.engine.events import Change, Event, Gone, Heartbeats, Outcome, Put, Synced
+from kubectl_nodelife.engine.loop import drive
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+
+Said = list[Action | Requeue]
+
+
+class Scribe:
+    """A controller that tells what it was told, and asks to be woken as it was given."""
+
+    def __init__(self, name: str, watches: Iterable[str], wake: Iterable[Requeue] = ()) -> None:
+        self.name = name
+        self.watches = frozenset(watches)
+        self.wake = list(wake)
+        self.seen: list[str] = []
+
+    def _say(self, word: str) -> Said:
+        self.seen.append(word)
+        note = RecordEvent(controller=self.name, because="", kind="Node", name=word, reason="r")
+        said: Said = [note, *self.wake]
+        self.wake = []
+        return said
+
+    def start(self, cache: Cache, now_ns: int) -> Said:
+        return self._say("start")
+
+    def join(self, cache: Cache, now_ns: int) -> Said:
+        return self._say("join")
+
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Said:
+        obj = change.new or change.old
+        assert obj is not None
+        return self._say(f"{change.kind} {obj.name} {len(cache.nodes)}")
+
+    def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Said:
+        return self._say(f"woken {key} {now_ns}")
+
+    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Said:
+        return self._say(f"failed {outcome.code}")
+
+
+def node(name: str) -> Put:
+    return Put("Node", Node(metadata=ObjectMeta(name=name)))
+
+
+def said(engine: Engine, now_ns: int, events: Iterable[Event] = ()) -> list[str]:
+    return [f"{a.controller} {a.target[1][1]}" for a in engine.step(now_ns, events)]
+
+
+def test_nothing_is_decided_before_every_kind_is_synced() -> None:
+    engine = Engine([Scribe("c", ["Node"])], Cache(), kinds=["Node", "Pod"])
+    assert said(engine, 1, [node("a"), Synced("Node")]) == []
+    assert said(engine, 2, [node("b")]) == []
+    assert not engine.started
+    assert said(engine, 3, [Synced("Pod")]) == ["c start"]
+    assert engine.started
+    assert said(engine, 4, [node("c")]) == ["c Node c 3"]
+
+
+def test_joining_begins_in_its_own_way() -> None:
+    assert said(Engine([Scribe("c", [])], Cache(), join=True), 1) == ["c join"]
+
+
+def test_controllers_see_what_they_watch_in_their_order() -> None:
+    engine = Engine([Scribe("one", ["Node"]), Scribe("two", ["Node", "Pod"])], Cache())
+    said(engine, 1)
+    pod = Put("Pod", Pod(metadata=ObjectMeta(name="p")))
+    assert said(engine, 2, [pod, node("a")]) == ["two Pod p 1", "one Node a 1", "two Node a 1"]
+    assert said(engine, 3, [Gone("Node", ("", "a")), Gone("Node", ("", "never"))]) == [
+        "one Node a 0",
+        "two Node a 0",
+    ]
+
+
+def test_events_of_one_instant_are_in_the_cache_before_anybody_decides() -> None:
+    engine = Engine([Scribe("c", ["Node"])], Cache())
+    said(engine, 1)
+    assert said(engine, 2, [node("a"), node("b")]) == ["c Node a 2", "c Node b 2"]
+
+
+def test_a_heartbeat_reaches_those_who_watch_heartbeats() -> None:
+    engine = Engine([Scribe("n", ["Node"]), Scribe("h", ["Heartbeat"])], Cache())
+    said(engine, 1, [node("a")])
+    assert said(engine, 2, [Heartbeats("a", 0, 10)]) == ["h Heartbeat a 1"]
+
+
+def test_a_wake_up_comes_after_the_events_of_its_instant() -> None:
+    wake = [Requeue("c", "later", 9), Requeue("c", "sooner", 7)]
+    engine = Engine([Scribe("c", ["Node"], wake)], Cache())
+    said(engine, 1)
+    assert engine.next_due() == 7
+    assert said(engine, 9, [node("a")]) == ["c Node a 1", "c woken sooner 9", "c woken later 9"]
+    assert engine.next_due() is None
+
+
+def test_a_later_requeue_of_the_same_key_replaces_the_first() -> None:
+    engine = Engine([Scribe("c", [], [Requeue("c", "k", 5), Requeue("c", "k", 8)])], Cache())
+    said(engine, 1)
+    assert said(engine, 6) == []
+    assert said(engine, 8) == ["c woken k 8"]
+
+
+def test_an_outcome_goes_to_whose_action_it_was() -> None:
+    engine = Engine([Scribe("one", []), Scribe("two", [])], Cache())
+    said(engine, 1)
+    action = DeletePod(controller="two", because="", namespace="d", pod="p")
+    stranger = DeletePod(controller="three", because="", namespace="d", pod="p")
+    events = [Outcome(action, 409), Outcome(stranger, 500)]
+    assert said(engine, 2, events) == ["two failed 409"]
+
+
+@pytest.mark.parametrize("at_ns", [5, 4])
+def test_a_requeue_that_is_not_in_the_future_is_refused(at_ns: int) -> None:
+    engine = Engine([Scribe("c", [], [Requeue("c", "k", at_ns)])], Cache())
+    with pytest.raises(RequeueInThePast, match="at 5"):
+        said(engine, 5)
+
+
+class Tape:
+    """A source that plays its ticks and what comes due, until an end; and a journal."""
+
+    def __init__(self, ticks: dict[int, list[Event]], end_ns: int) -> None:
+        self.ticks = ticks
+        self.end_ns = end_ns
+        self.now_ns = 0
+        self.written: list[str] = []
+        self.begun: list[int] = []
+
+    def next(self, due_ns: int | None) -> tuple[int, list[Event]] | None:
+        instants = [t for t in self.ticks if t > self.now_ns]
+        instants += [due_ns] if due_ns is not None else []
+        if not instants or min(instants) > self.end_ns:
+            return None
+        self.now_ns = min(instants)
+        return self.now_ns, self.ticks.get(self.now_ns, [])
+
+    def write(self, now_ns: int, action: Action) -> None:
+        self.written.append(f"{now_ns} {action.target[1][1]}")
+
+    def start(self, action: Action, now_ns: int) -> None:
+        self.begun.append(now_ns)
+
+
+def test_the_loop_goes_from_instant_to_instant_until_the_source_ends() -> None:
+    engine = Engine([Scribe("c", ["Node"], [Requeue("c", "k", 30)])], Cache(), kinds=["Node"])
+    tape = Tape({10: [Synced("Node")], 20: [node("a")], 99: [node("b")]}, end_ns=50)
+    drive(tape, engine, tape, tape)
+    assert tape.written == ["10 start", "20 Node a 1", "30 woken k 30"]
+    assert tape.begun == [10, 20, 30]
