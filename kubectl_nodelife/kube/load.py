@@ -2,7 +2,8 @@
 
 Pure: bytes in, objects out; reading files, and switching the garbage collector off while a big dump
 is read, belong to callers. A JSON List is split into undecoded items whose kind is read off their
-first bytes, and each item goes straight to its type (`kube.decode`).
+first bytes, and each item goes straight to its type (`kube.decode`). Pods share what they have in
+common with the one before them (`kube.share`).
 
 Kinds that no decision reads are counted, never an error. Left out: whether an object is valid.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,8 @@ from kubectl_nodelife.kube.documents import (
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource, group_of
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.share import share_equal_parts
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 
 __all__ = ["InputError", "Loaded", "decode", "decode_json", "load_documents", "load_objects"]
@@ -125,6 +128,13 @@ _read_list_meta = msgspec.json.Decoder(_ListMeta | None).decode
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
 
+class _Head(NamedTuple):
+    """The first bytes of an object: its kind, or the name of one that is not read."""
+
+    kind: Kind | str
+    begins: Callable[[Any], Any]
+
+
 class _Reader:
     """Reads documents into one `Loaded`, and counts them."""
 
@@ -134,8 +144,9 @@ class _Reader:
         self.documents = 0
         self.done = 0
         self._progress = progress
-        # Kind: decode it; text: count that unknown kind; None: look at it the slow way.
-        self._heads: dict[tuple[bytes, bytes], Kind | str | None] = {}
+        self._heads: dict[bytes, _Head | None] = {}
+        self._pod: Pod | None = None
+        self._told = 0
 
     def read_json(self, text: bytes) -> None:
         """Read one JSON document, or several one after another."""
@@ -161,15 +172,78 @@ class _Reader:
         self.documents += 1
         given = envelope.items is not msgspec.UNSET
         if not _is_list(envelope.api_version, envelope.kind, given):
-            self._read_raw(document, path, None, "", "")
+            if not self._read_run([document], 0):
+                self._read_plain(plain(document, self.source, path), path, "", "")
             return end
         item_kind = self._note_list(
             envelope.api_version, envelope.kind, _annotations(envelope.metadata)
         )
-        items = envelope.items if isinstance(envelope.items, list) else []
-        for index, item in enumerate(items):
-            self._read_raw(item, path, index, envelope.api_version, item_kind)
+        if isinstance(envelope.items, list):
+            self._read_items(envelope.items, path, envelope.api_version, item_kind)
         return end
+
+    def _read_items(
+        self, items: Sequence[Json | msgspec.Raw], path: str, api_version: str, item_kind: str
+    ) -> None:
+        """Read a List's items; its own version and kind stand in where an item names none."""
+        index = 0
+        while index < len(items):
+            read = self._read_run(items, index)
+            if not read:
+                where = _item_path(path, index)
+                document = plain(items[index], self.source, where)
+                self._read_plain(document, where, api_version, item_kind)
+                read = 1
+            index += read
+
+    def _read_run(self, items: Sequence[Json | msgspec.Raw], start: int) -> int:
+        """Read, the quick way, items from `start` on that begin with the same bytes as that one.
+
+        Returns how many that were: none where the first wants a closer look.
+        """
+        head = self._head(items[start])
+        if head is None:
+            return 0
+        if isinstance(head.kind, str):
+            self._count_unknown(head.kind)
+            return 1
+        decode, begins, namespaced = DECODERS[head.kind.type], head.begins, head.kind.namespaced
+        objects, previous = self.loaded.objects, self._pod
+        for index in range(start, min(start + _PROGRESS_STEP, len(items))):
+            item = items[index]
+            if not begins(item):
+                break
+            try:
+                obj = decode(item)
+            except UNDECODABLE:
+                break
+            if not obj.metadata.name or (namespaced and not obj.metadata.namespace):
+                break
+            if type(obj) is Pod:
+                if previous is not None:
+                    share_equal_parts(obj, previous)
+                previous = obj
+            objects.append(obj)
+        else:
+            index += 1
+        self._pod = previous
+        if index > start:
+            self.loaded.kinds_read.add(head.kind.name)
+            self._advance(index - start)
+        return index - start
+
+    def _head(self, raw: Json | msgspec.Raw) -> _Head | None:
+        """What the object's first bytes say about it; None where they say too little."""
+        match = _HEAD.match(raw)
+        if match is None:
+            return None
+        try:
+            return self._heads[match[0]]
+        except KeyError:
+            kind = _quick_kind(match[1].decode(), match[2].decode())
+            head = _Head(kind, re.compile(re.escape(match[0])).match) if kind is not None else None
+            self._heads[match[0]] = head
+            return head
 
     def read_documents(self, documents: Iterable[Any]) -> None:
         """Read documents of plain Python objects, as YAML gives them."""
@@ -185,35 +259,6 @@ class _Reader:
         elif isinstance(document, dict):
             self.documents += 1
             self._read_plain(document, path, "", "")
-
-    def _read_raw(
-        self,
-        raw: Json | msgspec.Raw,
-        path: str,
-        index: int | None,
-        api_version: str,
-        item_kind: str,
-    ) -> None:
-        """Read a JSON object; `api_version` and `item_kind` stand in where it names none."""
-        head = _HEAD.match(raw)
-        if head is not None:
-            names: tuple[bytes, bytes] = head.group(1), head.group(2)
-            kind = self._heads.get(names)
-            if kind is None and names not in self._heads:
-                kind = self._heads[names] = _quick_kind(names[0].decode(), names[1].decode())
-            if isinstance(kind, Kind):
-                try:
-                    obj = DECODERS[kind.type](raw)
-                except UNDECODABLE:
-                    pass  # the slow way gets it right, or tells what is wrong
-                else:
-                    self._keep(obj, kind, path, index)
-                    return
-            elif isinstance(kind, str):
-                self._count_unknown(kind)
-                return
-        where = path if index is None else _item_path(path, index)
-        self._read_plain(plain(raw, self.source, where), where, api_version, item_kind)
 
     def _read_plain(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
         """Read an object, or a List, that is plain Python objects."""
@@ -233,7 +278,7 @@ class _Reader:
             self._count_unknown(_unknown_name(version, name))
             return
         obj = convert(mended(version, kind, raw), kind.type, self.source, path)
-        self._keep(obj, kind, path, None)
+        self._keep(obj, kind, path)
 
     def _read_plain_list(self, raw: dict[str, Any], path: str, version: str, name: str) -> None:
         metadata = raw.get("metadata")
@@ -260,12 +305,11 @@ class _Reader:
                 self.loaded.all_kinds = True
         return item_kind
 
-    def _keep(self, obj: KubeObject, kind: Kind, path: str, index: int | None) -> None:
+    def _keep(self, obj: KubeObject, kind: Kind, path: str) -> None:
         metadata = obj.metadata
         if not metadata.name:
-            where = path if index is None else _item_path(path, index)
             raise self._fault(
-                f"is missing: a {kind.name} needs a name", _join(where, "metadata.name")
+                f"is missing: a {kind.name} needs a name", _join(path, "metadata.name")
             )
         if kind.namespaced and not metadata.namespace:
             # What kubectl would have sent it to.
@@ -273,15 +317,16 @@ class _Reader:
             obj = msgspec.structs.replace(obj, metadata=named)
         self.loaded.objects.append(obj)
         self.loaded.kinds_read.add(kind.name)
-        self._advance()
+        self._advance(1)
 
     def _count_unknown(self, name: str) -> None:
         self.loaded.unknown_kinds[name] += 1
-        self._advance()
+        self._advance(1)
 
-    def _advance(self) -> None:
-        self.done += 1
-        if self._progress is not None and not self.done % _PROGRESS_STEP:
+    def _advance(self, count: int) -> None:
+        self.done += count
+        if self._progress is not None and self.done >= self._told + _PROGRESS_STEP:
+            self._told = self.done
             self._progress(self.done)
 
     def _fault(self, what: str, path: str) -> InputError:
@@ -289,7 +334,10 @@ class _Reader:
 
 
 def _quick_kind(api_version: str, name: str) -> Kind | str | None:
-    """How to read a JSON object with this head: see `_Reader._heads`."""
+    """The kind of an object with this head, or the name of an unknown one.
+
+    None where it wants a closer look.
+    """
     if not name or _is_list(api_version, name, False):
         return None
     kind = find_kind(api_version, name)

@@ -302,3 +302,26 @@ def test_well_formed_dumps_never_become_dictionaries(monkeypatch: pytest.MonkeyP
     assert names(load_objects(json.dumps(document, indent=4).encode(), "f")) == BOTH
     two = f"{json.dumps(document)}\n{NODE_TEXT}\n".encode()
     assert names(load_objects(two, "f")) == [*BOTH, "Node n"]
+
+
+def test_neighbours_share_what_is_equal_and_nothing_else() -> None:
+    def replica(name: str, image: str) -> dict[str, Any]:
+        return {
+            **POD,
+            "metadata": {"name": name, "namespace": "ns", "labels": {"app": "a"}},
+            "spec": {
+                "nodeName": name,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{"name": "c", "image": image}],
+            },
+        }
+
+    raw = [replica("a", "i:1"), NODE, replica("b", "i:1"), replica("c", "i:2")]
+    loaded = load_objects(json.dumps(listed(*raw)).encode(), "f")
+    assert loaded == load_documents([listed(*raw)], "f")
+    a, b, c = (obj for obj in loaded.objects if isinstance(obj, Pod))
+    assert a.metadata.labels is b.metadata.labels is c.metadata.labels
+    assert a.spec.tolerations is b.spec.tolerations is c.spec.tolerations
+    assert a.spec.containers is b.spec.containers
+    assert [pod.spec.containers[0].image for pod in (a, b, c)] == ["i:1", "i:1", "i:2"]
+    assert [pod.spec.node_name for pod in (a, b, c)] == ["a", "b", "c"]
