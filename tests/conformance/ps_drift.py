@@ -52,7 +52,7 @@ def classification(case: Case) -> None:
         found = classify(pod, node, rules, now_ns=now_ns, settle_ns=settle_ns)
         seen = Sighting(
             parse_time(given["classFirstSeen"]) if "classFirstSeen" in given else now_ns,
-            given.get("resourceVersionFirstSeen", ""),
+            given.get("resourceVersionFirstSeen", given.get("firstSeenResourceVersion", "")),
         )
         grace_ns = make_settings(profile).node_monitor_grace_period_ns
         against = refusals(pod, node, found, seen, rules, Limits(settle_ns, grace_ns), now_ns)

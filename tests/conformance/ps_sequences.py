@@ -46,6 +46,8 @@ class World:
         self.pods = [read(p, Pod) for p in given.get("pods", [])]
         if "pod" in given:
             self.pods.insert(0, self._complete(read(given["pod"], Pod)))
+        if "staticPod" in given:
+            self.pods.append(read(given["staticPod"], Pod))
         self._fill_api()
         self._fill_pod_manager()
         self._fill_cache()
@@ -64,7 +66,7 @@ class World:
         """The vectors give the parts of a pod that matter; a pod whose status has init containers
         has them in its spec too, or no API server would have taken it."""
         status = self.given.get("cachedStatus", self.given["pod"].get("status", {}))
-        if "initContainers" in self.given["pod"]["spec"]:
+        if "initContainers" in self.given["pod"].get("spec", {}):
             return pod
         statuses = status.get("initContainerStatuses") or []
         containers = tuple(Container(name=status["name"]) for status in statuses)
@@ -73,7 +75,8 @@ class World:
     def _fill_api(self) -> None:
         held = self.given.get("api", {}).get("pods")
         if held is None:
-            held = [*self.pods, *([self.given["mirror"]] if "mirror" in self.given else [])]
+            mirrors = [self.given["mirror"]] if "mirror" in self.given else []
+            held = [*(pod for pod in self.pods if not is_static_pod(pod)), *mirrors]
         for entry in held:
             self.hold(self._named(entry))
 
@@ -90,13 +93,12 @@ class World:
 
     def _fill_pod_manager(self) -> None:
         known = self.given.get("podManagerKnows")
-        static = [read(self.given["staticPod"], Pod)] if "staticPod" in self.given else []
-        for pod in (*self.pods, *static):
+        for pod in self.pods:
             if known is None or pod.uid in known:
                 self.machine.observe(pod)
         if "mirror" in self.given:
             mirror = read(self.given["mirror"], Pod)
-            paired = any(is_static_pod(pod) for pod in (*self.pods, *static))
+            paired = any(is_static_pod(pod) for pod in self.pods)
             if paired if known is None else mirror.uid in known:
                 self.machine.observe(mirror)
         if self.frozen:

@@ -16,6 +16,7 @@ from kubectl_nodelife.commands.inputs import read_snapshot, settings_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.outlook.audit.sweep import (
     Audit,
     Seen,
@@ -377,3 +378,9 @@ def test_the_sweep_finds_what_judging_each_pod_finds() -> None:
     ]
     found = [f.name for f in audit(seen, SETTINGS, NOW_NS).findings if f.name != "orphaned"]
     assert sorted(found) == sorted(one_by_one)
+
+
+def test_the_documentation_lists_every_class() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pod-status.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \| (wrong|note) \|", page, re.MULTILINE)
+    assert rows == [(name, note.severity) for name, note in NOTES.items()]
