@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import SECOND_NS, Action, Detail, PodAction
-from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, Time
+from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
 
@@ -67,6 +67,13 @@ class CreatePod(PodAction, frozen=True, kw_only=True, gc=False):
         pod = replace(pod, status=replace(pod.status, phase="Pending"))
         created: Pod = _created(pod, "Pod", now_ns)
         return created
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """The same set's pod for the same node, whatever it is called."""
+        owner = controller_of(obj.metadata)
+        if not isinstance(obj, Pod) or owner is None or owner.uid != self.owner_uid:
+            return False
+        return self.node in (obj.spec.node_name, *_nodes_named_by_affinity(obj))
 
 
 class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
@@ -181,6 +188,17 @@ class CreateControllerRevision(RevisionAction, frozen=True, kw_only=True, gc=Fal
         created: ControllerRevision = _created(self.revision, "ControllerRevision", now_ns)
         return created
 
+    def shown_by(self, obj: KubeObject) -> bool:
+        """The same owner's revision of the same number, whatever it is called."""
+        owner, ours = controller_of(obj.metadata), controller_of(self.revision.metadata)
+        return (
+            isinstance(obj, ControllerRevision)
+            and owner is not None
+            and ours is not None
+            and owner.uid == ours.uid
+            and obj.revision == self.revision.revision
+        )
+
 
 class UpdateControllerRevision(RevisionAction, frozen=True, kw_only=True, gc=False):
     """PUT of a revision with another number (a rollback) or with its hash label (an old object)."""
@@ -283,6 +301,16 @@ class RaiseCollisionCount(DaemonSetAction, frozen=True, kw_only=True, gc=False):
         if present >= wanted:
             return obj
         return replace(obj, status=replace(obj.status, collision_count=wanted))
+
+
+def _nodes_named_by_affinity(pod: Pod) -> Iterator[str]:
+    """The nodes that a pod's affinity names by their metadata.name, as daemon pods' does."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required.node_selector_terms if required else ():
+        for field in term.match_fields:
+            if field.key == "metadata.name" and field.operator == "In":
+                yield from field.values
 
 
 def _with_label(obj: Any, key: str, value: str) -> Any:

@@ -13,7 +13,7 @@ again, or we ourselves take back what was never written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -64,6 +64,19 @@ class Projection:
             for action, _ in planned:
                 yield action
 
+    def observed(self) -> Mapping[ObjectKey, KubeObject | None]:
+        """The objects of which the view differs from the cluster, as the cluster shows them.
+
+        None: the cluster has no such object.
+        """
+        return self._observed
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object as the cluster shows it, or None."""
+        if (kind, key) in self._observed:
+            return self._observed[kind, key]
+        return self._cache.get(kind, key)
+
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster."""
         if isinstance(event, Put):
@@ -81,7 +94,7 @@ class Projection:
             return []
         key = action.target
         kind, name = key
-        view = self._cache.get(kind, name)
+        view = self._view(key)
         after = action.effect(view, now_ns)
         if after is view:
             self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
@@ -95,6 +108,13 @@ class Projection:
             if view is None:
                 self._created.setdefault(kind, {})[key] = action
         return self._show(key, after, action)
+
+    def _view(self, key: ObjectKey) -> KubeObject | None:
+        """The object with all that is planned for it. The cache may lag behind by one step."""
+        view = self.shown(*key)
+        for action, at_ns in self._planned.get(key, ()):
+            view = action.effect(view, at_ns)
+        return view
 
     def _observe_object(self, kind: str, obj: KubeObject, event: Put, now_ns: int) -> list[Event]:
         key = (kind, obj.key)

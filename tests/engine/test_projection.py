@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.engine.actions import AddTaints, DeletePod, RemoveTaints, SetNodeConditions
+from kubectl_nodelife.engine.actions import (
+    AddTaints,
+    DeletePod,
+    RemoveTaints,
+    SetNodeConditions,
+    SetNodeLabels,
+)
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
-from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, Time
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.meta import (
+    LabelSelectorRequirement,
+    MicroTime,
+    ObjectMeta,
+    OwnerReference,
+    Time,
+)
 from kubectl_nodelife.kube.node import (
     Lease,
     LeaseSpec,
@@ -16,7 +30,14 @@ from kubectl_nodelife.kube.node import (
     NodeStatus,
     Taint,
 )
-from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+)
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
@@ -177,3 +198,61 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
     dry.see(Gone("Pod", ("d", "p")))
     assert ("d", "p") not in dry.cache.pods
     assert dry.outcomes() == [("DeletePod", CONFIRMED)]
+
+
+def test_two_plans_of_one_step_for_one_node_both_show() -> None:
+    dry = Dry(Put("Node", node()))
+    taint = dry.projection.project(add_taint(), T0)
+    label = SetNodeLabels(
+        controller="node-lifecycle", because="x", node="n1", node_uid="u1", labels={"a": "b"}
+    )
+    for event in [*taint, *dry.projection.project(label, T0)]:
+        assert isinstance(event, Put)
+        dry.cache.apply(event, T0)
+    assert dry.cache.nodes["n1"].has_taint(TAINT.key, TAINT.effect)
+    assert dry.cache.nodes["n1"].metadata.labels == {"a": "b"}
+    assert dry.projection.shown("Node", ("", "n1")) == node()
+
+
+def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
+    owner = OwnerReference(kind="DaemonSet", name="ds", uid=owner_uid, controller=True)
+    field = LabelSelectorRequirement("metadata.name", "In", (node_name,))
+    term = NodeSelectorTerm(match_fields=(field,))
+    affinity = Affinity(
+        node_affinity=NodeAffinity(
+            required_during_scheduling_ignored_during_execution=NodeSelector((term,))
+        )
+    )
+    return Pod(
+        metadata=ObjectMeta(
+            name=name, namespace="d", uid=f"uid-{name}", owner_references=(owner,)
+        ),
+        spec=PodSpec(affinity=affinity),
+    )
+
+
+def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
+    dry = Dry(Put("Node", node()))
+    create = CreatePod(
+        controller="daemonset",
+        because="missing",
+        namespace="d",
+        pod="ds-ours",
+        manifest=encode(daemon_pod("ds-ours", "n1")),
+        node="n1",
+        owner="ds",
+        owner_uid="set",
+        revision="1",
+    )
+    dry.plan(create)
+    assert ("d", "ds-ours") in dry.cache.pods
+    dry.see(Put("Pod", pod()))
+    dry.see(Put("Pod", daemon_pod("ds-elsewhere", "n2")))
+    dry.see(Put("Pod", daemon_pod("other-theirs", "n1", owner_uid="another set")))
+    assert dry.outcomes() == []
+    for event in dry.projection.observe(Put("Pod", daemon_pod("ds-theirs", "n1")), T0):
+        assert isinstance(event, (Put, Gone))
+        dry.cache.apply(event, T0)
+    assert dry.outcomes() == [("CreatePod", CONFIRMED)]
+    assert ("d", "ds-ours") not in dry.cache.pods
+    assert ("d", "ds-theirs") in dry.cache.pods
