@@ -93,7 +93,6 @@ class Projection:
         if not action.writes or isinstance(action, RecordEvent):
             return []
         key = action.target
-        kind, name = key
         view = self._view(key)
         after = action.effect(view, now_ns)
         if after is view:
@@ -106,7 +105,7 @@ class Projection:
         else:
             planned.append((action, now_ns))
             if view is None:
-                self._created.setdefault(kind, {})[key] = action
+                self._created.setdefault(key[0], {})[key] = action
         return self._show(key, after, action)
 
     def _view(self, key: ObjectKey) -> KubeObject | None:

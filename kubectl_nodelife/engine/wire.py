@@ -1,10 +1,10 @@
 """An action as the one request that carries it out: method, path, content type, body. No I/O.
 
 What a dry run says it would send and what an executor sends come from here, so that they cannot
-differ. Upstream writes statuses with UpdateStatus; a slice does not hold the whole object, so that here
-everything is a patch of what changes. Strategic merge patches, which merge conditions by type; a uid
-or a resourceVersion in their metadata is a precondition to the API server, and so is the uid in the
-options of a DELETE. An Event is not described: it changes nothing.
+differ. Upstream writes statuses with UpdateStatus; a slice does not hold the whole object, so that
+here everything is a patch of what changes. Strategic merge patches, which merge conditions by type;
+a uid or a resourceVersion in their metadata is a precondition to the API server, and so is the uid
+in the options of a DELETE. An Event is not described: it changes nothing.
 """
 
 from __future__ import annotations

@@ -224,9 +224,7 @@ def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
         )
     )
     return Pod(
-        metadata=ObjectMeta(
-            name=name, namespace="d", uid=f"uid-{name}", owner_references=(owner,)
-        ),
+        metadata=ObjectMeta(name=name, namespace="d", uid=f"uid-{name}", owner_references=(owner,)),
         spec=PodSpec(affinity=affinity),
     )
 
