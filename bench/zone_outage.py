@@ -39,18 +39,13 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     records = done.timeline.records(done.failures)
     record_seconds = time.perf_counter() - began
     return {
-        "silentNodes": sum(obj.name.startswith("a") for obj in setting.objects if is_node(obj)),
+        "silentNodes": sum(name.startswith("a") for name in setting.cluster.nodes),
         "virtualSeconds": setting.scenario.duration_ns // 10**9,
         "actions": len(done.timeline.entries),
         "records": len(records),
         "recordSeconds": round(record_seconds, 6),
         "actionsPerSecond": round(len(done.timeline.entries) / stopwatch.wall_seconds),
     }
-
-
-def is_node(obj: object) -> bool:
-    """Whether the object is a Node."""
-    return type(obj).__name__ == "Node"
 
 
 def make_setting(nodes: int, pods: int, seed: int) -> Setting:

@@ -9,7 +9,6 @@ garbage collection beyond what a deleted owner leaves.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
@@ -22,11 +21,10 @@ from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.names import made_uid, name_suffix
 
 CLUSTER = "cluster"
 """The controller name in records of what the scenario or the simulated cluster itself did."""
-
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 Object = TypeVar("Object", bound=KubeObject)
 PodListener = Callable[[Pod | None, Pod | None, Action | None], None]
@@ -49,9 +47,9 @@ def whole_seconds(instant_ns: int) -> Time:
 class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock."""
 
-    def __init__(self, journal: Journal, now_ns: int) -> None:
+    def __init__(self, journal: Journal, now_ns: int, store: Cache | None = None) -> None:
         self.now_ns = now_ns
-        self.store = Cache()
+        self.store = Cache() if store is None else store
         self.pending: list[Event] = []
         self._journal = journal
         self._pod_listeners: list[PodListener] = []
@@ -75,11 +73,11 @@ class Api:
         """Store an object as it now is, and tell everybody."""
         old = self.store.set(kind, obj.key, obj)
         self.pending.append(Put(kind, obj, cause))
-        if kind == "Pod":
-            self._tell_pod(cast("Pod | None", old), cast(Pod, obj), cause)
-        elif kind == "Node":
+        if type(obj) is Pod:
+            self._tell_pod(cast("Pod | None", old), obj, cause)
+        elif type(obj) is Node:
             for listener in self._node_listeners:
-                listener(cast("Node | None", old), cast(Node, obj), cause)
+                listener(cast("Node | None", old), obj, cause)
 
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
         """Take an object out, and tell everybody; returns what was there."""
@@ -98,8 +96,8 @@ class Api:
         """The object with what the API server gives at creation where it lacks: name, uid, time."""
         meta = obj.metadata
         self._created += 1
-        name = meta.name or meta.generate_name + _suffix(self._created)
-        uid = meta.uid or _uid(type(obj).__name__, meta.namespace, name, self._created)
+        name = meta.name or meta.generate_name + name_suffix(self._created)
+        uid = meta.uid or made_uid(self._created)
         created = meta.creation_timestamp or whole_seconds(self.now_ns)
         return replace(
             obj, metadata=replace(meta, name=name, uid=uid, creation_timestamp=created)
@@ -116,19 +114,3 @@ class Api:
             return
         for listener in self._pod_listeners:
             listener(old, new, cause)
-
-
-def _suffix(number: int) -> str:
-    """Five letters as `generateName` gets, the same in every run: the number, well stirred."""
-    size = len(_SUFFIX_LETTERS)
-    rest = number * 5_915_587 % size**5  # coprime to the size: no suffix twice before all were used
-    letters = ""
-    for _ in range(5):
-        rest, digit = divmod(rest, size)
-        letters += _SUFFIX_LETTERS[digit]
-    return letters
-
-
-def _uid(kind: str, namespace: str, name: str, number: int) -> str:
-    digest = hashlib.sha256(f"{kind}/{namespace}/{name}/{number}".encode()).hexdigest()
-    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))

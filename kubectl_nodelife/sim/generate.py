@@ -67,6 +67,7 @@ from kubectl_nodelife.kube.workload import (
     StatefulSet,
 )
 from kubectl_nodelife.sim.defaults import TEMPLATE_GENERATION, as_created
+from kubectl_nodelife.sim.names import made_uid
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _REGION = "r1"
@@ -77,6 +78,10 @@ _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID"),
+)
+
+GENERATED_KINDS = frozenset(
+    {"Node", "Pod", "DaemonSet", "ControllerRevision", "ReplicaSet", "StatefulSet", "Job"}
 )
 
 # of a hundred workloads: kind -> how many
@@ -157,7 +162,7 @@ class _Maker:
 
     def _uid(self) -> str:
         self._uids += 1
-        return f"{self._uids:08x}-5eed-4000-8000-{self._wanted.seed & 0xFFFFFFFFFFFF:012x}"
+        return made_uid(self._uids, 0x5EED)
 
     def _node(self, name: str, zone: str) -> Node:
         labels = {

@@ -14,6 +14,7 @@ from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import Source, drive
 from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
@@ -51,11 +52,13 @@ def run(
         duration_ns = min(duration_ns, until_ns)
     timeline = Timeline(setting.start_ns)
     with _no_collector():
+        api = Api(timeline, setting.start_ns, setting.cluster.copy())
         world = World(
-            setting.objects,
+            (),
             scenario.kubelet,
             timeline,
             start_ns=setting.start_ns,
+            api=api,
             end_ns=setting.start_ns + duration_ns,
             kinds_read=setting.kinds_read,
             faults=faults,

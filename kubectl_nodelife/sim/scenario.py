@@ -6,12 +6,14 @@ scenario and snapshot together and checks the rest, such as an event about a nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
@@ -40,8 +42,9 @@ from kubectl_nodelife.sim.fields import (
     text,
     texts,
 )
-from kubectl_nodelife.sim.generate import Generate, generate
+from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet import KubeletTerms
+from kubectl_nodelife.sim.names import made_uid
 
 API_VERSION = "nodelife.dev/v1alpha1"
 CONTROLLER_NAMES = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", "pod-status")
@@ -109,13 +112,25 @@ class Given(NamedTuple):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A scenario ready to run: everything that is there at t=0, and when that is (ns since the epoch)."""
+    """A scenario ready to run: what is there at t=0, and when that is (ns since the epoch).
+
+    `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object that is
+    not there is known not to exist.
+    """
 
     scenario: Scenario
     profile: Profile
     start_ns: int
-    objects: tuple[KubeObject, ...]
+    cluster: Cache
     kinds_read: frozenset[str]
+
+    @property
+    def objects(self) -> Iterator[KubeObject]:
+        """All objects of the cluster."""
+        yield from self.cluster.nodes.values()
+        for store in self.cluster.objects.values():
+            yield from store.values()
+        yield from self.cluster.pods.values()
 
 
 def parse_scenario(content: bytes, file: str) -> Scenario:
@@ -255,28 +270,38 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
         start_ns = DEFAULT_TIME_NS
     profile = scenario.profile or (given.profile if given is not None else None)
     profile = profile or parse_profile(NEWEST)
-    objects: dict[tuple[str, str, str], KubeObject] = {}
-    made = Time((start_ns - 2 * SECOND_NS) // SECOND_NS * SECOND_NS)
     sources: list[Iterable[KubeObject]] = [given.objects] if given is not None else []
     if scenario.generate is not None:
         sources.append(generate(scenario.generate, start_ns, profile.name))
     sources.append(scenario.objects)
-    for source in sources:
-        for obj in source:
-            if obj.metadata.creation_timestamp is None:
-                meta = replace(obj.metadata, creation_timestamp=made)
-                obj = as_created(replace(obj, metadata=meta))
-            objects[(kind_of(obj), *obj.key)] = obj
-    found = tuple(objects.values())
-    _check_nodes(scenario, found)
-    read = frozenset(kind for kind, _, _ in objects)
-    kinds_read = read | given.kinds_read if given is not None else read
-    return Setting(scenario, profile, start_ns, found, kinds_read)
+    cluster = Cache()
+    cluster.fill(_completed(chain.from_iterable(sources), start_ns), start_ns)
+    _check_nodes(scenario, cluster.nodes)
+    kinds_read = frozenset(kind_of(obj) for obj in scenario.objects)
+    if given is not None:
+        kinds_read |= given.kinds_read
+    if scenario.generate is not None:
+        kinds_read |= GENERATED_KINDS
+    return Setting(scenario, profile, start_ns, cluster, kinds_read)
 
 
-def _check_nodes(scenario: Scenario, objects: Iterable[KubeObject]) -> None:
+def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObject]:
+    """The objects with what the API server would have given them at creation."""
+    made = Time((start_ns - 2 * SECOND_NS) // SECOND_NS * SECOND_NS)
+    for number, obj in enumerate(objects):
+        meta = obj.metadata
+        if meta.creation_timestamp is None or not meta.uid:
+            created = meta.creation_timestamp or made
+            uid = meta.uid or made_uid(number, 0x0B1E)
+            obj = as_created(
+                replace(obj, metadata=replace(meta, creation_timestamp=created, uid=uid))
+            )
+        yield obj
+
+
+def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
     """An event may only name nodes that exist at some time."""
-    nodes = {obj.name for obj in objects if kind_of(obj) == "Node"}
+    nodes = set(present)
     for event in scenario.events:
         if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":
             nodes.add(event.what.name)

@@ -30,10 +30,6 @@ from kubectl_nodelife.workloads.nodeinfo import (
 )
 from kubectl_nodelife.workloads.scheduling import Wanted, room_reasons, static_reason
 
-_Asks = tuple[Amounts, tuple[HostPort, ...]]
-"""The requests and the host ports of a pod."""
-
-
 class _Demands:
     """What a class of pods asks of a node, and the nodes that meet it, fewest pods first.
 
@@ -61,7 +57,9 @@ class Scheduler:
         self._infos: dict[str, NodeInfo] = {}
         self._demands: dict[bytes, _Demands] = {}
         self._of_owner: dict[str, tuple[PodSpec, _Demands]] = {}
-        self._asks_of_owner: dict[str, tuple[PodSpec, _Asks]] = {}
+        self._all_asks: list[tuple[Amounts, tuple[HostPort, ...]]] = []
+        self._asks_numbers: dict[tuple[frozenset[tuple[str, int]], tuple[HostPort, ...]], int] = {}
+        self._asks_of_owner: dict[str, tuple[PodSpec, int]] = {}
         self._waiting: dict[Key, str] = {}
         self._look_again = False
 
@@ -143,30 +141,45 @@ class Scheduler:
             return False
         info = self._infos.get(name)
         if info is None:
-            info = self._infos[name] = NodeInfo(node)
-            for pod in self._api.store.pods_on(name):
-                info.add(*self._asks(pod))
+            info = self._infos[name] = self._take_stock(node)
         return bool(room_reasons(wanted, info))
 
-    def _asks(self, pod: Pod) -> _Asks:
-        """What the pod takes of its node. The pods of one owner nearly always ask for the same."""
+    def _take_stock(self, node: Node) -> NodeInfo:
+        """What the pods on a node take of it. Most ask for one of a few amounts, so these are counted."""
+        times: dict[int, int] = {}
+        for pod in self._api.store.pods_on(node.name):
+            number = self._asks(pod)
+            times[number] = times.get(number, 0) + 1
+        info = NodeInfo(node)
+        for number, count in times.items():
+            requests, ports = self._all_asks[number]
+            if ports:
+                for _ in range(count):
+                    info.add(requests, ports)
+                continue
+            info.pod_count += count
+            for name, amount in requests.items():
+                info.requested[name] = info.requested.get(name, 0) + amount * count
+        return info
+
+    def _asks(self, pod: Pod) -> int:
+        """What the pod takes of its node, as an index of `_all_asks`.
+
+        The pods of one owner nearly always ask for the same.
+        """
         spec = pod.spec
-        owner = controller_of(pod.metadata)
-        if owner is None:
-            return pod_requests(pod), host_ports(pod)
-        known = self._asks_of_owner.get(owner.uid)
-        if known is not None:
-            other, asks = known
-            if (
-                other.containers == spec.containers
-                and other.init_containers == spec.init_containers
-                and other.overhead == spec.overhead
-                and other.resources == spec.resources
-            ):
-                return asks
+        owners = pod.metadata.owner_references
+        owner_uid = owners[0].uid if owners else ""
+        known = self._asks_of_owner.get(owner_uid)
+        if known is not None and _same_asks(known[0], spec):
+            return known[1]
         asks = (pod_requests(pod), host_ports(pod))
-        self._asks_of_owner[owner.uid] = (spec, asks)
-        return asks
+        key = (frozenset(asks[0].items()), asks[1])
+        number = self._asks_numbers.setdefault(key, len(self._all_asks))
+        if number == len(self._all_asks):
+            self._all_asks.append(asks)
+        self._asks_of_owner[owner_uid] = (spec, number)
+        return number
 
     def _demands_of(self, pod: Pod) -> _Demands:
         owner = controller_of(pod.metadata)
@@ -229,11 +242,11 @@ class Scheduler:
         if new is not None and after:
             self._pods[after] = self._pods.get(after, 0) + 1
             if after in self._infos:
-                self._infos[after].add(*self._asks(new))
+                self._infos[after].add(*self._all_asks[self._asks(new)])
         if old is not None and before:
             self._pods[before] -= 1
             if before in self._infos:
-                self._infos[before].remove(*self._asks(old))
+                self._infos[before].remove(*self._all_asks[self._asks(old)])
             self._look_again = bool(self._waiting)
             for demands in self._demands.values():
                 demands.changed.add(before)
@@ -258,6 +271,18 @@ def _pinned_node(spec: PodSpec) -> str | None:
     if len(fields) != 1 or fields[0].operator != "In" or len(fields[0].values) != 1:
         return None
     return fields[0].values[0] if fields[0].key == "metadata.name" else None
+
+
+def _same_asks(one: PodSpec, other: PodSpec) -> bool:
+    """Whether two pods take the same of a node; equal containers are mostly one object."""
+    if one is other:
+        return True
+    return (
+        (one.containers is other.containers or one.containers == other.containers)
+        and one.init_containers == other.init_containers
+        and one.overhead == other.overhead
+        and one.resources == other.resources
+    )
 
 
 def _ready(node: Node) -> bool:
