@@ -38,6 +38,8 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
                 zones.queues[zone].add(name, node.uid, now_ns)
                 zones.queues[zone].remove_from_queue(name)
     _take_over_states(memory, now_ns)
+    if memory.begins_cold:
+        memory.watch_afresh(now_ns)
 
 
 def _health(node: Node, cache: Cache, now_ns: int) -> NodeHealth:

@@ -16,6 +16,7 @@ class Memory:
     `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
     def __init__(self, settings: Settings, pass_drift_ns: int = 0) -> None:
@@ -33,6 +34,7 @@ class Memory:
         self.retry: set[str] = set()
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
+        self.begins_cold = False
         profile = settings.profile
         self.leases_count = settings.gate("NodeLease") or not profile.has("lease_gate")
         self.decides_on_current = profile.has("decide_on_current")
@@ -42,3 +44,21 @@ class Memory:
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
+
+    def watch_afresh(self, now_ns: int) -> None:
+        """Nobody was watching: the silence of nodes that are not lost already counts from now.
+
+        There is no upstream to follow; a controller-manager does not sleep as a laptop does.
+        """
+        for name, health in self.health.items():
+            if health.ready is None or health.ready.status != "Unknown":
+                health.probe_ns = max(health.probe_ns, now_ns)
+                self.look_at.add(name)
+
+    def change_settings(self, settings: Settings, now_ns: int) -> None:
+        """Go on with other periods, rates and thresholds, and with all clocks and queues as they
+        are. The profile and the gates must be the same.
+        """
+        self.settings = settings
+        self.zones.change_settings(settings, now_ns)
+        self.look_at.update(self.health)

@@ -134,6 +134,18 @@ class Zones:
             self.queues[zone] = RateLimitedTimedQueue(bucket)
             self.evictions.setdefault(zone, 0)
 
+    def change_settings(self, settings: Settings, now_ns: int) -> None:
+        """Other rates and thresholds; a zone that is stopped because all are dark stays so."""
+        self._settings = settings
+        for zone, (ready, not_ready) in self.counts().items():
+            state = self.states.get(zone, INITIAL)
+            if zone in self.queues and not self._all_dark():
+                rate = eviction_rate(state, ready + not_ready, settings)
+                self.queues[zone].swap_limiter(rate, now_ns)
+
+    def _all_dark(self) -> bool:
+        return all(state == FULL for state in self.states.values())
+
     def stateless(self) -> list[str]:
         """Zones that have nodes but no state, in order."""
         return sorted(zone for zone in self.members if zone not in self.states)
