@@ -35,9 +35,6 @@ ADAPTERS = (
     ps_expect,
 )
 
-# Topics whose adapter is still to be written; an unknown topic fails.
-PENDING: frozenset[str] = frozenset()
-
 CASE_KEYS = frozenset(
     {
         "basis",
