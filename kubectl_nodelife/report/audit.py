@@ -12,7 +12,7 @@ from kubectl_nodelife.outlook.audit.answer import AuditAnswer
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.plan import Step
-from kubectl_nodelife.report.ages import age
+from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
@@ -122,10 +122,19 @@ def _row(group: list[Finding], now_ns: int) -> list[object]:
         finding.name,
         age(finding.since_ns, now_ns),
         finding.pod.spec.node_name,
-        finding.because,
+        finding.because + _eviction(finding, now_ns),
         finding.what_to_do,
         "; ".join(f"{field}={value}" for field, value in finding.evidence),
     ]
+
+
+def _eviction(finding: Finding, now_ns: int) -> str:
+    eviction = finding.eviction
+    if eviction is None:
+        return ""
+    if eviction.due_ns is None:
+        return f"; {eviction.because.partition(':')[0]}"
+    return f"; evicted {due_in(eviction.due_ns - now_ns)}"
 
 
 def _sum(answer: AuditAnswer) -> str:

@@ -384,3 +384,11 @@ def test_the_documentation_lists_every_class() -> None:
     page = (Path(__file__).parents[2] / "docs" / "pod-status.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \| (wrong|note) \|", page, re.MULTILINE)
     assert rows == [(name, note.severity) for name, note in NOTES.items()]
+
+
+def test_an_eviction_waits_for_the_taint() -> None:
+    subject = marked(spec__tolerations=FIVE_MINUTES)
+    (finding,) = sweep(subject, nodes=(LOST,)).findings
+    assert finding.eviction is not None
+    assert finding.eviction.due_ns is None
+    assert finding.eviction.because.startswith("evicted 300s after the node's NoExecute taint")

@@ -155,3 +155,19 @@ def test_the_page_of_a_repair(run: Any) -> None:
     _, out, _ = run("repair", "-f", DUMP, "--class", "stuck-not-ready", "--dry-run")
     assert "PATCH /api/v1/namespaces/shop/pods/stuck/status" in out
     assert "dry run: 2 requests, 0 refused; nothing was sent" in out
+
+
+def test_when_a_pod_on_a_dead_node_is_evicted(run: Any) -> None:
+    """By hand: the taint came at 11:56:05, 300 s are tolerated, and it is 12:00:00."""
+    found = document(run, "audit", "-f", DUMP)["findings"]
+    due = {f["name"]: f["eviction"]["inSeconds"] for f in found if f["eviction"]}
+    assert due == {
+        "agent-sick": None,
+        "stale-on-lost": 65,
+        "stale-on-sick": 65,
+        "agent-lost": None,
+        "marked": 65,
+        "static-lost": None,
+    }
+    _, table, _ = run("audit", "-f", DUMP)
+    assert "evicted in 65s" in table and "never evicted" in table

@@ -71,8 +71,18 @@ def finding_document(finding: Finding, now_ns: int) -> dict[str, Any]:
         "knownIssues": list(finding.known_issues),
         "remedy": finding.what_to_do,
         "risk": finding.note.risk,
+        "eviction": _eviction_document(finding, now_ns),
         "advice": _advice_document(finding),
     }
+
+
+def _eviction_document(finding: Finding, now_ns: int) -> dict[str, Any] | None:
+    eviction = finding.eviction
+    if eviction is None:
+        return None
+    due_ns = eviction.due_ns
+    in_seconds = None if due_ns is None else max(0, -((now_ns - due_ns) // SECOND_NS))
+    return {"inSeconds": in_seconds, "because": eviction.because}
 
 
 def _advice_document(finding: Finding) -> dict[str, Any] | None:

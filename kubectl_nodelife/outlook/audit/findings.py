@@ -12,17 +12,18 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import Classification, NodeHealth
+from kubectl_nodelife.controllers.pod_status.classify import (
+    MARKED_NODE_DOWN,
+    STALE_READY,
+    Classification,
+    NodeHealth,
+)
 from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.taints import (
-    matching_tolerations,
-    min_toleration_seconds,
-    no_execute_taints,
-)
+from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
@@ -43,11 +44,13 @@ from kubectl_nodelife.outlook.audit.evidence import (
     newest,
     transition,
 )
+from kubectl_nodelife.outlook.fate import fate
 
 OVERDUE_NS: Final = 60 * SECOND_NS
 """A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the
 grace period; a condition may differ from the container statuses for so long."""
 
+_MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
 _FINALIZER_OWNERS: Final = {
     "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
     "foregroundDeletion": "the garbage collector, which deletes the dependents first",
@@ -69,6 +72,13 @@ class Context(msgspec.Struct, frozen=True):
     release: Release
     settle_ns: int
     now_ns: int
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """What the taints of a node that is down do to a pod. `due_ns` None: nothing, or not yet."""
+
+    due_ns: int | None
+    because: str
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -99,6 +109,26 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def evidence(self) -> tuple[Evidence, ...]:
         """The fields that it stands on."""
         return tuple(evidence_of(self.name, self.pod, self.node, self.rules))
+
+    @property
+    def eviction(self) -> Eviction | None:
+        """When the pod is evicted; None where its node is not down, or the pod on its way already.
+
+        A timer runs from the moment of the taint, as the taint-eviction controller's does.
+        """
+        node = self.node
+        if self.name not in _MAY_BE_EVICTED or not (node.exists and node.is_down):
+            return None
+        taints = no_execute_taints(node.taints)
+        outcome = fate(self.pod, taints or (_coming_taint(node),))
+        since = [taint.time_added for taint in taints if taint.time_added is not None]
+        if outcome.after_seconds is None:
+            return Eviction(None, f"never evicted: {outcome.because}")
+        if not since:
+            wait = f"{outcome.after_seconds}s after the node's NoExecute taint"
+            return Eviction(None, f"evicted {wait}: {outcome.because}")
+        due_ns = min(since) + outcome.after_seconds * SECOND_NS
+        return Eviction(due_ns, outcome.because)
 
     @property
     def what_to_do(self) -> str:
@@ -214,8 +244,7 @@ def never_evicted(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Find
     if all(t.toleration_seconds is not None for t in pod.spec.tolerations):
         return
     taints = no_execute_taints(node.taints) or (_coming_taint(node),)
-    tolerated, used = matching_tolerations(taints, pod.spec.tolerations)
-    if not tolerated or min_toleration_seconds(used) is not None:
+    if fate(pod, taints).after_seconds is not None:
         return
     owner = controller_of(pod.metadata)
     daemon = owner is not None and owner.kind == "DaemonSet"
