@@ -25,6 +25,7 @@ from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
+from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
 
 SETTLE_NS = 60 * SECOND_NS
@@ -171,6 +172,7 @@ def replay(case: Case) -> None:
     for profile in profiles_of(case):
         run = Replay(case, profile)
         steps = {step["at"]: step["op"] for step in case["steps"]}
+        only(steps.values(), {"disconnect", "reconnect", "runUntil"}, "op")
         back_at = 0
         for second in range(max(steps) + 1):
             if steps.get(second) == "disconnect":
@@ -185,6 +187,7 @@ def replay(case: Case) -> None:
             "readyAtEnd": str(log[-1]),
             "classAtEnd": " ".join(sorted(run.classes)),
         }
+        only(expect, {*got, "readyTrueWithinSecondsAfterReconnect"}, "key of expect")
         if "readyTrueWithinSecondsAfterReconnect" in expect:
             limit = expect["readyTrueWithinSecondsAfterReconnect"]
             assert True in log[back_at : back_at + limit + 1]

@@ -84,6 +84,7 @@ def condition(case: Case, rules: StatusRules) -> None:
 @in_each_profile
 def merge(case: Case, rules: StatusRules) -> None:
     """`mergePodStatus`: conditions as a set, phase, reason and message."""
+    assert [step["op"] for step in case["steps"]] == ["mergePodStatus"]
     given = case["given"]
     got = merge_pod_status(
         read(given["oldStatus"], PodStatus),
@@ -110,6 +111,7 @@ def word_set(conditions: Iterable[PodCondition], words: Iterable[str]) -> set[tu
 @in_each_profile
 def transition(case: Case, rules: StatusRules) -> None:
     """The container state check by itself."""
+    assert [step["op"] for step in case["steps"]] == ["checkTransition"]
     given = case["given"]
     refusal = illegal_transition(
         read(given["oldStatus"], PodStatus),
