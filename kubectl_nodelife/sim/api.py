@@ -92,16 +92,22 @@ class Api:
                 listener(cast(Node, old), None, cause)
         return old
 
+    def new_name(self, generate_name: str) -> tuple[str, str]:
+        """A name such as `generateName` gets, and a uid, that nothing else has."""
+        self._created += 1
+        return generate_name + name_suffix(self._created), made_uid(self._created)
+
     def fill_in(self, obj: Object) -> Object:
         """The object with what the API server gives at creation where it lacks: name, uid, time."""
         meta = obj.metadata
-        self._created += 1
-        name = meta.name or meta.generate_name + name_suffix(self._created)
-        uid = meta.uid or made_uid(self._created)
-        created = meta.creation_timestamp or whole_seconds(self.now_ns)
-        return replace(
-            obj, metadata=replace(meta, name=name, uid=uid, creation_timestamp=created)
+        name, uid = self.new_name(meta.generate_name)
+        meta = replace(
+            meta,
+            name=meta.name or name,
+            uid=meta.uid or uid,
+            creation_timestamp=meta.creation_timestamp or whole_seconds(self.now_ns),
         )
+        return replace(obj, metadata=meta)
 
     def _tell_pod(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if (

@@ -20,7 +20,7 @@ from kubectl_nodelife.engine.actions import Action, DeletePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
@@ -98,6 +98,7 @@ class Kubelets:
         self._kubelets: dict[str, Kubelet] = {}
         self._endings: dict[Key, _Ending] = {}
         self._starting: dict[Key, _Start] = {}
+        self._last_running = (PodStatus(), -1, PodStatus())
 
     def begin(self) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
@@ -264,9 +265,11 @@ class Kubelets:
             if old is None or _deletion(old) != _deletion(new):
                 self._end(new, cause)
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
-            start = self._starting[new.key] = _Start(new.uid, 0, cause)
+            start = _Start(new.uid, 0, cause)
             if self.alive(new.spec.node_name):
                 self._run_soon(new.key, start)
+            else:
+                self._starting[new.key] = start
 
     def _end(self, pod: Pod, cause: Action | None) -> None:
         """A pod was deleted, gracefully: its kubelet will stop it in time."""
@@ -306,7 +309,7 @@ class Kubelets:
 
     def _run_soon(self, key: Key, start: _Start) -> None:
         at_ns = self._api.now_ns + self._terms.pod_start_ns
-        start = self._starting[key] = replace(start, at_ns=at_ns)
+        start = self._starting[key] = _Start(start.uid, at_ns, start.cause)
         self._agenda.add(at_ns, KUBELET, partial(self._run, key, start))
 
     def _run(self, key: Key, start: _Start, at_ns: int) -> None:
@@ -317,14 +320,9 @@ class Kubelets:
         if not self.alive(pod.spec.node_name):
             return
         del self._starting[key]
-        now = whole_seconds(at_ns)
-        conditions = {c.type: c for c in pod.status.conditions}
-        for type_ in _RUNNING_CONDITIONS:
-            old = conditions.get(type_)
-            if old is None or old.status != "True":
-                conditions[type_] = PodCondition(
-                    type=type_, status="True", last_transition_time=now
-                )
+        status = self._running_status(pod.status, at_ns)
+        ready = status.condition("Ready")
+        assert ready is not None
         done = self._api.note(
             SetPodCondition(
                 controller=CLUSTER,
@@ -333,14 +331,30 @@ class Kubelets:
                 namespace=pod.namespace,
                 pod=pod.name,
                 pod_uid=pod.uid,
-                condition=conditions["Ready"],
+                condition=ready,
                 phase="Running",
             )
         )
-        status = replace(
-            pod.status, phase="Running", conditions=tuple(conditions.values()), start_time=now
-        )
         self._api.put("Pod", replace(pod, status=status), done)
+
+    def _running_status(self, status: PodStatus, at_ns: int) -> PodStatus:
+        """The status with everything running. Pods that start together share one."""
+        before, since_ns, after = self._last_running
+        if since_ns == at_ns and before == status:
+            return after
+        now = whole_seconds(at_ns)
+        conditions = {c.type: c for c in status.conditions}
+        for type_ in _RUNNING_CONDITIONS:
+            old = conditions.get(type_)
+            if old is None or old.status != "True":
+                conditions[type_] = PodCondition(
+                    type=type_, status="True", last_transition_time=now
+                )
+        after = replace(
+            status, phase="Running", conditions=tuple(conditions.values()), start_time=now
+        )
+        self._last_running = (status, at_ns, after)
+        return after
 
 
 def _reason(type_: str, status: str) -> str:

@@ -14,11 +14,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.sim.acts import MakePod
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
     NEVER,
@@ -30,18 +30,18 @@ from kubectl_nodelife.workloads.owners import (
 _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
-Bind = Callable[[Pod], Pod]
-"""Gives a new pod its node, if it fits somewhere."""
+Place = Callable[[Pod], str | None]
+"""Finds a node for a pod like this one, if it fits somewhere."""
 
 
 class Owners:
     """Watches pods and replaces those that their owners lose."""
 
-    def __init__(self, api: Api, agenda: Agenda, bind: Bind, kinds_read: frozenset[str]) -> None:
+    def __init__(self, api: Api, agenda: Agenda, place: Place, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an absent object is known not to exist."""
         self._api = api
         self._agenda = agenda
-        self._bind = bind
+        self._place = place
         self._kinds_read = kinds_read
         self._active: dict[str, int] = {}
 
@@ -100,7 +100,7 @@ class Owners:
         assert owner is not None
         if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
             return
-        pod = self._bind(self._api.fill_in(_successor(lost, owner.kind)))
+        pod = self._successor(lost, owner)
         labels = pod.metadata.labels or {}
         made = self._api.note(
             MakePod(
@@ -117,26 +117,21 @@ class Owners:
         )
         self._api.put("Pod", pod, made)
 
-
-def _successor(lost: Pod, owner_kind: str) -> Pod:
-    """A new Pending pod with the same spec, labels and owner."""
-    meta = lost.metadata
-    keeps_name = owner_kind == "StatefulSet"
-    fresh = ObjectMeta(
-        name=meta.name if keeps_name else "",
-        generate_name="" if keeps_name else meta.generate_name or _base(meta),
-        namespace=meta.namespace,
-        labels=meta.labels,
-        annotations=meta.annotations,
-        owner_references=meta.owner_references,
-    )
-    return Pod(
-        metadata=fresh,
-        spec=replace(lost.spec, node_name=""),
-        status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
-    )
-
-
-def _base(meta: ObjectMeta) -> str:
-    owner = controller_of(meta)
-    return f"{owner.name if owner is not None else meta.name}-"
+    def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:
+        """A new Pending pod with the same spec, labels and owner, bound if it fits somewhere."""
+        meta = lost.metadata
+        name, uid = self._api.new_name(meta.generate_name or f"{owner.name}-")
+        return Pod(
+            metadata=ObjectMeta(
+                name=meta.name if owner.kind == "StatefulSet" else name,
+                generate_name=meta.generate_name,
+                namespace=meta.namespace,
+                uid=uid,
+                creation_timestamp=whole_seconds(self._api.now_ns),
+                labels=meta.labels,
+                annotations=meta.annotations,
+                owner_references=meta.owner_references,
+            ),
+            spec=replace(lost.spec, node_name=self._place(lost) or ""),
+            status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
+        )

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.sim.acts import told
@@ -81,7 +80,7 @@ class Scheduler:
         """The new pod with its node, or as it is, if it fits nowhere now."""
         if pod.spec.node_name:
             return pod
-        node = self._place(pod)
+        node = self.place(pod)
         return pod if node is None else _bound(pod, node)
 
     def place_waiting(self) -> None:
@@ -98,7 +97,7 @@ class Scheduler:
             demands = self._demands_of(pod)
             if id(demands) in hopeless:
                 continue
-            node = self._place(pod)
+            node = self.place(pod)
             if node is None:
                 hopeless.add(id(demands))
                 continue
@@ -106,7 +105,8 @@ class Scheduler:
             done = self._api.note(told(pod, "Scheduled", f"the pod fits on {node}"))
             self._api.put("Pod", _bound(pod, node), done)
 
-    def _place(self, pod: Pod) -> str | None:
+    def place(self, pod: Pod) -> str | None:
+        """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
         if pod.spec.scheduling_gates:
             return None
         pinned = _pinned_node(pod.spec)
@@ -182,12 +182,12 @@ class Scheduler:
         return number
 
     def _demands_of(self, pod: Pod) -> _Demands:
-        owner = controller_of(pod.metadata)
-        owner_uid = owner.uid if owner is not None else ""
-        known = self._of_owner.get(owner_uid)
-        if known is not None and known[0] == pod.spec:
-            return known[1]
         spec = pod.spec
+        owners = pod.metadata.owner_references
+        owner_uid = owners[0].uid if owners else ""
+        known = self._of_owner.get(owner_uid)
+        if known is not None and _same_demands(known[0], spec):
+            return known[1]
         containers = [(c.resources, c.ports) for c in spec.containers + spec.init_containers]
         key = msgspec.json.encode(
             (spec.tolerations, spec.node_selector, spec.affinity, spec.overhead, containers)
@@ -282,6 +282,16 @@ def _same_asks(one: PodSpec, other: PodSpec) -> bool:
         and one.init_containers == other.init_containers
         and one.overhead == other.overhead
         and one.resources == other.resources
+    )
+
+
+def _same_demands(one: PodSpec, other: PodSpec) -> bool:
+    """Whether two pods may go to the same nodes."""
+    return (
+        one.tolerations == other.tolerations
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and _same_asks(one, other)
     )
 
 

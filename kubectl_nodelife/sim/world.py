@@ -71,7 +71,7 @@ class World:
         self.api = Api(journal, start_ns) if api is None else api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api)
-        self.owners = Owners(self.api, self.agenda, self.scheduler.bind, kinds_read)
+        self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
         self._faults = faults
