@@ -40,6 +40,14 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.drain_plan:drain_plan",
         "Say whether a drain will finish, when, and what stops it.",
     ),
+    "daemonset": (
+        "kubectl_nodelife.commands.daemonset:daemonset",
+        "Say why a DaemonSet has the pods it has, node by node.",
+    ),
+    "rollout": (
+        "kubectl_nodelife.commands.rollout:rollout",
+        "Say how a DaemonSet's update goes on, or what undo would do.",
+    ),
     "audit": (
         "kubectl_nodelife.commands.audit:audit_command",
         "Find pods that are stuck or say what is not so.",

@@ -54,7 +54,9 @@ class Placement:
     def judge(self, node: Node, pods_bound_to: Callable[[str], Iterable[Pod]]) -> Verdict:
         """The verdict for the node; `pods_bound_to` gives all pods of a node (for 1.11)."""
         if self._simulated:
-            simulated = simulate(self, node, pods_bound_to(node.name))
+            simulated = self.mismatch(node) or simulate(
+                self.template, node, pods_bound_to(node.name)
+            )
             return self._remembered.setdefault(simulated, simulated)
         key = self._signature(node)
         verdict = self._remembered.get(key)
@@ -82,17 +84,10 @@ class Placement:
             return mismatch
         return judge_taints(node.spec.taints, self._tolerations)
 
-    def node_name_mismatch(self, node: Node) -> Verdict | None:
-        """The verdict where the template names another node, else None."""
-        if not self._node_name or self._node_name == node.name:
-            return None
-        return no(NODE_NAME, self._node_name, f"the template names node {self._node_name}")
-
     def mismatch(self, node: Node) -> Verdict | None:
         """The verdict where name, selector or required affinity exclude the node, else None."""
-        other = self.node_name_mismatch(node)
-        if other is not None:
-            return other
+        if self._node_name and self._node_name != node.name:
+            return no(NODE_NAME, self._node_name, f"the template names node {self._node_name}")
         labels = node.metadata.labels or {}
         for key, value in self._selector.items():
             if labels.get(key) != value:

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.pod import Pod
 class Wave(Enum):
     """What a node's pods are to a rolling update; terminating pods are not looked at."""
 
-    NONE = "no pod"
+    NONE = "no pod that stays"
     EXCESS = "too many pods of one version"
     NEW_AVAILABLE = "new pod available"
     NEW_UNAVAILABLE = "new pod not available"

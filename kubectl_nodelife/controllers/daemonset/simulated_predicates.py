@@ -11,8 +11,8 @@ between pods), and the old GPU resource.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.daemonset.verdict import (
     HOST_PORT,
     RESOURCES,
@@ -25,29 +25,20 @@ from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.quantity import Amounts, amounts
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
 
-if TYPE_CHECKING:
-    from kubectl_nodelife.controllers.daemonset.placement import Placement
-
 ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage")
 _FINISHED = ("Succeeded", "Failed")
 
 
-def simulate(placement: Placement, node: Node, pods_on_node: Iterable[Pod]) -> Verdict:
-    """The verdict of 1.11 for the set of `placement` on the node.
+def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> Verdict:
+    """The verdict of 1.11 for a node that name, selector and affinity do not exclude.
 
     `pods_on_node` are all pods bound to it; finished ones and the set's own do not count.
     """
-    template = placement.template
-    other = placement.node_name_mismatch(node)
-    if other is not None:
-        return other
-    mismatch = placement.mismatch(node)
     set_uid = template.daemon_set.uid
     others = [p for p in pods_on_node if not _is_left_out(p, set_uid)]
-    if mismatch is None:
-        mismatch = _port_conflict(template.spec, node, others)
-    if mismatch is not None:
-        return mismatch
+    conflict = _port_conflict(template.spec, node, others)
+    if conflict is not None:
+        return conflict
     verdict = judge_taints(node.spec.taints, template.trial_tolerations)
     if template.critical:
         return verdict

@@ -1,0 +1,264 @@
+"""How an update goes on: what is next, what it waits for, who eats the budget, how long still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.controllers.daemonset.history import hash_label
+from kubectl_nodelife.controllers.daemonset.rolling_update import Budget, Wave
+from kubectl_nodelife.controllers.daemonset.rollout import (
+    Rollback,
+    RolloutState,
+    change_cause,
+    rollback,
+    rollout_status,
+    template_of,
+)
+from kubectl_nodelife.controllers.daemonset.update_plan import (
+    UpdateImpossibleError,
+    budget_of,
+    nodes_using_budget,
+)
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.workload import ControllerRevision
+from kubectl_nodelife.outlook.daemonset.changes import TemplateChange, template_changes
+from kubectl_nodelife.outlook.daemonset.table import trouble_of
+from kubectl_nodelife.outlook.daemonset.view import SetView
+
+DEFAULT_GRACE_SECONDS = 30
+
+
+class BudgetUser(msgspec.Struct, frozen=True):
+    """A node that eats the budget: what it counts as, and why.
+
+    `stuck`: it will not come free by itself.
+    """
+
+    node: str
+    counts_as: str
+    because: str
+    stuck: bool
+
+
+class Estimate(msgspec.Struct, frozen=True, rename="camel"):
+    """How long the update still takes, by how long pods took to be Ready so far."""
+
+    low_seconds: float
+    high_seconds: float
+    basis: str
+
+
+class RolloutOutlook(msgspec.Struct, frozen=True):
+    """One set's update. `budget` None: there is none to keep (another strategy, or an error)."""
+
+    view: SetView
+    state: RolloutState
+    old_nodes: int
+    budget: Budget | None
+    used: list[BudgetUser]
+    next: list[str]
+    waits_for: list[str]
+    estimate: Estimate | None
+    error: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """The outlook as plain values."""
+        budget = self.budget
+        return {
+            "message": self.state.message.rstrip("\n"),
+            "done": self.state.done,
+            "nodesWithOldPods": self.old_nodes if self.view.knows_updated else None,
+            "budget": None
+            if budget is None
+            else {
+                "desired": budget.desired,
+                "maxUnavailable": budget.max_unavailable,
+                "maxSurge": budget.max_surge,
+                "used": len(self.used),
+            },
+            "budgetUsedBy": [
+                {
+                    "node": u.node,
+                    "countsAs": u.counts_as,
+                    "because": u.because,
+                    "stuck": u.stuck,
+                }
+                for u in self.used
+            ],
+            "next": self.next,
+            "waitsFor": self.waits_for,
+            "estimate": self.estimate,
+            "error": self.error or None,
+        }
+
+
+def rollout_outlook(view: SetView) -> RolloutOutlook:
+    """The update of a set. Raises RolloutError for a strategy other than RollingUpdate."""
+    state = rollout_status(view.daemon_set)
+    old_nodes = len(view.census.with_old)
+    try:
+        budget = budget_of(view.tracked, view.census.tally.desired)
+    except UpdateImpossibleError as error:
+        return RolloutOutlook(view, state, old_nodes, None, [], [], [], None, str(error))
+    used = [
+        _budget_user(view, node, wave)
+        for node, wave in nodes_using_budget(view.tracked, view.census, budget).items()
+    ]
+    step = view.update_step()
+    upcoming = []
+    if step is not None:
+        upcoming += [f"delete {doomed.pod.name}: {doomed.because}" for doomed in step.delete]
+        upcoming += [f"create a pod on {node}: {because}" for node, because in step.create]
+    waits = list(_waits_for(budget, used, old_nodes, bool(upcoming)))
+    estimate = _estimate(view, budget, old_nodes, sum(user.stuck for user in used))
+    return RolloutOutlook(view, state, old_nodes, budget, used, upcoming, waits, estimate)
+
+
+def _budget_user(view: SetView, node: str, wave: Wave) -> BudgetUser:
+    troubles = {pod.name: trouble_of(view, pod) for pod in view.pods_on(node)}
+    words = [f"{name}: {trouble}" for name, trouble in troubles.items() if trouble]
+    stuck = any(trouble and not _passes(trouble) for trouble in troubles.values())
+    if words:
+        return BudgetUser(node, wave.value, "; ".join(words), stuck)
+    because = "a pod is to be made" if wave is Wave.NONE else "not available for long enough yet"
+    return BudgetUser(node, wave.value, because, False)
+
+
+def _passes(trouble: str) -> bool:
+    """Whether a pod's trouble is a step on its way."""
+    return trouble in ("terminating", "not Ready", "not scheduled")
+
+
+def _waits_for(
+    budget: Budget, used: list[BudgetUser], old_nodes: int, moving: bool
+) -> Iterator[str]:
+    if not old_nodes or moving:
+        return
+    limit, name = budget.max_unavailable, "maxUnavailable"
+    if budget.max_surge:
+        limit, name = budget.max_surge, "maxSurge"
+    if len(used) >= limit:
+        nodes = ", ".join(user.node for user in used[:3])
+        more = f" and {len(used) - 3} more" if len(used) > 3 else ""
+        yield f"{len(used)} of {name} {limit} in use: by {nodes}{more}"
+
+
+def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Estimate | None:
+    """Rounds still to go, each as long as pods took to be Ready.
+
+    None without such experience, and where stuck nodes use up the whole budget.
+    """
+    times = sorted(filter(None, (_ready_seconds(pod) for pod in view.pods())))
+    if not times or not old_nodes or not view.knows_updated:
+        return None
+    at_once = (budget.max_surge or budget.max_unavailable) - stuck
+    if at_once <= 0:
+        return None
+    rounds = -(-old_nodes // at_once)
+    settled = view.daemon_set.spec.min_ready_seconds
+    grace = view.tracked.template.spec.termination_grace_period_seconds
+    stop = 0 if budget.max_surge else DEFAULT_GRACE_SECONDS if grace is None else grace
+    low = rounds * (times[len(times) // 2] + settled)
+    high = rounds * (times[-1] + settled + stop)
+    basis = (
+        f"{rounds} rounds of {at_once}; of {len(times)} pods half were Ready within"
+        f" {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
+    )
+    return Estimate(round(low, 1), round(high, 1), basis)
+
+
+def _ready_seconds(pod: Pod) -> float | None:
+    condition = pod.status.condition("Ready")
+    created = pod.metadata.creation_timestamp
+    if condition is None or condition.status != "True" or created is None:
+        return None
+    since = condition.last_transition_time
+    restarted = any(s.restart_count for s in pod.status.container_statuses or ())
+    return None if since is None or restarted else max(0, since - created) / SECOND_NS
+
+
+class RevisionRow(msgspec.Struct, frozen=True):
+    """One revision, and what changed from the one before it."""
+
+    revision: ControllerRevision
+    cause: str
+    current: bool
+    pods: int
+    changes: list[TemplateChange]
+
+    def document(self) -> dict[str, Any]:
+        """The row as plain values."""
+        created = self.revision.metadata.creation_timestamp
+        return {
+            "revision": self.revision.revision,
+            "name": self.revision.name,
+            "hash": hash_label(self.revision),
+            "changeCause": self.cause or None,
+            "created": None if created is None else format_time(created),
+            "current": self.current,
+            "pods": self.pods,
+            "changes": self.changes,
+            "template": template_of(self.revision),
+        }
+
+
+def history_rows(view: SetView) -> list[RevisionRow]:
+    """The set's revisions, ascending."""
+    rows = []
+    before: dict[str, Any] | None = None
+    labels = [
+        (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) for pod in view.pods()
+    ]
+    for revision in view.revisions:
+        template = template_of(revision)
+        rows.append(
+            RevisionRow(
+                revision=revision,
+                cause=change_cause(revision),
+                current=revision is view.current,
+                pods=labels.count(hash_label(revision)),
+                changes=[] if before is None else template_changes(before, template),
+            )
+        )
+        before = template
+    return rows
+
+
+class UndoOutlook(msgspec.Struct, frozen=True):
+    """What going back would patch, and what would follow from it."""
+
+    view: SetView
+    plan: Rollback
+    changes: list[TemplateChange]
+    effects: list[str]
+
+
+def undo_outlook(view: SetView, to_revision: int) -> UndoOutlook:
+    """Going back to a revision, 0: the one before. Raises RolloutError."""
+    plan = rollback(view.daemon_set, view.revisions, to_revision)
+    template = template_of(plan.revision)
+    changes = template_changes(view.daemon_set.spec.template, template)
+    return UndoOutlook(view, plan, changes, [] if plan.skipped else list(_effects(view, plan)))
+
+
+def _effects(view: SetView, plan: Rollback) -> Iterator[str]:
+    target = plan.revision
+    last = view.revisions[-1].revision if view.revisions else 0
+    if target.revision < last:
+        number = target.revision
+        yield f"revision {number} is renumbered to {last + 1}; the number {number} is gone"
+    label = hash_label(target)
+    keep = sum(
+        (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) == label
+        for pod in view.pods()
+    )
+    replaced = sum(1 for _ in view.pods()) - keep
+    if view.daemon_set.spec.update_strategy.type == "RollingUpdate":
+        yield f"{replaced} pods are replaced, {keep} have that revision already"
+    else:
+        yield f"no pod is replaced by itself (OnDelete); {keep} have that revision already"

@@ -1,0 +1,141 @@
+"""The counts of each set, ours beside the reported ones, and what is odd about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
+from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from kubectl_nodelife.outlook.daemonset.table import NodeRow, truth_table
+from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
+
+_SHOWN = 3
+
+_WORDS = {
+    "desired_number_scheduled": "desired",
+    "current_number_scheduled": "current",
+    "number_misscheduled": "misscheduled",
+    "number_ready": "ready",
+    "updated_number_scheduled": "up to date",
+    "number_available": "available",
+}
+
+
+class SetSummary(msgspec.Struct, frozen=True):
+    """One set. `counted` None: it cannot be counted from what was read."""
+
+    daemon_set: DaemonSet
+    counted: DaemonSetStatus | None
+    updated_known: bool
+    odd: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        return {
+            "namespace": self.daemon_set.namespace,
+            "name": self.daemon_set.name,
+            "uid": self.daemon_set.uid,
+            "counted": counts(self.counted, self.updated_known) if self.counted else None,
+            "reported": counts(self.daemon_set.status),
+            "odd": self.odd,
+        }
+
+
+def counts(status: DaemonSetStatus, updated_known: bool = True) -> dict[str, int | None]:
+    """The counts under the API's names."""
+    found: dict[str, int | None] = {camel(field): getattr(status, field) for field in STATUS_COUNTS}
+    if not updated_known:
+        found["updatedNumberScheduled"] = None
+    return found
+
+
+def camel(field: str) -> str:
+    """`numberReady` for `number_ready`."""
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def summarize(sets: DaemonSets, key: Key) -> SetSummary:
+    """One set that is in the cache."""
+    daemon_set = sets.cache.get("DaemonSet", key)
+    assert isinstance(daemon_set, DaemonSet)
+    view = sets.view(key)
+    if view is None:
+        fault = f"its template cannot be read: {sets.fault(key)}"
+        return SetSummary(daemon_set, None, False, [fault])
+    if not (sets.read.pods and sets.read.nodes):
+        missing = "pods" if not sets.read.pods else "nodes"
+        return SetSummary(
+            daemon_set, None, False, [f"no {missing} were read: only reported counts"]
+        )
+    odd = list(oddities(view, truth_table(view)))
+    return SetSummary(daemon_set, view.status(), view.knows_updated, odd)
+
+
+def oddities(view: SetView, rows: list[NodeRow]) -> Iterator[str]:
+    """What a person would want to know, one sentence each; none: all is as it should be."""
+    daemon_set = view.daemon_set
+    if view.tracked.selects_everything:
+        yield "its selector is empty: the controller refuses to act on it"
+        return
+    if daemon_set.metadata.deletion_timestamp is not None:
+        yield "it is being deleted: its pods are left to the garbage collector"
+        return
+    generation, observed = daemon_set.metadata.generation, daemon_set.status.observed_generation
+    if observed < generation:
+        yield f"the controller has not acted on generation {generation} yet (it is at {observed})"
+    yield from _count_differences(view)
+    yield from _node_oddities(rows)
+    yield from _rollout_oddities(view)
+
+
+def _count_differences(view: SetView) -> Iterator[str]:
+    counted, reported = view.status(), view.daemon_set.status
+    for field, word in _WORDS.items():
+        if field == "updated_number_scheduled" and not view.knows_updated:
+            continue
+        ours, theirs = getattr(counted, field), getattr(reported, field)
+        if ours != theirs:
+            yield f"reported {word} {theirs}, counted {ours}"
+
+
+def _node_oddities(rows: list[NodeRow]) -> Iterator[str]:
+    misscheduled = [f"{row.node} ({row.subject or row.rule})" for row in rows if row.misscheduled]
+    if misscheduled:
+        yield f"misscheduled on {some(misscheduled)}"
+    lacking = [row.node for row in rows if row.should_run and not row.has]
+    if lacking:
+        yield f"no pod on {some(lacking)}"
+    crowded = [row.node for row in rows if sum(not p.terminating for p in row.has) > 1]
+    if crowded:
+        yield f"more than one pod on {some(crowded)}"
+    troubled = [
+        f"{pod.name} on {row.node} ({pod.trouble})"
+        for row in rows
+        for pod in row.has
+        if pod.trouble
+    ]
+    if troubled:
+        yield f"not at work: {some(troubled)}"
+
+
+def _rollout_oddities(view: SetView) -> Iterator[str]:
+    if not view.knows_updated:
+        return
+    old = len(view.census.with_old)
+    if not old:
+        return
+    if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
+        yield f"an update is under way: {old} nodes have a pod of another revision"
+    else:
+        yield f"{old} nodes have a pod of another revision, which stays until somebody deletes it"
+
+
+def some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,144 @@
+"""One set as the controller would see it now: verdicts, pods, counts, and what it would do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
+from kubectl_nodelife.controllers.daemonset.census import Census
+from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
+from kubectl_nodelife.controllers.daemonset.history import (
+    hash_label,
+    revision_to_keep,
+    split_revisions,
+)
+from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
+from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
+from kubectl_nodelife.controllers.daemonset.rollout import history_of
+from kubectl_nodelife.controllers.daemonset.status import status_from_tally
+from kubectl_nodelife.controllers.daemonset.sync import decisions
+from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
+from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
+from kubectl_nodelife.controllers.daemonset.verdict import Verdict
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
+
+Key = tuple[str, str]
+
+
+class KindsRead(msgspec.Struct, frozen=True):
+    """Which of the kinds that a set's answer needs were read."""
+
+    pods: bool = True
+    nodes: bool = True
+    revisions: bool = True
+
+
+class DaemonSets:
+    """All sets of a cache, with the controller that judges them."""
+
+    def __init__(
+        self, cache: Cache, settings: Settings, now_ns: int, read: KindsRead | None = None
+    ) -> None:
+        self.cache = cache
+        self.now_ns = now_ns
+        self.read = read or KindsRead()
+        self.controller = DaemonSetController(settings)
+        for _ in self.controller.start(cache, now_ns):
+            pass  # it only fills its indexes and asks to be woken
+
+    def set_keys(self, namespace: str | None = None) -> list[Key]:
+        """The sets' (namespace, name), in order; of one namespace, or of all."""
+        sets = self.cache.all("DaemonSet")
+        return sorted(s.key for s in sets if namespace is None or s.namespace == namespace)
+
+    def view(self, key: Key) -> SetView | None:
+        """One set, or None where there is no such set, or its template cannot be read."""
+        tracked = self.controller.index.by_key.get(key)
+        return SetView(self, tracked) if tracked is not None else None
+
+    def fault(self, key: Key) -> str:
+        """Why a set that is there has no view, "" if it has one."""
+        return self.controller.index.invalid.get(key, "")
+
+
+class SetView:
+    """One set at one instant."""
+
+    def __init__(self, sets: DaemonSets, tracked: TrackedSet) -> None:
+        self.tracked = tracked
+        self.now_ns = sets.now_ns
+        self.read = sets.read
+        self.cache = sets.cache
+        self._desk = sets.controller.desk(tracked, sets.cache, sets.now_ns)
+        found = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
+        self.revisions = history_of(tracked.daemon_set, found.values())
+        self.current = self._current()
+        self.revision_hash = hash_label(self.current) if self.current is not None else ""
+        self.census: Census = tracked.refresh(sets.now_ns, self.revision_hash)
+
+    @property
+    def daemon_set(self) -> DaemonSet:
+        """The set."""
+        return self.tracked.daemon_set
+
+    @property
+    def knows_updated(self) -> bool:
+        """Whether it can be told which pods are of the present template."""
+        by_label = (
+            self.tracked.rules.generation_label_counts and self.tracked.generation is not None
+        )
+        return self.read.revisions or by_label
+
+    def _current(self) -> ControllerRevision | None:
+        candidates, _ = split_revisions(self.daemon_set.spec.template, self.revisions)
+        return revision_to_keep(candidates) if candidates else None
+
+    def status(self) -> DaemonSetStatus:
+        """The status that the controller would write."""
+        return status_from_tally(self.daemon_set, self.census.tally, observe=True)
+
+    def nodes(self) -> Iterator[tuple[str, Verdict | None, list[Pod]]]:
+        """(node, verdict, its pods, the oldest first), in name order.
+
+        Nodes that do not exist but have a pod of the set are among them, without a verdict.
+        """
+        names = set(self.cache.nodes) | set(self.tracked.pods.by_node)
+        for name in sorted(names):
+            facts = self.census.facts(name)
+            verdict = facts.verdict if facts is not None else None
+            yield name, verdict, self.pods_on(name)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The set's pods on a node, the oldest first."""
+        return sorted(self.tracked.pods.on_node(node) or (), key=pod_age_key)
+
+    def pods(self) -> Iterable[Pod]:
+        """All the set's pods that count."""
+        return self.tracked.pods.claimed()
+
+    def decisions(self) -> dict[str, NodeDecision]:
+        """What the create step would do, by node."""
+        return dict(decisions(self._desk, self.census, self.revision_hash))
+
+    def update_step(self) -> UpdateStep | None:
+        """What the rolling update would do; None for another strategy, or where it cannot go on."""
+        if self.daemon_set.spec.update_strategy.type != ROLLING_UPDATE or not self.knows_updated:
+            return None
+        try:
+            return plan_update(self.tracked, self.census, self.revision_hash, self.now_ns)
+        except UpdateImpossibleError:
+            return None
+
+    def revision_of(self, pod: Pod) -> str:
+        """The number of the pod's revision, else its hash, "" where it has none."""
+        label = (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH, "")
+        for revision in self.revisions:
+            if label and hash_label(revision) == label:
+                return str(revision.revision)
+        return label

@@ -1,0 +1,333 @@
+"""The pages of `daemonset` and `rollout`. The facts come from `outlook.daemonset`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.daemonset.rollout import (
+    Estimate,
+    RevisionRow,
+    RolloutOutlook,
+    UndoOutlook,
+)
+from kubectl_nodelife.outlook.daemonset.summary import SetSummary
+from kubectl_nodelife.outlook.daemonset.table import NodeRow, PodCell
+from kubectl_nodelife.report.ages import age, human_duration
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
+
+_SET_COLUMNS = (
+    Column("name"),
+    Column("desired"),
+    Column("current"),
+    Column("ready"),
+    Column("up-to-date"),
+    Column("available"),
+    Column("misscheduled"),
+    Column("strategy", wide=True),
+    Column("age", wide=True),
+    Column("odd"),
+)
+_NODE_COLUMNS = (
+    Column("node"),
+    Column("should run"),
+    Column("may stay"),
+    Column("pod"),
+    Column("revision"),
+    Column("ready"),
+    Column("rule"),
+    Column("about"),
+    Column("because", wide=True),
+    Column("next"),
+)
+_REVISION_COLUMNS = (
+    Column("revision"),
+    Column("change-cause"),
+    Column("age", wide=True),
+    Column("hash", wide=True),
+    Column("pods"),
+    Column("changed"),
+)
+_BUDGET_COLUMNS = (Column("node"), Column("counts as"), Column("because"))
+
+
+def _document(kind: str, source: dict[str, Any], **content: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "source": source, **content}
+
+
+class SummaryPage:
+    """Sets with their counts."""
+
+    def __init__(
+        self,
+        summaries: Sequence[SetSummary],
+        source: dict[str, Any],
+        now_ns: int,
+        namespaces: bool,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self._summaries = summaries
+        self._source = source
+        self._now_ns = now_ns
+        self._namespaces = namespaces
+        self._warnings = warnings
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """A line a set; what is odd beyond the first sentence follows below."""
+        columns = (Column("namespace"), *_SET_COLUMNS) if self._namespaces else _SET_COLUMNS
+        yield Table(columns, [self._row(s) for s in self._summaries])
+        for summary in self._summaries:
+            if len(summary.odd) > 1:
+                name = f"{summary.daemon_set.namespace}/{summary.daemon_set.name}"
+                yield f"{name}:\n" + "\n".join(f"  {sentence}" for sentence in summary.odd)
+
+    def _row(self, summary: SetSummary) -> list[object]:
+        daemon_set, counted = summary.daemon_set, summary.counted
+        status = daemon_set.status if counted is None else counted
+        updated: object = status.updated_number_scheduled
+        if counted is not None and not summary.updated_known:
+            updated = UNKNOWN
+        odd = summary.odd[0] if summary.odd else NONE
+        if len(summary.odd) > 1:
+            odd += f" (and {len(summary.odd) - 1} more)"
+        row: list[object] = [
+            daemon_set.name,
+            status.desired_number_scheduled,
+            status.current_number_scheduled,
+            status.number_ready,
+            updated,
+            status.number_available,
+            status.number_misscheduled,
+            daemon_set.spec.update_strategy.type,
+            age(daemon_set.metadata.creation_timestamp, self._now_ns),
+            odd,
+        ]
+        return [daemon_set.namespace, *row] if self._namespaces else row
+
+    def document(self) -> object:
+        """A DaemonSetList of our own kind."""
+        items = [summary.document() for summary in self._summaries]
+        return _document(
+            "DaemonSetSummaryList", self._source, items=items, warnings=list(self._warnings)
+        )
+
+    def names(self) -> Iterable[str]:
+        """daemonset.apps/NAME of each."""
+        return (f"daemonset.apps/{s.daemon_set.name}" for s in self._summaries)
+
+
+class TruthTablePage:
+    """One set's truth table."""
+
+    def __init__(self, summary: SetSummary, rows: Sequence[NodeRow], source: dict[str, Any]):
+        self._summary = summary
+        self._rows = rows
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """A line a node, then what is odd."""
+        yield Table(_NODE_COLUMNS, [_node_row(row) for row in self._rows])
+        if self._summary.odd:
+            yield "\n".join(self._summary.odd)
+
+    def document(self) -> object:
+        """The rows and the summary."""
+        return _document(
+            "DaemonSetTruthTable",
+            self._source,
+            daemonSet=self._summary.document(),
+            nodes=list(self._rows),
+        )
+
+    def names(self) -> Iterable[str]:
+        """node/NAME of each node that should run a pod."""
+        return (f"node/{row.node}" for row in self._rows if row.should_run)
+
+
+def _node_row(row: NodeRow) -> list[object]:
+    return [
+        row.node,
+        row.should_run,
+        row.should_continue,
+        ",".join(_pod(pod) for pod in row.has) or NONE,
+        ",".join(pod.revision or NONE for pod in row.has) or NONE,
+        ",".join("true" if pod.ready else "false" for pod in row.has) or NONE,
+        row.rule,
+        row.subject or NONE,
+        row.because,
+        row.next or NONE,
+    ]
+
+
+def _pod(pod: PodCell) -> str:
+    return f"{pod.name} ({pod.trouble})" if pod.trouble else pod.name
+
+
+class RolloutPage:
+    """`rollout status`: kubectl's sentence, then what it is about."""
+
+    def __init__(self, outlook: RolloutOutlook, source: dict[str, Any]) -> None:
+        self._outlook = outlook
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The sentence, next, what is waited for, how long, who eats the budget."""
+        yield self._outlook.state.message
+        sentences = list(self._sentences())
+        if sentences:
+            yield "\n".join(sentences)
+        if self._outlook.used and self._outlook.old_nodes:
+            rows = [[user.node, user.counts_as, user.because] for user in self._outlook.used]
+            yield Table(_BUDGET_COLUMNS, rows)
+
+    def _sentences(self) -> Iterator[str]:
+        outlook = self._outlook
+        if outlook.error:
+            yield f"the update cannot go on: {outlook.error}"
+        if not outlook.view.knows_updated:
+            yield "no revisions were read: which pods are of the present template is not known"
+            return
+        if not outlook.old_nodes:
+            return
+        yield f"{outlook.old_nodes} nodes still have a pod of another revision"
+        for sentence in outlook.next:
+            yield f"next: {sentence}"
+        for sentence in outlook.waits_for:
+            yield f"waits: {sentence}"
+        if outlook.estimate is not None:
+            yield _duration(outlook.estimate)
+
+    def document(self) -> object:
+        """The outlook."""
+        daemon_set = self._outlook.view.daemon_set
+        return _document(
+            "DaemonSetRollout",
+            self._source,
+            namespace=daemon_set.namespace,
+            name=daemon_set.name,
+            **self._outlook.document(),
+        )
+
+    def names(self) -> Iterable[str]:
+        """The set."""
+        yield f"daemonset.apps/{self._outlook.view.daemon_set.name}"
+
+
+def _duration(estimate: Estimate) -> str:
+    low = human_duration(round(estimate.low_seconds * SECOND_NS))
+    high = human_duration(round(estimate.high_seconds * SECOND_NS))
+    return f"about {low} to {high} more: {estimate.basis}"
+
+
+class HistoryPage:
+    """`rollout history`: all revisions, or one with its template."""
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        rows: Sequence[RevisionRow],
+        source: dict[str, Any],
+        now_ns: int,
+        only: int = 0,
+    ) -> None:
+        """`only`: the number of the one revision to show, 0 for all."""
+        self._namespace = namespace
+        self._name = name
+        self._rows = [row for row in rows if only in (0, row.revision.revision)]
+        self._source = source
+        self._now_ns = now_ns
+        self._only = only
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The table, or one revision's changes and template."""
+        yield f"daemonset.apps/{self._name}" + (
+            f" with revision #{self._only}" if self._only else ""
+        )
+        if self._only:
+            for row in self._rows:
+                yield from self._one(row)
+            return
+        yield Table(_REVISION_COLUMNS, [self._row(row) for row in self._rows])
+
+    def _one(self, row: RevisionRow) -> Iterator[Block]:
+        import yaml
+
+        changes = [f"  {change}" for change in row.changes]
+        if changes:
+            yield "Changed from the revision before:\n" + "\n".join(changes)
+        template = row.document()["template"]
+        yield "Pod Template:\n" + yaml.safe_dump(template, sort_keys=False).rstrip("\n")
+
+    def _row(self, row: RevisionRow) -> list[object]:
+        first = str(row.changes[0]) if row.changes else NONE
+        more = f" (and {len(row.changes) - 1} more)" if len(row.changes) > 1 else ""
+        return [
+            f"{row.revision.revision}{' (current)' if row.current else ''}",
+            row.cause,
+            age(row.revision.metadata.creation_timestamp, self._now_ns),
+            row.document()["hash"],
+            row.pods,
+            first + more,
+        ]
+
+    def document(self) -> object:
+        """The revisions."""
+        return _document(
+            "DaemonSetHistory",
+            self._source,
+            namespace=self._namespace,
+            name=self._name,
+            revisions=[row.document() for row in self._rows],
+        )
+
+    def names(self) -> Iterable[str]:
+        """controllerrevision.apps/NAME of each."""
+        return (f"controllerrevision.apps/{row.revision.name}" for row in self._rows)
+
+
+class UndoPage:
+    """`rollout undo`: the patch that would be sent, and what follows."""
+
+    def __init__(self, outlook: UndoOutlook, source: dict[str, Any]) -> None:
+        self._outlook = outlook
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """kubectl's sentence, the changes, the effects, the patch."""
+        import yaml
+
+        outlook = self._outlook
+        name = outlook.view.daemon_set.name
+        yield f"daemonset.apps/{name} {outlook.plan.message} (dry run)"
+        if outlook.plan.skipped:
+            return
+        if outlook.changes:
+            yield "Changes:\n" + "\n".join(f"  {change}" for change in outlook.changes)
+        yield "Then:\n" + "\n".join(f"  {effect}" for effect in outlook.effects)
+        patch = yaml.safe_dump(outlook.plan.patch, sort_keys=False).rstrip("\n")
+        yield f"Patch (strategic merge):\n{patch}"
+
+    def document(self) -> object:
+        """The patch and its effects."""
+        outlook = self._outlook
+        daemon_set = outlook.view.daemon_set
+        return _document(
+            "DaemonSetRollback",
+            self._source,
+            namespace=daemon_set.namespace,
+            name=daemon_set.name,
+            toRevision=outlook.plan.revision.revision,
+            result=outlook.plan.message,
+            dryRun=True,
+            patchType="application/strategic-merge-patch+json",
+            patch=None if outlook.plan.skipped else outlook.plan.patch,
+            changes=outlook.changes,
+            effects=outlook.effects,
+        )
+
+    def names(self) -> Iterable[str]:
+        """The set."""
+        yield f"daemonset.apps/{self._outlook.view.daemon_set.name}"
