@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.decode import (
     plain,
 )
 from kubectl_nodelife.kube.documents import (
+    DUMP_AGAIN,
     Json,
     end_of_json,
     json_starts,
@@ -125,7 +126,7 @@ class _ListMeta(msgspec.Struct, gc=False):
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_list_meta = msgspec.json.Decoder(_ListMeta | None).decode
 # kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
-_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([\w./-]*)"\s*,\s*"kind"\s*:\s*"(\w*)"')
 
 
 class _Head(NamedTuple):
@@ -271,6 +272,9 @@ class _Reader:
         if _is_list(version, name, "items" in raw):
             self._read_plain_list(raw, path, version, name)
             return
+        if not name and "items" in raw:  # kubectl writes the kind of a YAML List after its items
+            what = "is missing: a List without its end is cut off"
+            raise InputError(what, source=self.source, path=_join(path, "kind"), remedy=DUMP_AGAIN)
         if not name:
             raise self._fault("is missing: this is not a Kubernetes object", _join(path, "kind"))
         kind = find_kind(version, name)
@@ -350,9 +354,9 @@ def _is_list(api_version: str, name: str, has_items: bool) -> bool:
     """Whether an object of this kind is a list of others."""
     if name == "List":
         return True
-    if has_items:
-        return not name or name.endswith("List")
-    return name.endswith("List") and find_kind(api_version, name.removesuffix("List")) is not None
+    if not name.endswith("List"):
+        return False
+    return has_items or find_kind(api_version, name.removesuffix("List")) is not None
 
 
 def _unknown_name(api_version: str, name: str) -> str:

@@ -53,7 +53,6 @@ SHAPES: dict[str, tuple[bytes, list[str]]] = {
     ),
     "a List in a List": (json.dumps(listed(listed(NODE), POD)).encode(), BOTH),
     "an array": (f"[{NODE_TEXT},{POD_TEXT}]".encode(), BOTH),
-    "items without a List": (json.dumps({"items": [NODE, POD]}).encode(), BOTH),
     "JSON documents end to end": (f"{NODE_TEXT}{POD_TEXT}".encode(), BOTH),
     "JSON lines": (f"\n{NODE_TEXT}\n{POD_TEXT}\n\n".encode(), BOTH),
     "lists end to end": (
@@ -207,6 +206,10 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "blanks": (b" \n\t\n", "f: is empty; name a file"),
     "cut off": (BIG[:700], "f: the JSON is cut off in the middle; write it again"),
     "cut off in a string": (BIG[:305], "f: the JSON is cut off in the middle; write it again"),
+    "a YAML List cut off": (
+        yaml.dump(listed(NODE, POD)).encode().partition(b"namespace")[0],
+        "f: kind: is missing: a List without its end is cut off; write it again",
+    ),
     "broken JSON": (b'{"kind": "Node"\n "x": 1}', "f: is not JSON: expected ',' or '}' at byte"),
     "second document broken": (
         f"{NODE_TEXT}\n{{]".encode(),
@@ -266,6 +269,10 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "bytes that are not UTF-8": (
         b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"\xff"}}',
         "f: holds bytes that are not UTF-8",
+    ),
+    "a kind that is not UTF-8": (
+        b'{"kind":"List","items":[{"apiVersion":"v\xff","kind":"Node"}]}',
+        "f: items[0]: holds bytes that are not UTF-8",
     ),
     "too deep": (b'{"a":' + b"[" * 100_000, "f: is nested too deeply"),
     "too deep in YAML": (b"a: " + b"[" * 99_999 + b"]" * 99_999, "f: is nested too deeply"),
