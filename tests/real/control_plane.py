@@ -1,0 +1,346 @@
+"""A real control plane on loopback: etcd, kube-apiserver, and what is wanted of the rest.
+
+Everything lives in one temporary folder and ends with the context. The audit log holds every write with
+who made it, which is what predictions are held against.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ASSETS = "KUBEBUILDER_ASSETS"
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+START_TIMEOUT_S = 90
+
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [
+        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+        },
+        {"level": "None"},
+    ],
+}
+
+
+def assets() -> Path | None:
+    """The folder with all the programs, or None."""
+    folder = os.environ.get(ASSETS)
+    if not folder:
+        return None
+    path = Path(folder)
+    return path if all(os.access(path / program, os.X_OK) for program in PROGRAMS) else None
+
+
+class Refused(Exception):
+    """The API server answered with an error status."""
+
+    def __init__(self, code: int, body: str) -> None:
+        super().__init__(f"{code}: {body[:400]}")
+        self.code = code
+        self.body = body
+
+
+class Api:
+    """A small client of the API server: JSON in, JSON out. Raises Refused."""
+
+    def __init__(self, server: str, token: str) -> None:
+        self.server = server
+        self.token = token
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname = False
+        self._tls.verify_mode = ssl.CERT_NONE  # the server made its certificate a moment ago
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        user: str = "",
+    ) -> Any:
+        """One request."""
+        request = urllib.request.Request(
+            self.server + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": content_type,
+                "Accept": "application/json",
+                "User-Agent": user or "tests",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
+                content = answer.read()
+                if not content.lstrip().startswith((b"{", b"[")):
+                    return content.decode()
+                return json.loads(content)
+        except urllib.error.HTTPError as error:
+            raise Refused(error.code, error.read().decode(errors="replace")) from None
+
+    def get(self, path: str) -> Any:
+        """GET."""
+        return self.call("GET", path)
+
+    def create(self, path: str, obj: Mapping[str, Any]) -> Any:
+        """POST."""
+        return self.call("POST", path, obj)
+
+    def merge(self, path: str, patch: Mapping[str, Any], user: str = "") -> Any:
+        """A JSON merge patch."""
+        return self.call("PATCH", path, patch, "application/merge-patch+json", user)
+
+    def strategic(self, path: str, patch: Mapping[str, Any], user: str = "") -> Any:
+        """A strategic merge patch."""
+        return self.call("PATCH", path, patch, "application/strategic-merge-patch+json", user)
+
+    def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Any:
+        """DELETE."""
+        return self.call("DELETE", path, options)
+
+
+class ControlPlane:
+    """Running programs. `start_*` and `stop` may be called again, as in an outage."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self.programs = programs
+        self.audit_log = folder / "audit.log"
+        self.kubeconfig = folder / "kubeconfig"
+        self.token = secrets.token_urlsafe(24)
+        self._etcd_port, self._peer_port, self.port = free_ports(3)
+        self.api = Api(f"https://127.0.0.1:{self.port}", self.token)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._flags: dict[str, list[str]] = {}
+
+    def start_etcd(self) -> None:
+        """The store."""
+        client = f"http://127.0.0.1:{self._etcd_port}"
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        self._start(
+            "etcd",
+            f"--data-dir={self.folder}/etcd",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        )
+
+    def start_api_server(self, *flags: str) -> None:
+        """The API server; returns when it is ready. `flags` are added to its usual ones."""
+        self._write_files()
+        folder = self.folder
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder}/certificates",
+            f"--token-auth-file={folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={folder}/sa.key",
+            f"--service-account-signing-key-file={folder}/sa.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--disable-admission-plugins=ServiceAccount",
+            f"--audit-policy-file={folder}/audit.json",
+            f"--audit-log-path={self.audit_log}",
+            "--allow-privileged=true",
+            *flags,
+        )
+        self._wait("the API server", self._ready)
+
+    def start_controller_manager(self, *flags: str) -> None:
+        """kube-controller-manager; returns when it leads."""
+        (port,) = free_ports(1)
+        self._start(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--service-account-private-key-file={self.folder}/sa.key",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder}/kcm",
+            "--leader-elect-lease-duration=3s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+            "--use-service-account-credentials=false",
+            *flags,
+        )
+        path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+        self._wait("the controller manager", lambda: bool(self._holder(path)))
+
+    def start_scheduler(self) -> None:
+        """kube-scheduler."""
+        (port,) = free_ports(1)
+        self._start(
+            "kube-scheduler",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+        )
+
+    def stop(self, program: str) -> None:
+        """End one program, and wait for its end."""
+        process = self._running.pop(program, None)
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def restart(self, program: str) -> None:
+        """Stop it and start it with the same flags."""
+        self.stop(program)
+        self._start(program, *self._flags[program])
+        if program == "kube-apiserver":
+            self._wait("the API server", self._ready)
+
+    def kubectl(self, *words: str, check: bool = True, timeout: float = 120) -> str:
+        """Run the real kubectl; its output, standard error last."""
+        command = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def audit(self) -> list[dict[str, Any]]:
+        """The writes so far, oldest first."""
+        if not self.audit_log.exists():
+            return []
+        lines = self.audit_log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def close(self) -> None:
+        """End everything."""
+        for program in reversed(PROGRAMS):
+            self.stop(program)
+
+    def log(self, program: str) -> str:
+        """The last lines that the program wrote."""
+        path = self.folder / f"{program}.log"
+        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+    def _write_files(self) -> None:
+        folder = self.folder
+        if (folder / "sa.key").exists():
+            return
+        key = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
+        with (folder / "sa.key").open("wb") as out:
+            subprocess.run(key, stdout=out, check=True)
+        (folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
+        (folder / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "real",
+            "clusters": [
+                {
+                    "name": "real",
+                    "cluster": {"server": self.api.server, "insecure-skip-tls-verify": True},
+                }
+            ],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+        }
+        self.kubeconfig.touch(0o600)
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def _ready(self) -> bool:
+        return self.api.call("GET", "/readyz") == "ok"
+
+    def _holder(self, path: str) -> str:
+        try:
+            return str(self.api.get(path)["spec"].get("holderIdentity") or "")
+        except Refused:
+            return ""
+
+    def _start(self, program: str, *flags: str) -> None:
+        self._flags[program] = list(flags)
+        with (self.folder / f"{program}.log").open("ab") as log:
+            self._running[program] = subprocess.Popen(
+                [str(self.programs / program), *flags],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+            )
+
+    def _wait(self, what: str, is_there: Any) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for program, process in self._running.items():
+                if process.poll() is not None:
+                    raise AssertionError(f"{program} ended by itself:\n{self.log(program)}")
+            with contextlib.suppress(OSError, Refused, ValueError):
+                if is_there():
+                    return
+            time.sleep(0.2)
+        logs = "\n".join(f"{p}: {self.log(p)}" for p in self._running)
+        raise AssertionError(f"{what} was not ready in {START_TIMEOUT_S}s\n{logs}")
+
+
+@contextlib.contextmanager
+def control_plane(
+    *,
+    api_server: Sequence[str] = (),
+    controller_manager: Sequence[str] | None = None,
+    scheduler: bool = False,
+) -> Iterator[ControlPlane]:
+    """A running control plane. `controller_manager`: its flags; None: there is none."""
+    programs = assets()
+    assert programs is not None, f"{ASSETS} does not name a folder with {', '.join(PROGRAMS)}"
+    folder = Path(tempfile.mkdtemp(prefix="real-"))
+    plane = ControlPlane(folder, programs)
+    try:
+        plane.start_etcd()
+        plane.start_api_server(*api_server)
+        if controller_manager is not None:
+            plane.start_controller_manager(*controller_manager)
+        if scheduler:
+            plane.start_scheduler()
+        yield plane
+    finally:
+        plane.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
