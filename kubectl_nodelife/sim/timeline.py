@@ -18,16 +18,16 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 
 
-class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a record is about. `name` of a Zone is its zone as people write it."""
 
     kind: str
-    namespace: str = ""
     name: str
+    namespace: str = ""
     uid: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One record. `at`: seconds since t=0; `cause`: index of the record that led to this one.
 
     `error` is there only where the API server refused the action.
@@ -59,44 +59,29 @@ class Timeline:
         errors = {id(f.action): f"{f.code} {f.message}".rstrip() for f in failures}
         first: dict[int, int] = {}
         records: list[Record] = []
+        last_ns, at = self.start_ns, 0.0
         for at_ns, action in self.entries:
-            cause = _first_record(action.cause, first)
+            if at_ns != last_ns:
+                last_ns, at = at_ns, self.seconds(at_ns)
             before = len(records)
+            obj: ObjectRef | None = None
             for word, detail in action.records():
-                records.append(self._record(at_ns, action, word, detail, cause, errors))
-            if len(records) > before:
+                if obj is None:
+                    obj = _about(action)
+                    cause = _first_record(action.cause, first)
+                    error = errors.get(id(action), "")
+                if "due_ns" in detail:
+                    detail = dict(self._relative(detail))
+                if "zone" in detail:
+                    detail = {**detail, "zone": zone_display(detail["zone"])}
+                records.append(
+                    Record(
+                        at, action.controller, word, obj, detail, action.because, cause, error
+                    )
+                )
+            if obj is not None:
                 first[id(action)] = before
         return records
-
-    def _record(
-        self,
-        at_ns: int,
-        action: Action,
-        word: str,
-        detail: dict[str, Any],
-        cause: int | None,
-        errors: dict[int, str],
-    ) -> Record:
-        kind, (namespace, name) = action.target
-        if "due_ns" in detail:
-            detail = dict(self._relative(detail))
-        if "zone" in detail:
-            detail = {**detail, "zone": zone_display(detail["zone"])}
-        return Record(
-            at=self.seconds(at_ns),
-            controller=action.controller,
-            action=word,
-            object=ObjectRef(
-                kind=kind,
-                namespace=namespace,
-                name=zone_display(name) if kind == "Zone" else name,
-                uid=action.uid,
-            ),
-            detail=detail,
-            reason=action.because,
-            cause=cause,
-            error=errors.get(id(action), "") if errors else "",
-        )
 
     def seconds(self, at_ns: int) -> float:
         """An instant as seconds since t=0, to the ms."""
@@ -105,6 +90,11 @@ class Timeline:
     def _relative(self, detail: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, value in detail.items():
             yield ("due", self.seconds(value)) if key == "due_ns" else (key, value)
+
+
+def _about(action: Action) -> ObjectRef:
+    kind, (namespace, name) = action.target
+    return ObjectRef(kind, name if kind != "Zone" else zone_display(name), namespace, action.uid)
 
 
 def _first_record(action: Action | None, first: dict[int, int]) -> int | None:
