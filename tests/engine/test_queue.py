@@ -207,6 +207,16 @@ def test_a_stopped_queue_ignores_a_rate_of_1() -> None:
     assert isinstance(queue.limiter, TokenBucket)
 
 
+def test_what_was_processed_is_remembered_until_it_is_removed() -> None:
+    queue = RateLimitedTimedQueue(Always())
+    assert queue.add("a", "", 0)
+    assert not queue.add("a", "", 1)
+    queue.try_(lambda entry, now_ns: (True, 0), lambda: 1)
+    assert not queue.add("a", "", 2)
+    assert queue.remove("a")
+    assert queue.add("a", "", 3)
+
+
 def test_clear_forgets_everything() -> None:
     queue = RateLimitedTimedQueue(Always())
     queue.add("a", "", 0)

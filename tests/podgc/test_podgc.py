@@ -280,6 +280,15 @@ def test_a_run_over_a_quiet_cluster_looks_at_no_pod() -> None:
     assert world.controller.changed(Change("Pod", old, marked), world.cache, 1) == ()
 
 
+def test_a_change_of_phase_alone_is_noted() -> None:
+    world = World("v1.36", {"terminated-pod-gc-threshold": 1}, [pod("a", "n1"), node("n1")])
+    old = world.cache.pods["d", "a"]
+    failed = Put("Pod", replace(old, status=PodStatus(phase="Failed")))
+    world.at(5, failed, pod("b", "n1", "Failed", created=9))
+    world.at(21)
+    assert world.deletes() == [(20.001, "a")]
+
+
 def naive_deletes(world: World, announced: dict[str, int], now_ns: int, threshold: int) -> set[str]:
     """One run as upstream's text reads: full scans of all pods and nodes."""
     cache, taken = world.cache, set()

@@ -213,12 +213,22 @@ def test_a_pod_that_is_not_found_is_not_tried_again() -> None:
     assert world.deletes() == [(1, "a")]
 
 
-@pytest.mark.parametrize("event", [node(), Gone("Pod", ("d", "a")), Gone("Node", ("", "n1"))])
-def test_no_try_after_the_reason_is_gone(event: Event) -> None:
+@pytest.mark.parametrize(
+    "events",
+    [
+        [node()],
+        [Gone("Node", ("", "n1"))],
+        [Gone("Pod", ("d", "a"))],
+        [Gone("Pod", ("d", "a")), pod("a", tolerates("", 300))],
+        [pod("a", tolerates("", None))],
+    ],
+)
+def test_no_try_after_the_reason_is_gone(events: list[Event]) -> None:
     world = World(events=[node(), pod("a")])
     world.code = lambda delete: 500
     world.at(1, node(CUSTOM))
-    world.at(1.005, event)
+    for event in events:
+        world.at(1.005, event)
     world.at(2)
     assert world.deletes() == [(1, "a")]
 

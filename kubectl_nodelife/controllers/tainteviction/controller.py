@@ -22,6 +22,7 @@ from kubectl_nodelife.controllers.tainteviction.delete import (
     marking_event,
 )
 from kubectl_nodelife.controllers.tainteviction.join import Timer, timer_of_running
+from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction, view
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Key,
     TimedWorkers,
@@ -55,24 +56,6 @@ _RETRY_NS: Final = 10 * MILLISECOND_NS
 _NOT_FOUND: Final = 404
 
 
-class PendingEviction(msgspec.Struct, frozen=True):
-    """A deletion that waits for its time, for reports. Instants in ns since the epoch.
-
-    `earliest_ns` and `latest_ns` differ from `due_ns` where a controller that was joined may have
-    set its own timer to another instant; `doubt` then says why.
-    """
-
-    pod: Key
-    node: str
-    due_ns: int
-    created_ns: int
-    toleration_seconds: int
-    because: str
-    earliest_ns: int
-    latest_ns: int
-    doubt: str
-
-
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
     """What one list of tolerations means on one node now, with its sentences made once."""
 
@@ -103,12 +86,12 @@ class TaintEvictionController:
 
     def pending(self, node: str) -> list[PendingEviction]:
         """What waits on a node, the next one first."""
-        return [_view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
+        return [view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
 
     def pending_of(self, pod: Key) -> PendingEviction | None:
         """What waits for the pod (namespace, name)."""
         work = self.workers.get(pod)
-        return _view(work) if work is not None else None
+        return view(work) if work is not None else None
 
     # The engine's side
 
@@ -148,10 +131,9 @@ class TaintEvictionController:
         pod_key = cast(Key, key)
         failed = self._failed_tries.get(pod_key)
         pod = cache.pods.get(pod_key)
-        if failed is None or pod is None:
+        if failed is None or pod is None or self._may_stay(pod):
             return
-        if pod.spec.node_name in self.tainted_nodes:  # a failure may be told after the recovery
-            yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
+        yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`."""
@@ -277,6 +259,12 @@ class TaintEvictionController:
         with_condition = self._with_condition
         return [event, *mark_and_delete(pod, delete, now_ns, with_condition=with_condition)]
 
+    def _may_stay(self, pod: Pod) -> bool:
+        """Whether a try would come too late: news of a failure may be older than the recovery."""
+        taints = self.tainted_nodes.get(pod.spec.node_name, ())
+        terms = pod.spec.tolerations
+        return judge(terms, taints, comparison_operators=self._operators).seconds is None
+
     def _ran(self, key: Key, now_ns: int) -> bool:
         """Whether the pod's deletion was begun at this very instant."""
         if self._now_ns != now_ns:
@@ -312,7 +300,6 @@ class TaintEvictionController:
                 pod.spec.tolerations, present, comparison_operators=self._operators
             ),
             now_ns,
-            infinite_cancels=self._infinite_cancels,
         )
         if timer is None:
             return []
@@ -367,20 +354,6 @@ def _schedule(pod: Pod, verdict: _Verdict, due_ns: int, cause: Action | None) ->
         due_ns=due_ns,
         toleration_seconds=verdict.stay.seconds or 0,
         taints=verdict.stay.taints,
-    )
-
-
-def _view(work: Work) -> PendingEviction:
-    return PendingEviction(
-        pod=work.key,
-        node=work.node,
-        due_ns=work.due_ns,
-        created_ns=work.created_ns,
-        toleration_seconds=work.schedule.toleration_seconds,
-        because=work.schedule.because,
-        earliest_ns=work.earliest_ns,
-        latest_ns=work.latest_ns,
-        doubt=work.doubt,
     )
 
 

@@ -34,9 +34,7 @@ class Timer(msgspec.Struct, frozen=True):
     doubt: str
 
 
-def timer_of_running(
-    pod: Pod, taints: Sequence[Taint], judge: Judge, now_ns: int, *, infinite_cancels: bool
-) -> Timer | None:
+def timer_of_running(pod: Pod, taints: Sequence[Taint], judge: Judge, now_ns: int) -> Timer | None:
     """The timer of a controller that saw these NoExecute taints come, or None.
 
     A timer that is over already is returned too: the pod should be terminating.
@@ -51,9 +49,7 @@ def timer_of_running(
         if not stay.is_tolerated:
             begun = (at_ns, stay)
             break
-        if stay.seconds is None:
-            begun = None if infinite_cancels else begun
-        elif begun is None:
+        if begun is None and stay.seconds is not None:
             begun = (at_ns, stay)
     if begun is None:
         return None
