@@ -226,9 +226,7 @@ class ControlPlane:
     def kubectl(self, *words: str, check: bool = True, timeout: float = 120) -> str:
         """Run the real kubectl; its output, standard error last."""
         command = [str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig}", *words]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
         if check and done.returncode:
             raise AssertionError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
