@@ -1,4 +1,7 @@
-"""Skips what needs a real control plane where there is none; NODELIFE_REAL=required forbids that."""
+"""Skips what needs a real control plane where there is none;
+
+NODELIFE_REAL=required forbids that.
+"""
 
 from __future__ import annotations
 

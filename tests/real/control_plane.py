@@ -1,7 +1,7 @@
 """A real control plane on loopback: etcd, kube-apiserver, and what is wanted of the rest.
 
-Everything lives in one temporary folder and ends with the context. The audit log holds every write with
-who made it, which is what predictions are held against.
+Everything lives in one temporary folder and ends with the context. The audit log holds every write
+with who made it, which is what predictions are held against.
 """
 
 from __future__ import annotations

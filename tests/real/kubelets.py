@@ -1,4 +1,7 @@
-"""Kubelets played by a thread: they renew leases, post status, run bound pods and end deleted ones."""
+"""Kubelets played by a thread:
+
+they renew leases, post status, run bound pods and end deleted ones.
+"""
 
 from __future__ import annotations
 
