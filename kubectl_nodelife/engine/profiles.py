@@ -34,7 +34,6 @@ SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
     "infinite_cancels": (20, None),  # an infinite toleration cancels a pending timer (#93722)
     "sticky_timer_keys": (0, 33),  # a timed worker's key stays after success (#129577)
     "disruption_target": (26, None),
-    "separate_taint_eviction": (29, None),
     "gc_quarantine": (17, None),
     "gc_sets_phase": (26, None),  # with PodDisruptionConditions only, at first
     "gc_always_sets_phase": (29, None),  # JobPodReplacementPolicy is on
