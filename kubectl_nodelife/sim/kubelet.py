@@ -255,8 +255,10 @@ class Kubelets:
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if new is None:
             assert old is not None
-            self._endings.pop(old.key, None)
-            self._starting.pop(old.key, None)
+            for awaited in (self._endings, self._starting):
+                entry = awaited.get(old.key)
+                if entry is not None and entry.uid == old.uid:  # not a successor of its name
+                    del awaited[old.key]
             return
         if not new.spec.node_name:
             return
