@@ -73,8 +73,16 @@ def _section(section: Section) -> dict[str, Any]:
     if section.terms:
         low, high = total(section.terms)
         document["terms"] = [
-            {"what": t.what, "lowSeconds": t.low, "highSeconds": t.high, "origin": t.origin}
+            {
+                "what": t.what,
+                "lowSeconds": round(t.low, 3),
+                "highSeconds": None if t.high is None else round(t.high, 3),
+                "origin": t.origin,
+            }
             for t in section.terms
         ]
-        document["total"] = {"lowSeconds": round(low, 3), "highSeconds": high}
+        document["total"] = {
+            "lowSeconds": round(low, 3),
+            "highSeconds": None if high is None else round(high, 3),
+        }
     return document

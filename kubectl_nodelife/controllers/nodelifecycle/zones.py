@@ -173,7 +173,7 @@ class Zones:
     def rate(self, zone: str) -> float:
         """The rate in force, in nodes a second; 0 for a stopped zone."""
         limiter = self.queues[zone].limiter
-        return 0.0 if isinstance(limiter, Never) else round(limiter.qps, 9)
+        return 0.0 if isinstance(limiter, Never) else round(limiter.qps, 6)
 
     def _leave(self, zone: str) -> None:
         self.members[zone] -= 1
