@@ -71,6 +71,11 @@ class Projection:
         """
         return self._observed
 
+    def planned(self, key: ObjectKey) -> Iterator[Action]:
+        """What is planned for one object and has not settled."""
+        for action, _ in self._planned.get(key, ()):
+            yield action
+
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object as the cluster shows it, or None."""
         if (kind, key) in self._observed:
@@ -93,7 +98,7 @@ class Projection:
         if not action.writes or isinstance(action, RecordEvent):
             return []
         key = action.target
-        view = self._view(key)
+        view = self.view(key)
         after = action.effect(view, now_ns)
         if after is view:
             self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
@@ -108,7 +113,7 @@ class Projection:
                 self._created.setdefault(key[0], {})[key] = action
         return self._show(key, after, action)
 
-    def _view(self, key: ObjectKey) -> KubeObject | None:
+    def view(self, key: ObjectKey) -> KubeObject | None:
         """The object with all that is planned for it. The cache may lag behind by one step."""
         view = self.shown(*key)
         for action, at_ns in self._planned.get(key, ()):

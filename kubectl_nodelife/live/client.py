@@ -8,7 +8,6 @@ HTTP library's exceptions end here.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import aiohttp
@@ -16,7 +15,7 @@ import msgspec
 
 from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.live.auth import Session
-from kubectl_nodelife.live.clock import ServerClock
+from kubectl_nodelife.live.clock import ServerClock, steady_ns
 
 MAX_RETRIES = 10
 CONNECT_SECONDS = 15.0
@@ -127,9 +126,9 @@ class Client:
     async def _ask(self, url: str, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         renewed = False
         for attempt in range(MAX_RETRIES + 1):
-            sent_ns = time.monotonic_ns()
+            sent_ns = steady_ns()
             response = await self.session.request(url, {}, timeout)
-            self.clock.observe(response.headers.get("Date"), sent_ns, time.monotonic_ns())
+            self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
             if response.status == 200:
                 return response
             error = await _read_error(response)

@@ -2,12 +2,13 @@
 
 A laptop's clock may be wrong by minutes, and every age of a heartbeat would be wrong with it.
 `Date` has whole seconds, so an answer only bounds the offset; the bounds of several answers
-together narrow it down. Time goes by the local monotonic clock in between: the wall clock may be
-stepped.
+together narrow it down. In between, time goes by a local clock that nobody sets and that counts
+sleep: the wall clock may be stepped.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from email.utils import parsedate_to_datetime
 
@@ -17,6 +18,13 @@ SKEW_TOLD_NS = 2 * SECOND_NS
 """A difference between our clock and the server's that is told to the user."""
 
 _KEPT = 16
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; on macOS CLOCK_MONOTONIC counts sleep
+
+
+def steady_ns() -> int:
+    """A clock that nobody sets and that goes on during a suspend."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME)
 
 
 class ServerClock:

@@ -1,0 +1,7 @@
+"""The per-user process that watches one cluster, thinks along in dry-run, and answers at once.
+
+`places` and `client` and `known` are the half that every quick command loads: nothing in them
+imports more than a socket and json. The rest is the process itself: `instance` (one for each user
+and cluster), `run` (plugs it together), `watcher` (the live loop), `sight` (what an answer is made
+from), `journal`, `server`, `config` and `reload`.
+"""

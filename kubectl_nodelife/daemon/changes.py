@@ -1,0 +1,128 @@
+"""A change: one record of what the daemon would do, or did, as the journal keeps it.
+
+The same records as a simulated run's timeline, with wall-clock time, how it ended, and the request.
+The outcome `would` is open; `confirmed` (the cluster shows it by another hand) and `superseded`
+(overtaken) are the ends of a dry run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import Action, Detail
+from kubectl_nodelife.engine.wire import Request
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.zones import zone_display
+
+WOULD: Final = "would"
+OUTCOMES: Final = (WOULD, "applied", "confirmed", "superseded", "failed")
+
+API_VERSION: Final = "nodelife.dev/v1alpha1"
+
+_json = msgspec.json.Encoder()
+
+
+class Change(msgspec.Struct, gc=False):
+    """One record. Instants in ns since the epoch; `detail` and `patch` are JSON texts.
+
+    `cause` is the id of the change that led to this one. `node`: where the pod was that it is
+    about. `why`: what the outcome was seen by. `error`: what the API server said.
+    """
+
+    id: int
+    time_ns: int
+    controller: str
+    action: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    detail: str
+    reason: str
+    cause: int | None
+    mode: str
+    outcome: str = WOULD
+    settled_ns: int | None = None
+    why: str = ""
+    error: str = ""
+    patch: str = ""
+
+    def same_plan(self) -> tuple[str, ...]:
+        """What tells this plan from others, whenever it was made."""
+        where = (self.kind, self.namespace, self.name, self.uid)
+        return (self.controller, self.action, *where, self.detail)
+
+
+COLUMNS: Final = Change.__struct_fields__
+
+
+def changes_of(
+    action: Action, now_ns: int, first_id: int, node: str, cause: int | None, patch: str
+) -> Iterator[Change]:
+    """The records of one action, numbered from `first_id` on."""
+    kind, (namespace, name) = action.target
+    for number, (word, detail) in enumerate(action.records(), first_id):
+        yield Change(
+            id=number,
+            time_ns=now_ns,
+            controller=action.controller,
+            action=word,
+            kind=kind,
+            namespace=namespace,
+            name=zone_display(name) if kind == "Zone" else name,
+            uid=action.uid,
+            node=node,
+            detail=_json.encode(_for_people(detail)).decode(),
+            reason=action.because,
+            cause=cause,
+            mode="dry-run",
+            patch=patch,
+        )
+
+
+def patch_text(request: Request | None) -> str:
+    """A request as JSON, "" for none."""
+    return "" if request is None else _json.encode(request).decode()
+
+
+def document(change: Change) -> dict[str, Any]:
+    """The contract's Change, without apiVersion and kind."""
+    obj = {"kind": change.kind, "namespace": change.namespace, "name": change.name}
+    obj["uid"] = change.uid
+    made: dict[str, Any] = {
+        "id": change.id,
+        "time": format_micro_time(change.time_ns),
+        "controller": change.controller,
+        "action": change.action,
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": msgspec.json.decode(change.detail),
+        "reason": change.reason,
+        "cause": change.cause,
+        "mode": change.mode,
+        "outcome": change.outcome,
+    }
+    if change.node:
+        made["node"] = change.node
+    if change.settled_ns is not None:
+        made["settledTime"] = format_micro_time(change.settled_ns)
+    if change.why:
+        made["settledBecause"] = change.why
+    if change.error:
+        made["error"] = change.error
+    if change.patch:
+        made["patch"] = msgspec.json.decode(change.patch)
+    return made
+
+
+def _for_people(detail: Detail) -> Detail:
+    """Instants as text, zones by their names."""
+    if "due_ns" in detail:
+        due = format_micro_time(detail["due_ns"])
+        detail = {"due" if k == "due_ns" else k: v for k, v in detail.items()} | {"due": due}
+    if "zone" in detail:
+        detail = {**detail, "zone": zone_display(detail["zone"])}
+    return detail

@@ -1,0 +1,163 @@
+"""Ask a daemon: one HTTP/1.0 request on its Unix socket, one JSON object back.
+
+By hand on the standard library's socket, because every import counts on this path. A daemon that
+speaks another protocol says so in the same form. The client never removes anything: a socket
+without a listener is the next daemon's to clear away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from kubectl_nodelife.errors import EXIT_FAILED, NodelifeError, Unreachable
+
+PROTOCOL = 1
+"""Raised when an older side could misunderstand a newer one; fields may be added without."""
+
+ANSWER_SECONDS = 10.0
+MOST_BYTES = 64 << 20
+
+_CHUNK = 1 << 18
+_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class NotRunning(Unreachable):
+    """No daemon listens there."""
+
+
+class OtherProtocol(NodelifeError):
+    """The daemon there speaks another protocol. `version` is the daemon's."""
+
+    def __init__(self, protocol: object, version: str) -> None:
+        super().__init__(
+            f"the daemon (version {version}) speaks protocol {protocol}, and we {PROTOCOL}",
+            remedy="run: kubectl nodelife daemon restart",
+        )
+        self.version = version
+
+
+class Denied(NodelifeError):
+    """The daemon's own error, with the exit code that it asks for."""
+
+    def __init__(self, what: str, on: str, remedy: str, exit_code: int) -> None:
+        super().__init__(what, on=on, remedy=remedy)
+        self.exit_code = exit_code
+
+
+def ask(path: str, question: str, seconds: float = ANSWER_SECONDS, **query: Any) -> dict[str, Any]:
+    """The answer to `question`, such as "status". None and "" in the query are left out.
+
+    Raises NotRunning, OtherProtocol, Denied, Unreachable.
+    """
+    with _connect(path, seconds) as connection:
+        try:
+            connection.sendall(_request(question, query))
+            received = bytearray()
+            while chunk := connection.recv(_CHUNK):
+                received += chunk
+                if len(received) > MOST_BYTES:
+                    raise Unreachable("the daemon's answer is too long", on=path)
+        except OSError as error:
+            raise _no_answer(path, error) from None
+    head, _, body = bytes(received).partition(b"\r\n\r\n")
+    return _checked(path, head, body)
+
+
+def follow(path: str, question: str, **query: Any) -> Iterator[dict[str, Any]]:
+    """The answers to `question` as they come, one JSON object a line, until the daemon ends.
+
+    Raises as `ask`; Unreachable where the daemon goes away.
+    """
+    with _connect(path, ANSWER_SECONDS) as connection:
+        connection.sendall(_request(question, query))
+        with connection.makefile("rb") as lines:
+            head = b""
+            try:
+                for line in lines:
+                    if line == b"\r\n":
+                        break
+                    head += line
+                if b" 200 " not in head.partition(b"\r\n")[0]:
+                    _checked(path, head, lines.read(MOST_BYTES))
+                connection.settimeout(None)
+                for line in lines:
+                    if line.strip():
+                        answer: dict[str, Any] = json.loads(line)
+                        yield _without_error(answer)
+            except OSError as error:
+                raise _no_answer(path, error) from None
+
+
+def _connect(path: str, seconds: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(seconds)
+    try:
+        connection.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        connection.close()
+        raise NotRunning(
+            "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
+        ) from None
+    except OSError as error:
+        connection.close()
+        raise _no_answer(path, error) from None
+    return connection
+
+
+def _request(question: str, query: dict[str, Any]) -> bytes:
+    pairs = []
+    for key, value in query.items():
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        pairs += [f"{key}={_quoted(v)}" for v in values if v is not None and v != ""]
+    verb = "POST" if question in ("stop", "reload") else "GET"
+    target = f"/v1/{question}" + (f"?{'&'.join(pairs)}" if pairs else "")
+    return (
+        f"{verb} {target} HTTP/1.0\r\nHost: nodelife\r\nX-Nodelife-Protocol: {PROTOCOL}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode("ascii")
+
+
+def _quoted(value: object) -> str:
+    """Percent-encoding by hand: urllib.parse costs more than the rest of this module."""
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return "".join(chr(b) if b in _SAFE else f"%{b:02X}" for b in os.fsencode(text))
+
+
+def _checked(path: str, head: bytes, body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        line = head.partition(b"\r\n")[0].decode(errors="replace") or "nothing"
+        raise Unreachable(
+            f"the daemon's answer makes no sense: {line}",
+            on=path,
+            remedy="run: kubectl nodelife daemon restart",
+        ) from None
+    return _without_error(answer)
+
+
+def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
+    if answer.get("protocol", PROTOCOL) != PROTOCOL:
+        raise OtherProtocol(answer["protocol"], str(answer.get("version")))
+    error = answer.get("error")
+    if error:
+        raise Denied(
+            error.get("what", "?"),
+            error.get("on", ""),
+            error.get("remedy", ""),
+            error.get("exitCode", EXIT_FAILED),
+        )
+    return answer
+
+
+def _no_answer(path: str, error: OSError) -> Unreachable:
+    what = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+    return Unreachable(
+        f"the daemon does not answer: {what}",
+        on=path,
+        remedy="look at 'kubectl nodelife daemon status', or run: kubectl nodelife daemon restart",
+    )

@@ -1,0 +1,162 @@
+"""The thinking half of the watcher: engine, controllers and projection over one cache. No I/O.
+
+What the cluster shows comes in by `observe`; `decide` brings it and what is due through the engine,
+and lays each decision over the view, whose events go through the engine again, until nothing is
+left to decide. Every decision is noted in the ledger, and so is what another hand did first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.daemon.changes import patch_text
+from kubectl_nodelife.daemon.inherited import fate_of
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.witness import Witness
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.wire import request_of
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+
+
+class DryRun:
+    """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where
+    the controller does not run.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.cache = Cache()
+        self.projection = Projection(self.cache)
+        self.engine: Engine | None = None
+        self.lifecycle: NodeLifecycleController | None = None
+        self.eviction: TaintEvictionController | None = None
+        self._witness = Witness(self.cache, None, None)
+
+    def join(self, settings: Settings, names: Iterable[str]) -> None:
+        """Look over the shoulder of the running controllers from here on; they begin cold."""
+        controllers = make_controllers(settings, list(names))
+        self.lifecycle, self.eviction = None, None
+        for controller in controllers:
+            if isinstance(controller, NodeLifecycleController):
+                self.lifecycle = controller
+                controller.memory.begins_cold = True
+            elif isinstance(controller, TaintEvictionController):
+                self.eviction = controller
+        self._witness = Witness(self.cache, self.lifecycle, self.eviction)
+        self.engine = Engine(controllers, self.cache, join=True)
+
+    def withdraw(self, now_ns: int, because: str) -> None:
+        """Nothing is planned any more: the view is what the cluster shows."""
+        for action in list(self.projection.pending()):
+            self.ledger.settle(action, SUPERSEDED, now_ns, because)
+        for (kind, key), obj in list(self.projection.observed().items()):
+            self.cache.set(kind, key, obj)
+        self.projection = Projection(self.cache)
+
+    def forget(self, kind: str) -> None:
+        """Drop all objects of a kind that can no longer be read."""
+        for obj in list(self.cache.all(kind)):
+            self.cache.set(kind, obj.key, None)
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind as the cluster shows them."""
+        observed = self.projection.observed()
+        for obj in list(self.cache.all(kind)):
+            if observed.get((kind, obj.key), obj) is not None:
+                yield obj.key
+        for (other, key), shown in list(observed.items()):
+            if other == kind and shown is not None and self.cache.get(kind, key) is None:
+                yield key
+
+    def observe(self, event: Event, now_ns: int) -> list[Event]:
+        """What the view makes of an event of the cluster, and who was ahead of us."""
+        if isinstance(event, Put) and event.kind != "Lease":
+            before = self.projection.shown(event.kind, event.obj.key)
+            if before is not None:
+                if same_version(before, event.obj):
+                    return []
+                for action in self._witness.changed(before, event.obj, now_ns):
+                    event = Put(event.kind, event.obj, self._seen(action, now_ns) or event.cause)
+        elif isinstance(event, Gone):
+            before = self.projection.shown(event.kind, event.key)
+            if before is None:
+                return []
+            for action in self._witness.gone(before):
+                event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
+        view = self.projection.observe(event, now_ns)
+        self._settle()
+        return view
+
+    def decide(self, seen: Iterable[Event], now_ns: int) -> Iterator[None]:
+        """Take in what was seen and wake who is due; yields after each decision, for a pause.
+
+        Must be exhausted before anything else is asked of this object.
+        """
+        assert self.engine is not None
+        view: list[Event] = []
+        for event in seen:
+            view += self.observe(event, now_ns)
+        while True:
+            planned: list[Event] = []
+            for action in self.engine.step(now_ns, view):
+                planned += self._plan(action, now_ns)
+                yield
+            if not planned:
+                return
+            view = planned
+
+    def settle_inherited(self, now_ns: int) -> None:
+        """End what a daemon before this one had planned and this one has not planned again."""
+        for change in list(self.ledger.inherited()):
+            outcome, why = fate_of(change, self.projection)
+            self.ledger.settle_inherited(change, outcome, now_ns, why)
+
+    def _seen(self, action: Action, now_ns: int) -> Action | None:
+        """Note what another hand did first; None where we had planned it, which is then told."""
+        if any(type(p) is type(action) for p in self.projection.planned(action.target)):
+            return None
+        self.ledger.note(action, now_ns, self._node_of(action), "")
+        self.ledger.settle(action, CONFIRMED, now_ns, "another hand was first")
+        return action
+
+    def _plan(self, action: Action, now_ns: int) -> list[Event]:
+        """Lay a decision over the view, and note it unless there was nothing left to do."""
+        if not action.writes or isinstance(action, RecordEvent):
+            self.ledger.note(action, now_ns, self._node_of(action), "")
+            return []
+        before = self.projection.view(action.target)
+        events = self.projection.project(action, now_ns)
+        if not any(end.action is action for end in self.projection.settled):
+            patch = patch_text(request_of(action, before))
+            self.ledger.note(action, now_ns, self._node_of(action), patch)
+        self._settle()
+        return events
+
+    def _settle(self) -> None:
+        settled = self.projection.settled
+        for end in settled:
+            self.ledger.settle(end.action, end.outcome, end.at_ns, end.why)
+        settled.clear()
+
+    def _node_of(self, action: Action) -> str:
+        kind, key = action.target
+        if kind == "Node":
+            return key[1]
+        pod = self.projection.shown(kind, key) if kind == "Pod" else None
+        return cast(Pod, pod).spec.node_name if pod is not None else ""
+
+
+def same_version(before: KubeObject, after: KubeObject) -> bool:
+    """Whether these are the same version of one object."""
+    version = after.metadata.resource_version
+    return version != "" and version == before.metadata.resource_version

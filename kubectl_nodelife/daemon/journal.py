@@ -1,0 +1,180 @@
+"""The daemon's memory of changes: a ledger in front, a file behind, and listeners in between.
+
+Batches go to the file several times a second, by a thread of its own, so that a slow disk never
+holds up the loop. A change is told to a listener once it is in the file. When the file cannot be
+written (a full disk) changes wait in memory, up to a limit, and status says so; when there is no
+file at all (a read-only home) the whole journal is in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.store import Settlement, Store, Wanted
+from kubectl_nodelife.errors import Failed
+
+T = TypeVar("T")
+
+FLUSH_SECONDS: Final = 0.2
+PRUNE_SECONDS: Final = 60.0
+
+_MOST_WAITING = 100_000
+_RETRY_SECONDS = 2.0
+_LISTENER_QUEUE = 10_000
+
+
+class TooSlow(Failed):
+    """A listener did not take its changes in time."""
+
+
+class Journal:
+    """See the module. `error` is what the last writing failed with, "" when all is well."""
+
+    def __init__(self, store: Store, warning: str = "") -> None:
+        self.store = store
+        self.warning = warning
+        self.error = ""
+        self.failing_since: float | None = None
+        self.dropped = 0
+        self.ledger = Ledger(store.next_id(), store.still_open())
+        self._thread = ThreadPoolExecutor(1, "journal")
+        self._writing = asyncio.Lock()
+        self._waiting: list[Change] = []
+        self._settlements: list[Settlement] = []
+        self._retry_at = 0.0
+        self._listeners: set[asyncio.Queue[Change | None]] = set()
+
+    def waiting(self) -> int:
+        """How many changes are not in the file."""
+        return len(self._waiting)
+
+    async def run(self, now_ns: Callable[[], int]) -> None:
+        """Write batches until cancelled."""
+        prune_at = time.monotonic() + PRUNE_SECONDS
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self.flush()
+            if time.monotonic() > prune_at:
+                prune_at = time.monotonic() + PRUNE_SECONDS
+                await self._prune(now_ns())
+
+    async def flush(self, *, insist: bool = False) -> None:
+        """Bring everything noted so far to the file, if it can be written. `insist`: try even if
+        the last attempt has only just failed.
+        """
+        async with self._writing:
+            new, settled, changed = self.ledger.take_batch()
+            self._waiting += new
+            self._settlements += settled
+            if self._waiting or self._settlements:
+                await self._write(insist)
+            if changed:
+                self._tell(changed)
+
+    async def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
+        """The changes noted so far, those included that could not be written."""
+        await self.flush()
+        found = await self._in_thread(self.store.select, wanted, limit)
+        if self._waiting:
+            known = {change.id for change in found}
+            found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
+        return found if limit is None else found[-limit:]
+
+    async def follow(self, wanted: Wanted) -> AsyncIterator[Change]:
+        """Changes as they come, and again whenever one of them has another outcome.
+
+        Raises TooSlow.
+        """
+        queue: asyncio.Queue[Change | None] = asyncio.Queue(_LISTENER_QUEUE)
+        self._listeners.add(queue)
+        try:
+            while (change := await queue.get()) is not None:
+                if wanted.takes(change):
+                    yield change
+            raise TooSlow("more changes came than were read", remedy="ask again with --since")
+        finally:
+            self._listeners.discard(queue)
+
+    async def close(self) -> None:
+        """Write what is left and close the file."""
+        with contextlib.suppress(sqlite3.Error):
+            await self.flush(insist=True)
+            await self._in_thread(self.store.close)
+        self._thread.shutdown()
+
+    async def _write(self, insist: bool) -> None:
+        if self.error and not insist and time.monotonic() < self._retry_at:
+            self._shed()
+            return
+        try:
+            await self._in_thread(self.store.write, self._waiting, self._settlements)
+        except sqlite3.Error as error:
+            self.error = str(error)
+            self.failing_since = self.failing_since or time.time()
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            self._shed()
+            return
+        self.error, self.failing_since = "", None
+        self._waiting, self._settlements = [], []
+
+    def _shed(self) -> None:
+        """Memory has a limit as well: the oldest go, counted."""
+        excess = len(self._waiting) - _MOST_WAITING
+        if excess > 0:
+            del self._waiting[:excess]
+            self.dropped += excess
+            kept = self._waiting[0].id
+            self._settlements = [s for s in self._settlements if s.id >= kept]
+
+    def _tell(self, changed: Iterable[Change]) -> None:
+        for change in changed:
+            for queue in list(self._listeners):
+                try:
+                    queue.put_nowait(change)
+                except asyncio.QueueFull:
+                    self._listeners.discard(queue)
+                    while not queue.empty():
+                        queue.get_nowait()
+                    queue.put_nowait(None)
+
+    async def _prune(self, now_ns: int) -> None:
+        async with self._writing:
+            with contextlib.suppress(sqlite3.Error):
+                while await self._in_thread(self.store.prune, now_ns):
+                    await asyncio.sleep(0)
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, *arguments)
+
+
+def open_journal(path: str) -> Journal:
+    """The journal in that file, moved aside where it is broken; in memory where none can be
+    made.
+    """
+    warning = ""
+    try:
+        return Journal(Store(path))
+    except (sqlite3.DatabaseError, OSError) as error:
+        warning = f"cannot use the journal {path} ({error})"
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, sqlite3.OperationalError
+        ):
+            with contextlib.suppress(OSError, sqlite3.Error):
+                aside = f"{path}.broken-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+                for end in ("", "-wal", "-shm"):
+                    if os.path.exists(path + end):
+                        os.replace(path + end, aside + end)
+                return Journal(Store(path), f"the journal was broken and is now {aside}")
+    return Journal(
+        Store(":memory:"), f"{warning}: changes are kept in memory, until the daemon ends"
+    )

@@ -1,0 +1,71 @@
+"""Which kinds the daemon reads, which controllers need which, and how it stands with each.
+
+A kind that may not be read takes the controllers with it that need it: what would follow from it is
+not evaluated, which is said, and never taken for fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+# controller -> the kinds without which it would decide wrongly, and what is then not evaluated
+NEEDS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
+    "node-lifecycle": (
+        frozenset({"Node", "Lease"}),
+        "when a silent node becomes Unknown and is tainted",
+    ),
+    "taint-eviction": (frozenset({"Node", "Pod"}), "when taints evict pods"),
+    "daemonset": (
+        frozenset({"Node", "Pod", "DaemonSet", "ControllerRevision"}),
+        "what DaemonSets do",
+    ),
+    "pod-gc": (frozenset({"Node", "Pod"}), "which pods the garbage collector takes"),
+}
+"""The pod status manager is missing: it is a part of every kubelet, not a controller to look at."""
+
+KINDS: Final = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
+
+EYES: Final = ("Node", "Lease", "Pod")
+"""Without a working watch of these nothing is decided."""
+
+_OUT_OF_REACH = ("refused", "absent")
+
+
+class KindSight(Protocol):
+    """How it stands with one kind; `live.source.KindState` is one."""
+
+    phase: str
+    error: str
+    synced: bool
+    broken_since_ns: int | None
+    last_sign_ns: int
+
+
+def out_of_reach(states: Mapping[str, KindSight]) -> dict[str, str]:
+    """The kinds that are not to be had, with what the server says."""
+    return {k: s.error for k, s in states.items() if s.phase in _OUT_OF_REACH}
+
+
+def unread(states: Mapping[str, KindSight]) -> list[str]:
+    """The kinds whose first list is still to come."""
+    return [k for k, s in states.items() if not s.synced and s.phase not in _OUT_OF_REACH]
+
+
+def runnable(names: Iterable[str], missing: Iterable[str]) -> list[str]:
+    """The controllers that can do without these kinds."""
+    gone = set(missing)
+    return [name for name in names if name in NEEDS and not NEEDS[name][0] & gone]
+
+
+def warnings(states: Mapping[str, KindSight]) -> list[str]:
+    """What may not be read, and what is not evaluated for that reason."""
+    said = []
+    missing = out_of_reach(states)
+    for kind, error in missing.items():
+        lost = [what for needs, what in NEEDS.values() if kind in needs]
+        said.append(f"{kind} cannot be read ({error}): not evaluated: {'; '.join(lost)}")
+    for kind, state in states.items():
+        if state.phase == "failing":
+            said.append(f"{kind} is not being watched: {state.error}")
+    return said

@@ -1,0 +1,181 @@
+"""What the daemon has planned: numbers each action's records, links causes, settles them.
+
+What the cluster never shows (a timer, a place in a queue, an Event) settles together with the write
+that it led to or that led to it. Plans of a daemon before this one that are made again keep their
+old number, so that a restart does not tell the same twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.changes import WOULD, Change, changes_of
+from kubectl_nodelife.daemon.store import Settlement
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CancelEviction,
+    QueueNode,
+    RecordEvent,
+    ScheduleEviction,
+    SetZoneState,
+    UnqueueNode,
+)
+
+_SETTLED_KEPT: Final = 50_000
+"""Settled actions that later ones can still name as their cause."""
+
+
+# A decision of our own -> the one about the same thing that it takes the place of.
+_REPLACES: Final[dict[type[Action], type[Action]]] = {
+    ScheduleEviction: ScheduleEviction,
+    CancelEviction: ScheduleEviction,
+    QueueNode: QueueNode,
+    UnqueueNode: QueueNode,
+    SetZoneState: SetZoneState,
+}
+
+ObjectKey = tuple[str, tuple[str, str]]
+
+
+class _Entry:
+    __slots__ = ("action", "changes", "dependents", "outcome", "why")
+
+    def __init__(self, action: Action, changes: list[Change]) -> None:
+        self.action = action
+        self.changes = changes
+        self.outcome = WOULD
+        self.why = ""
+        self.dependents: list[Action] = []
+
+
+class Ledger:
+    """See the module. `new` and `settled` are what the next batch of the journal has to take."""
+
+    def __init__(self, next_id: int = 0, inherited: Iterable[Change] = ()) -> None:
+        self.next_id = next_id
+        self.new: list[Change] = []
+        self.settled: list[Settlement] = []
+        self.changed: dict[int, Change] = {}
+        self._open: dict[int, _Entry] = {}
+        self._past: OrderedDict[int, _Entry] = OrderedDict()
+        self._inherited = {change.same_plan(): change for change in inherited}
+        self._standing: dict[tuple[type[Action], ObjectKey], Action] = {}
+
+    def note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
+        """A decision was made; `node`: of the pod that it is about."""
+        cause = action.cause
+        changes = list(changes_of(action, now_ns, self.next_id, node, self._id_of(cause), patch))
+        entry = self._open[id(action)] = _Entry(action, changes)
+        for number, change in enumerate(changes):
+            before = self._inherited.pop(change.same_plan(), None)
+            if before is not None:
+                changes[number] = before
+                continue
+            change.id = self.next_id
+            self.next_id += 1
+            self.new.append(change)
+            self.changed[change.id] = change
+        self._replace(action, now_ns)
+        if _unseen(action):
+            self._settle_with(entry, cause)
+
+    def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
+        """A planned action has ended, and with it what hangs on it and nobody can see."""
+        ended = [action]
+        while ended:
+            entry = self._end(ended.pop(), outcome, now_ns, why, error)
+            if entry is None:
+                continue
+            ended += entry.dependents
+            cause = entry.action.cause
+            if cause is not None and _unseen(cause):
+                ended.append(cause)
+
+    def inherited(self) -> Iterator[Change]:
+        """Open plans of a daemon before this one that were not made again."""
+        yield from self._inherited.values()
+
+    def settle_inherited(self, change: Change, outcome: str, now_ns: int, why: str) -> None:
+        """One of these has ended."""
+        self._inherited.pop(change.same_plan(), None)
+        self._note_end(change, outcome, now_ns, why, "")
+
+    def take_batch(self) -> tuple[list[Change], list[Settlement], list[Change]]:
+        """What is new, what has settled, and each change once as it is now."""
+        batch = (self.new, self.settled, list(self.changed.values()))
+        self.new, self.settled, self.changed = [], [], {}
+        return batch
+
+    def open_count(self) -> int:
+        """How many plans are open, those included that nobody can see."""
+        return sum(len(entry.changes) for entry in self._open.values())
+
+    def _replace(self, action: Action, now_ns: int) -> None:
+        """A newer decision about the same thing ends the one that stands."""
+        replaced = _REPLACES.get(type(action))
+        if replaced is None:
+            return
+        before = self._standing.pop((replaced, action.target), None)
+        if before is not None:
+            self._end(before, "superseded", now_ns, action.because, "")
+        if type(action) is replaced:
+            self._standing[replaced, action.target] = action
+
+    def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
+        """What nobody can see follows its cause: at once if that has ended, else when it does."""
+        past = self._past.get(id(cause))
+        if past is not None and past.outcome != WOULD:
+            at_ns = entry.changes[0].time_ns if entry.changes else 0
+            self._end(entry.action, past.outcome, at_ns, past.why, "")
+            return
+        above = self._open.get(id(cause))
+        if above is not None:
+            above.dependents.append(entry.action)
+        elif isinstance(entry.action, RecordEvent):
+            self._remember(self._open.pop(id(entry.action)))  # nothing will ever settle it
+
+    def _end(
+        self, action: Action, outcome: str, now_ns: int, why: str, error: str
+    ) -> _Entry | None:
+        entry = self._open.pop(id(action), None)
+        if entry is None:
+            return None
+        entry.outcome, entry.why = outcome, why
+        for change in entry.changes:
+            self._note_end(change, outcome, now_ns, why, error)
+        standing = (type(action), action.target)
+        if self._standing.get(standing) is action:
+            del self._standing[standing]
+        self._remember(entry)
+        return entry
+
+    def _remember(self, entry: _Entry) -> None:
+        """Keep what later ones may name as their cause, as long as there is room."""
+        entry.changes = [replace(c, detail="", patch="") for c in entry.changes[:1]]
+        self._past[id(entry.action)] = entry
+        if len(self._past) > _SETTLED_KEPT:
+            self._past.popitem(last=False)
+
+    def _note_end(self, change: Change, outcome: str, now_ns: int, why: str, error: str) -> None:
+        change.outcome, change.settled_ns = outcome, max(now_ns, change.time_ns)
+        change.why, change.error = why, error
+        self.settled.append(Settlement(outcome, change.settled_ns, why, error, change.id))
+        self.changed[change.id] = change
+
+    def _id_of(self, action: Action | None) -> int | None:
+        """The first record of the action, or of the nearest one before it that has a record."""
+        while action is not None:
+            entry = self._open.get(id(action)) or self._past.get(id(action))
+            if entry is not None and entry.changes:
+                return entry.changes[0].id
+            action = action.cause
+        return None
+
+
+def _unseen(action: Action) -> bool:
+    """Whether the cluster never shows it."""
+    return not action.writes or isinstance(action, RecordEvent)

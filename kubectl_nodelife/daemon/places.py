@@ -1,0 +1,127 @@
+"""Where the daemon's files are, and that nobody else can put theirs there.
+
+Runtime files (socket, lock, card) live in a folder that goes with the login, state (journal, log)
+in one that stays. The runtime folder must be the same from a terminal, from cron and over ssh, so
+/run/user/UID counts whether or not XDG_RUNTIME_DIR is set: else two daemons would run beside one
+another. Loaded by the quick commands: `os` and `stat` only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from kubectl_nodelife.errors import Failed
+
+FOLDER = "nodelife"
+
+# sun_path of sockaddr_un, without the final zero
+SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+
+_SOCKET_NAME_BYTES = 32  # an identity, a slash and `.sock`, with some room
+
+
+def runtime_folder(environ: os._Environ[str] | dict[str, str]) -> str:
+    """The folder of sockets, which may not exist yet.
+
+    `NODELIFE_RUNTIME_DIR`, /run/user/UID, `XDG_RUNTIME_DIR`, the state folder; /tmp/nodelife-UID
+    where the path would be too long for a socket.
+    """
+    own = environ.get("NODELIFE_RUNTIME_DIR")
+    login = f"/run/user/{os.geteuid()}"
+    if own:
+        folder = os.path.abspath(own)
+    elif os.path.isdir(login):
+        folder = f"{login}/{FOLDER}"
+    elif environ.get("XDG_RUNTIME_DIR"):
+        folder = os.path.join(environ["XDG_RUNTIME_DIR"], FOLDER)
+    else:
+        folder = os.path.join(state_folder(environ), "run")
+        if not _can_be_made(folder):
+            folder = f"/tmp/{FOLDER}-{os.geteuid()}"
+    if len(os.fsencode(folder)) + _SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
+        return f"/tmp/{FOLDER}-{os.geteuid()}"
+    return folder
+
+
+def state_folder(environ: os._Environ[str] | dict[str, str]) -> str:
+    """The folder of journals and logs: `NODELIFE_STATE_DIR`, else below `XDG_STATE_HOME`."""
+    own = environ.get("NODELIFE_STATE_DIR")
+    if own:
+        return os.path.abspath(own)
+    base = environ.get("XDG_STATE_HOME") or os.path.join(_home(environ), ".local", "state")
+    return os.path.join(base, FOLDER)
+
+
+def config_file(environ: os._Environ[str] | dict[str, str]) -> str:
+    """The user's config: `NODELIFE_CONFIG`, else below `XDG_CONFIG_HOME`."""
+    own = environ.get("NODELIFE_CONFIG")
+    if own:
+        return os.path.abspath(own)
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
+    return os.path.join(base, FOLDER, "config.yaml")
+
+
+def socket_path(runtime: str, identity: str) -> str:
+    """The socket of the daemon of that cluster identity."""
+    return f"{runtime}/{identity}.sock"
+
+
+def make_private(folder: str) -> str:
+    """Make the folder with mode 0700 if need be, and return it.
+
+    Raises Failed as `check_private`.
+    """
+    try:
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Failed(
+            f"cannot make the folder: {error.strerror}",
+            on=folder,
+            remedy="set NODELIFE_RUNTIME_DIR or NODELIFE_STATE_DIR to a folder of yours",
+        ) from None
+    check_private(folder)
+    return folder
+
+
+def check_private(folder: str) -> None:
+    """A real folder, ours alone. Raises Failed with what to run.
+
+    Anybody who could write there could answer in the daemon's place.
+    """
+    try:
+        found = os.lstat(folder)
+    except OSError as error:
+        raise Failed(f"cannot be read: {error.strerror}", on=folder) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise Failed("is not a folder", on=folder, remedy=f"move it away: mv {folder} {folder}.old")
+    if found.st_uid != os.geteuid():
+        raise Failed(
+            f"belongs to uid {found.st_uid}, not to you ({os.geteuid()})",
+            on=folder,
+            remedy="set NODELIFE_RUNTIME_DIR to a folder of yours",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise Failed(
+            f"others may enter it (mode {stat.S_IMODE(found.st_mode):04o})",
+            on=folder,
+            remedy=f"run: chmod 700 {folder}",
+        )
+
+
+def _home(environ: os._Environ[str] | dict[str, str]) -> str:
+    return environ.get("HOME") or os.path.expanduser("~")
+
+
+def _can_be_made(folder: str) -> bool:
+    """Whether the folder is there or its nearest parent may be written to."""
+    while not os.path.exists(folder):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,194 @@
+"""The journal's file: SQLite in WAL mode, written by one thread of its own in batches.
+
+What a batch has brought to the file survives kill -9: the log is written before the answer, and the
+next opening takes it in. `synchronous=NORMAL` may lose the last batches when the machine loses
+power, but never more, and never the file. Bounds: rows older than the retention go, and the oldest
+when the file has grown over its limit.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import astuple
+
+from kubectl_nodelife.daemon.changes import COLUMNS, WOULD, Change
+from kubectl_nodelife.kube.times import HOUR_NS
+
+RETENTION_NS: Final = 7 * 24 * HOUR_NS
+MOST_BYTES: Final = 256 << 20
+SCHEMA: Final = 1
+
+_PRUNED_AT_ONCE = 5_000
+_WAL_PAGES = 1_000
+
+_TYPES = {
+    "id": "INTEGER PRIMARY KEY",
+    "time_ns": "INTEGER NOT NULL",
+    "cause": "INTEGER",
+    "settled_ns": "INTEGER",
+}
+_TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
+_INSERT = f"INSERT OR REPLACE INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
+_SETTLE = "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ? WHERE id = ?"
+
+
+class Settlement(NamedTuple):
+    """How the change with that id ended."""
+
+    outcome: str
+    settled_ns: int
+    why: str
+    error: str
+    id: int
+
+
+class Wanted(NamedTuple):
+    """Which changes: None and "" do not restrict. `node` means the node itself and its pods."""
+
+    since_ns: int | None = None
+    outcome: str = ""
+    node: str = ""
+    pod: tuple[str, str] | None = None
+    after_id: int = -1
+
+    def takes(self, change: Change) -> bool:
+        """The same choice as the query's, for a change in hand."""
+        if self.since_ns is not None and change.time_ns < self.since_ns:
+            return False
+        if self.outcome and change.outcome != self.outcome:
+            return False
+        if self.node and self.node != (change.name if change.kind == "Node" else change.node):
+            return False
+        if self.pod and (change.kind, change.namespace, change.name) != ("Pod", *self.pod):
+            return False
+        return change.id > self.after_id
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """As SQL."""
+        parts, values = ["id > ?"], [self.after_id]  # type: tuple[list[str], list[Any]]
+        if self.since_ns is not None:
+            parts.append("time_ns >= ?")
+            values.append(self.since_ns)
+        if self.outcome:
+            parts.append("outcome = ?")
+            values.append(self.outcome)
+        if self.node:
+            parts.append("(kind = 'Node' AND name = ? OR kind <> 'Node' AND node = ?)")
+            values += [self.node, self.node]
+        if self.pod:
+            parts.append("(kind = 'Pod' AND namespace = ? AND name = ?)")
+            values += self.pod
+        return " AND ".join(parts), values
+
+
+class Store:
+    """The file. All methods raise sqlite3.Error; call them from one thread."""
+
+    def __init__(
+        self, path: str, retention_ns: int = RETENTION_NS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        """`path` ":memory:" keeps everything in memory."""
+        self.path = path
+        self._retention_ns = retention_ns
+        self._most_bytes = most_bytes
+        self._db = _open(path)
+
+    def write(self, changes: Iterable[Change], settlements: Iterable[Settlement]) -> None:
+        """Bring a batch to the file, all of it or nothing."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(_INSERT, map(astuple, changes))
+            self._db.executemany(_SETTLE, settlements)
+
+    def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
+        """The changes in the order of their ids; with a limit the newest."""
+        condition, values = wanted.condition()
+        query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
+        rows = self._db.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+        return [Change(*row) for row in reversed(rows)]
+
+    def next_id(self) -> int:
+        """One more than the highest id that was ever used."""
+        (highest,) = self._db.execute("SELECT value FROM marks WHERE name = 'next_id'").fetchone()
+        (present,) = self._db.execute("SELECT max(id) + 1 FROM changes").fetchone()
+        return max(int(highest), int(present or 0))
+
+    def still_open(self) -> list[Change]:
+        """What a daemon before this one has planned and not settled."""
+        return self.select(Wanted(outcome=WOULD))
+
+    def prune(self, now_ns: int) -> int:
+        """Drop what is too old or too much, a few thousand rows at a time. How many went."""
+        gone = self._delete("time_ns < ?", now_ns - self._retention_ns)
+        if not gone and self.size_bytes() > self._most_bytes:
+            gone = self._delete("id >= ?", 0)
+        return gone
+
+    def size_bytes(self) -> int:
+        """The size of the file without its log and without free pages."""
+        page, count, free = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return int(page * (count - free))
+
+    def close(self) -> None:
+        """Take the log in and close the file."""
+        self._db.close()
+
+    def _delete(self, condition: str, value: int) -> int:
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                "UPDATE marks SET value = "
+                "max(value, coalesce((SELECT max(id) + 1 FROM changes), 0))"
+            )
+            cursor = self._db.execute(
+                f"DELETE FROM changes WHERE id IN "
+                f"(SELECT id FROM changes WHERE {condition} ORDER BY id LIMIT ?)",
+                (value, _PRUNED_AT_ONCE),
+            )
+        self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        return cursor.rowcount
+
+
+def _open(path: str) -> sqlite3.Connection:
+    if path != ":memory:":
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        _make_tables(db)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version not in (0, SCHEMA):
+        raise sqlite3.DatabaseError(f"schema {version} is not ours ({SCHEMA})")
+    db.execute(f"CREATE TABLE IF NOT EXISTS changes ({_TABLE})")
+    db.execute("CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time_ns)")
+    db.execute("CREATE INDEX IF NOT EXISTS changes_open ON changes (id) WHERE outcome = 'would'")
+    db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL)")
+    db.execute("INSERT OR IGNORE INTO marks VALUES ('next_id', 0)")
+    db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def read_only(path: str, wanted: Wanted, limit: int | None = None) -> Sequence[Change]:
+    """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
+    os.stat(path)
+    store = Store(path)
+    try:
+        return store.select(wanted, limit)
+    finally:
+        store.close()

@@ -1,0 +1,236 @@
+"""Changes that another hand made before ours was due: the same actions, read off the cluster.
+
+The running controllers' passes and tokens fall at instants that nobody outside knows, so that they
+are ahead of ours about as often as behind. What they do first is told all the same, as confirmed at
+once, and becomes the cause of what follows. Only what these controllers do is recognised:
+conditions that turn Unknown for a silent kubelet, the taints that mirror conditions, pods marked
+not ready, evicted, or collected. A person's taints and deletions are not theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    MarkPodNotReady,
+    RemoveTaints,
+    SetNodeConditions,
+    SetPodCondition,
+)
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    DISRUPTION_TARGET,
+    TAINT_NODE_DISK_PRESSURE,
+    TAINT_NODE_MEMORY_PRESSURE,
+    TAINT_NODE_NETWORK_UNAVAILABLE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_PID_PRESSURE,
+    TAINT_NODE_UNREACHABLE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+
+_MIRRORING: Final = frozenset(
+    {
+        TAINT_NODE_NOT_READY,
+        TAINT_NODE_UNREACHABLE,
+        TAINT_NODE_MEMORY_PRESSURE,
+        TAINT_NODE_DISK_PRESSURE,
+        TAINT_NODE_PID_PRESSURE,
+        TAINT_NODE_NETWORK_UNAVAILABLE,
+        TAINT_NODE_UNSCHEDULABLE,
+    }
+)
+_SILENT: Final = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
+
+# reason of DisruptionTarget -> who sets it
+_EVICTORS: Final = {"DeletionByTaintManager": "taint-eviction", "DeletionByPodGC": "pod-gc"}
+
+_DUE_SOON_NS: Final = 10 * SECOND_NS
+"""A deletion that comes so long before the timer's end may still be the timer's."""
+
+
+class Witness:
+    """Reads actions off two sights of an object. `lifecycle`, `eviction`: for causes and clocks."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        lifecycle: NodeLifecycleController | None,
+        eviction: TaintEvictionController | None,
+    ) -> None:
+        self._cache = cache
+        self._lifecycle = lifecycle
+        self._eviction = eviction
+
+    def changed(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
+        """What one of the controllers did between these two sights of one object."""
+        if old.uid != new.uid:
+            return
+        if isinstance(old, Node) and isinstance(new, Node):
+            yield from self._node(old, new, now_ns)
+        elif isinstance(old, Pod) and isinstance(new, Pod):
+            yield from self._pod(old, new, now_ns)
+
+    def gone(self, old: KubeObject) -> Iterator[Action]:
+        """Who took an object away at once: only pods that pod-gc collects are told."""
+        if not isinstance(old, Pod) or old.metadata.deletion_timestamp is not None:
+            return
+        node = old.spec.node_name
+        if node and self._cache.node(node) is None:
+            because = f"seen in the cluster: its node {node} does not exist"
+            yield self._delete(old, "pod-gc", because, None, force=True)
+
+    def _node(self, old: Node, new: Node, now_ns: int) -> Iterator[Action]:
+        cause = self._ready_cause(new.name)
+        if old.status.conditions is not new.status.conditions:
+            before = {c.type: c.status for c in old.status.conditions}
+            lost = tuple(
+                c
+                for c in new.status.conditions
+                if c.status == "Unknown" and c.reason in _SILENT and before.get(c.type) != "Unknown"
+            )
+            if lost:
+                cause = SetNodeConditions(
+                    controller="node-lifecycle",
+                    because=f"seen in the cluster: {self._silence(new, now_ns)}",
+                    node=new.name,
+                    node_uid=new.uid,
+                    conditions=lost,
+                )
+                yield cause
+        if old.spec.taints != new.spec.taints:
+            yield from self._taints(old, new, cause)
+
+    def _taints(self, old: Node, new: Node, cause: Action | None) -> Iterator[Action]:
+        ready = new.ready()
+        state = "Ready is not posted" if ready is None else f"Ready is {ready.status}"
+        added, removed = _missing(new, old), _missing(old, new)
+        if added:
+            yield AddTaints(
+                controller="node-lifecycle",
+                because=f"seen in the cluster: {state}",
+                cause=cause,
+                node=new.name,
+                node_uid=new.uid,
+                taints=added,
+            )
+        if removed:
+            yield RemoveTaints(
+                controller="node-lifecycle",
+                because=f"seen in the cluster: {state}",
+                cause=cause,
+                node=new.name,
+                node_uid=new.uid,
+                taints=removed,
+            )
+
+    def _pod(self, old: Pod, new: Pod, now_ns: int) -> Iterator[Action]:
+        if old.status.conditions is not new.status.conditions:
+            yield from self._conditions(old, new)
+        if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
+            evictor = self._evictor(new, now_ns)
+            if evictor is not None:
+                yield evictor
+
+    def _conditions(self, old: Pod, new: Pod) -> Iterator[Action]:
+        node = new.spec.node_name
+        before, after = old.status.condition("Ready"), new.status.condition("Ready")
+        turned = _is_false(after) and before is not None and not _is_false(before)
+        if turned and after is not None and self._not_ready(node):
+            yield MarkPodNotReady(
+                controller="node-lifecycle",
+                because=f"seen in the cluster: node {node} is not Ready",
+                cause=self._ready_cause(node),
+                namespace=new.namespace,
+                pod=new.name,
+                pod_uid=new.uid,
+                condition=after,
+            )
+        target = new.status.condition(DISRUPTION_TARGET)
+        controller = _EVICTORS.get(target.reason) if target is not None else None
+        if target is None or controller is None or target.status != "True":
+            return
+        known = old.status.condition(DISRUPTION_TARGET)
+        if known is None or known.reason != target.reason:
+            yield SetPodCondition(
+                controller=controller,
+                because=f"seen in the cluster: {target.message}",
+                cause=self._timer(new.key),
+                namespace=new.namespace,
+                pod=new.name,
+                pod_uid=new.uid,
+                condition=target,
+            )
+
+    def _evictor(self, pod: Pod, now_ns: int) -> Action | None:
+        target = pod.status.condition(DISRUPTION_TARGET)
+        controller = _EVICTORS.get(target.reason) if target is not None else None
+        timer = self._eviction.workers.get(pod.key) if self._eviction is not None else None
+        if controller is None and timer is not None and timer.due_ns - now_ns < _DUE_SOON_NS:
+            controller = "taint-eviction"
+        if controller is None:
+            return None
+        because = "seen in the cluster: " + (
+            timer.because if timer is not None else target.message if target is not None else ""
+        )
+        return self._delete(pod, controller, because, self._timer(pod.key))
+
+    def _delete(
+        self, pod: Pod, controller: str, because: str, cause: Action | None, *, force: bool = False
+    ) -> DeletePod:
+        return DeletePod(
+            controller=controller,
+            because=because,
+            cause=cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            force=force,
+            grace_period_seconds=0 if force else None,
+        )
+
+    def _timer(self, pod: Key) -> Action | None:
+        work = self._eviction.workers.get(pod) if self._eviction is not None else None
+        return work.schedule if work is not None else None
+
+    def _ready_cause(self, node: str) -> Action | None:
+        return self._lifecycle.memory.ready_cause.get(node) if self._lifecycle else None
+
+    def _not_ready(self, name: str) -> bool:
+        node = self._cache.node(name)
+        ready = node.ready() if node is not None else None
+        return ready is not None and ready.status != "True"
+
+    def _silence(self, node: Node, now_ns: int) -> str:
+        """How long we ourselves have not heard of the kubelet, against the limit."""
+        health = self._lifecycle.memory.health.get(node.name) if self._lifecycle else None
+        if health is None or self._lifecycle is None:
+            return "its kubelet stopped posting"
+        silent = max(0, now_ns - health.probe_ns) // MILLISECOND_NS * MILLISECOND_NS
+        grace = self._lifecycle.settings.node_monitor_grace_period_ns
+        return (
+            f"no sign of life for {format_duration(silent)} by our clock, "
+            f"node-monitor-grace-period {format_duration(grace)}"
+        )
+
+
+def _is_false(condition: PodCondition | None) -> bool:
+    return condition is not None and condition.status == "False"
+
+
+def _missing(node: Node, other: Node) -> tuple[Taint, ...]:
+    """The controllers' own taints of one node that the other does not have."""
+    return tuple(
+        t for t in node.spec.taints if t.key in _MIRRORING and not other.has_taint(t.key, t.effect)
+    )
