@@ -82,8 +82,8 @@ class Dry:
     def see(self, event: Event, at_s: int = 0) -> None:
         self._take(self.projection.observe(event, T0 + at_s * SECOND), at_s)
 
-    def plan(self, action: object, at_s: int = 0) -> None:
-        self._take(self.projection.project(action, T0 + at_s * SECOND), at_s)  # type: ignore[arg-type]
+    def plan(self, action: Action, at_s: int = 0) -> None:
+        self._take(self.projection.project(action, T0 + at_s * SECOND), at_s)
 
     def _take(self, events: list[Event], at_s: int) -> None:
         for event in events:
