@@ -249,6 +249,9 @@ def test_stopped_containers_are_terminated_or_waiting() -> None:
     status = pod().status
     assert not containers_are_stopped(status)
     assert containers_are_stopped(replace(status, container_statuses=None))
+    for word in ("waiting", "terminated"):
+        stopped = pod(status__containerStatuses=[{"name": "c", "state": {word: {}}}])
+        assert containers_are_stopped(stopped.status)
 
 
 def test_an_older_profile_behaves_as_the_oldest_described() -> None:
@@ -382,3 +385,30 @@ def test_an_orphan_unsettles_the_kubelet() -> None:
     assert not kubelet.machine.settled
     kubelet.sync()
     assert not kubelet.machine.api_versions
+
+
+def test_a_prober_reaches_an_init_container_too() -> None:
+    """A sidecar's readiness counts for the pod, from the release on that knows sidecars."""
+    for profile, ready in (("v1.28", "True"), ("v1.29", "False")):
+        subject = pod(
+            spec__initContainers=[{"name": "s", "restartPolicy": "Always"}],
+            status__initContainerStatuses=[
+                {"name": "s", "ready": True, "started": True, "containerID": "x://s"}
+            ],
+        )
+        kubelet = Kubelet(profile, subject)
+        kubelet.machine.set_pod_status(subject, subject.status, NOW_NS)
+        assert kubelet.machine.set_container_readiness("u-web", "x://s", False, NOW_NS)
+        status = kubelet.machine.statuses["u-web"].status
+        condition = status.condition("Ready")
+        assert condition is not None and condition.status == ready
+        assert [s.ready for s in status.init_container_statuses or ()] == [False]
+
+
+def test_a_static_pod_that_has_finished_may_start_again() -> None:
+    static = pod(metadata__annotations={"kubernetes.io/config.source": "file"})
+    kubelet = Kubelet(subject=static)
+    kubelet.machine.terminate_pod(static, NOW_NS)
+    assert kubelet.machine.statuses["u-web"].is_finished
+    kubelet.say("again")
+    assert not kubelet.machine.statuses["u-web"].is_finished
