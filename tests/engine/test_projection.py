@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.engine.actions import (
+    Action,
     AddTaints,
     DeletePod,
     RemoveTaints,
