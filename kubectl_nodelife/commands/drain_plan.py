@@ -10,7 +10,7 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags, output
 from kubectl_nodelife.commands.inputs import Snapshot as Input
 from kubectl_nodelife.commands.inputs import read_snapshot
 from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
-from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
@@ -88,9 +88,10 @@ def drain_plan(
         found.objects, found.moment_ns, None if found.complete else found.kinds_read
     )
     names = choose_nodes(snapshot, nodes, selector, all_nodes)
-    plan = make_plan(snapshot, names, options) if waves is None else None
-    if plan is None:
-        raise BadInput("waves are not there yet", on="--max-parallel")
+    if waves is None:
+        plan = make_plan(snapshot, names, options)
+    else:
+        plan = make_wave_plan(snapshot, names, options, waves)
     plan.warnings = [*found.warnings, *plan.warnings]
     for warning in plan.warnings:
         terminal.warn(warning)

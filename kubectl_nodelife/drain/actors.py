@@ -15,13 +15,15 @@ class Actor:
     """A pod while a plan is played. Instants are nanoseconds since the plan's moment.
 
     `pod` is the object as the API shows it. `node` is where it is, "" while it waits for one.
-    `held`: (gate, reason) of what keeps a marked pod from going. `replacement`: the pod that its
+    `goes_ns`: when a marked pod's object will be gone, None where it stays. `held`: (gate, reason)
+    of what keeps a marked pod from going. `replacement`: the pod that its
     owner made for it. `cause`: the pod that this one replaces.
     """
 
     __slots__ = (
         "cause",
         "created_ns",
+        "goes_ns",
         "going",
         "gone_ns",
         "held",
@@ -46,6 +48,7 @@ class Actor:
         self.going = pod.metadata.deletion_timestamp is not None
         self.marked_ns: int | None = None
         self.gone_ns: int | None = None
+        self.goes_ns: int | None = None
         self.created_ns: int | None = None
         self.ready_ns: int | None = None
         self.held: tuple[str, str] | None = None

@@ -1,49 +1,210 @@
 """What no plan can beat, by arithmetic that shares nothing with the planner.
 
-Only the snapshot's pods, budgets and options go in; no run of the virtual clock. A bound is allowed
-to be weak, never wrong: it counts what must be there in any order of events.
+Only pods, budgets, nodes and options go in: no filters, no loads, no virtual clock. A bound may be
+weak, it must never be wrong. It counts what has to be so in any order of events: kubectl asks again
+no sooner than 5 s later; a wave spares a budget no more pods than the budget can spare; nodes that
+may not go together need waves of their own.
 """
 
 from __future__ import annotations
 
-from kubectl_nodelife.drain.limiter import BURST
-from kubectl_nodelife.drain.options import DrainOptions
-from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.kube.meta import controller_of
+from collections.abc import Iterable, Mapping
+
+from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import amounts, pod_requests
+from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.workloads.matching import SelectorIndex
 
 RETRY_S = 5.0
 """kubectl asks again no sooner."""
+BURST = 10
+"""Requests that kubectl sends at once; more are spread out, and a budget may refill in between."""
+
+Key = tuple[str, str]
+Asked = dict[str, dict[Key, int]]
+"""For each node, how many of its pods certainly need each budget."""
 
 
-def kubectl_bound(scope: Scope, options: DrainOptions) -> tuple[int, float]:
+def kubectl_bound(
+    snapshot: Snapshot, nodes: Iterable[str], options: DrainOptions
+) -> tuple[int, float]:
     """(waves, seconds) for nodes drained one after another.
 
-    One wave a node. Under a budget that can allow `a` of the node's `p` pods at a time, kubectl
-    asks at least p / a times, 5 s apart; nodes follow one another. With more pods than kubectl's
-    burst the requests are spread out, and a budget may refill between two of them: no bound then.
+    One wave a node. Under a budget that can spare `a` of a node's `p` pods at a time, kubectl asks
+    at least p / a times, 5 s apart; nodes follow one another.
     """
+    nodes = list(nodes)
+    asked, spare = _asked(snapshot, nodes, options)
     total = 0.0
-    for pods in scope.pods.values():
-        under: dict[tuple[str, str], int] = {}
-        for pod in pods:
-            owner = controller_of(pod.metadata)
-            daemon = owner is not None and owner.kind == "DaemonSet"
-            going = pod.metadata.deletion_timestamp is not None
-            running = pod.status.phase == "Running"
-            if daemon or going or not running or not pod.ready() or options.disable_eviction:
-                continue
-            for key in scope.budgets_of.get(pod.metadata.uid, ()):
-                under[key] = under.get(key, 0) + 1
-        rounds = [
-            -(-count // max(1, _most_at_once(scope, key))) - 1 for key, count in under.items()
-        ]
-        if len(pods) <= BURST:
+    for name in nodes:
+        rounds = [-(-count // spare[key]) - 1 for key, count in asked[name].items()]
+        if len(snapshot.pods_by_node.get(name, ())) <= BURST:
             total += RETRY_S * max(rounds, default=0)
-    return len(scope.nodes), total
+    return len(nodes), total
 
 
-def _most_at_once(scope: Scope, key: tuple[str, str]) -> int:
-    """How many disruptions the budget can ever allow: with every pod that it expects healthy."""
-    status = scope.ledgers[key].budget.status
+def waves_bound(
+    snapshot: Snapshot, nodes: Iterable[str], options: DrainOptions, waves: WaveOptions
+) -> tuple[int, float]:
+    """(waves, seconds) for waves of our own.
+
+    The largest of: nodes by the limit of a wave, a zone's nodes by its limit, each budget's pods by
+    what it spares, a set of nodes of which no two may go together, and room that grows only as
+    nodes come back. Between two waves lies a maintenance.
+    """
+    nodes = list(nodes)
+    asked, spare = _asked(snapshot, nodes, options)
+    least = max(
+        -(-len(nodes) // waves.max_parallel),
+        _zones(snapshot, nodes, waves),
+        max((_budget(key, asked, spare[key]) for key in spare), default=0),
+        _clique(nodes, asked, spare),
+        _room(snapshot, nodes, waves),
+    )
+    return least, max(0, least - 1) * waves.maintenance_ns / SECOND_NS
+
+
+def _zones(snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+    if waves.max_per_zone is None:
+        return 0
+    count: dict[tuple[str | None, ...], int] = {}
+    for name in nodes:
+        labels = snapshot.nodes[name].metadata.labels or {}
+        zone = tuple(labels.get(label) for label in _ZONE_LABELS)
+        count[zone] = count.get(zone, 0) + 1
+    return max((-(-n // waves.max_per_zone) for n in count.values()), default=0)
+
+
+_ZONE_LABELS = (
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+
+
+def _budget(key: Key, asked: Asked, spare: int) -> int:
+    """Waves that one budget needs: nodes that exceed it go alone, the others share it."""
+    counts = [of_node[key] for of_node in asked.values() if key in of_node]
+    alone = sum(1 for count in counts if count > spare)
+    shared = [count for count in counts if count <= spare]
+    large = sum(1 for count in shared if 2 * count > spare)
+    return alone + max(-(-sum(shared) // spare), large)
+
+
+def _clique(nodes: list[str], asked: Asked, spare: Mapping[Key, int]) -> int:
+    """A set of nodes of which each two exceed some budget together, grown greedily."""
+    needing: dict[Key, list[str]] = {}
+    for name in nodes:
+        for key, count in asked[name].items():
+            if 2 * count > spare[key]:
+                needing.setdefault(key, []).append(name)
+    best = 0
+    for members in sorted(needing.values(), key=len, reverse=True)[:20]:
+        clique = list(members)
+        for name in nodes:
+            if name not in clique and all(_conflict(name, o, asked, spare) for o in clique):
+                clique.append(name)
+        best = max(best, len(clique))
+    return best
+
+
+def _conflict(one: str, other: str, asked: Asked, spare: Mapping[Key, int]) -> bool:
+    theirs = asked[other]
+    return any(
+        key in theirs and count + theirs[key] > spare[key] for key, count in asked[one].items()
+    )
+
+
+def _room(snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+    """Waves that cpu and memory force where nodes come back after their maintenance.
+
+    As favourable as can be: the nodes that ask least go first, and those that give most come back.
+    """
+    if not waves.maintenance_ns:
+        return 0
+    return max(_room_for(resource, snapshot, nodes, waves) for resource in ("cpu", "memory"))
+
+
+def _room_for(resource: str, snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+    planned = set(nodes)
+    free = 0
+    for name, node in snapshot.nodes.items():
+        if name not in planned and not node.spec.unschedulable:
+            pods = snapshot.pods_by_node.get(name, ())
+            used = sum(pod_requests(pod).get(resource, 0) for pod in pods if _runs(pod))
+            free += max(0, amounts(node.status.allocatable).get(resource, 0) - used)
+    asks = []
+    gives = []
+    for name in nodes:
+        pods = [p for p in snapshot.pods_by_node.get(name, ()) if _runs(p) and _moves(p)]
+        ask = sum(pod_requests(pod).get(resource, 0) for pod in pods)
+        asks.append(ask)
+        allocatable = amounts(snapshot.nodes[name].status.allocatable).get(resource, 0)
+        gives.append(max(0, allocatable - ask))
+    asks.sort()
+    gives.sort(reverse=True)
+    done, count = 0, 0
+    while done < len(asks):
+        room = free + sum(gives[:done])
+        taken = done
+        while taken < len(asks) and sum(asks[: taken + 1]) - sum(asks[:done]) <= room:
+            taken += 1
+        if taken == done:
+            return 0  # not even one fits by this count: the limit is not what decides
+        count += 1
+        done = taken
+    return count
+
+
+# --- the pods ------------------------------------------------------------------------------------
+
+
+def _asked(
+    snapshot: Snapshot, nodes: list[str], options: DrainOptions
+) -> tuple[Asked, dict[Key, int]]:
+    """For each node the pods that certainly need a budget, and what each budget can spare."""
+    asked: Asked = {name: {} for name in nodes}
+    spare: dict[Key, int] = {}
+    if options.disable_eviction:
+        return asked, spare
+    selector = parse_selector(options.pod_selector)
+    budgets: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
+    for budget in snapshot.all_of(PodDisruptionBudget):
+        budgets.add(budget.namespace, budget.spec.selector, budget)
+    for name in nodes:
+        for pod in snapshot.pods_by_node.get(name, ()):
+            if not (_runs(pod) and _moves(pod) and pod.ready()):
+                continue
+            labels = pod.metadata.labels
+            if pod.metadata.deletion_timestamp is not None or not matches(selector, labels):
+                continue
+            found = budgets.find(pod.metadata.namespace, labels)
+            if len(found) == 1:
+                key = found[0].key
+                asked[name][key] = asked[name].get(key, 0) + 1
+                spare[key] = _spare(found[0])
+    return asked, spare
+
+
+def _spare(budget: PodDisruptionBudget) -> int:
+    """The most pods that the budget can ever let go at once, at least 1."""
+    status = budget.status
     most = max(status.expected_pods, status.current_healthy) - status.desired_healthy
-    return max(most, status.disruptions_allowed)
+    return max(1, most, status.disruptions_allowed)
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.status.phase not in ("Succeeded", "Failed")
+
+
+def _moves(pod: Pod) -> bool:
+    """Neither a DaemonSet's nor a static pod."""
+    return not any(
+        owner.controller and owner.kind in ("DaemonSet", "Node")
+        for owner in pod.metadata.owner_references
+    )

@@ -31,6 +31,8 @@ from kubectl_nodelife.workloads.eviction import Refused
 
 RETRY_NS: Final = 5 * SECOND_NS
 LOOK_NS: Final = 1 * SECOND_NS
+FEW: Final = 4
+"""So many pods can be looked at every second within kubectl's own rate limit."""
 _APART_NS: Final = 15 * MILLISECOND_NS
 """How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
 
@@ -122,6 +124,7 @@ class Kubectl:
         self._nodes = nodes
         self._on_end = on_end
         self._core, self._policy, self._apps = Bucket(), Bucket(), Bucket()
+        self._may_skip = options.skip_wait_seconds > 0
         self._conflicts: dict[int, int] = {}
         self.runs: list[NodeRun] = []
         self.ended_ns: int | None = None
@@ -257,23 +260,35 @@ class Kubectl:
 
     def _look(self, run: NodeRun, target: Target) -> None:
         """GET the pod that is on its way out: at once, and then every second."""
-        if target.outcome is None:
-            seen_ns = self._core.reserve(self._timeline.now_ns) + self._timing.request_ns
+        if target.outcome is not None:
+            return
+        seen_ns = self._core.reserve(self._timeline.now_ns) + self._timing.request_ns
+        goes_ns = target.actor.goes_ns
+        if target.actor.gone or goes_ns is None or goes_ns <= seen_ns or self._may_skip:
             self._timeline.ask_again_at(seen_ns, self._looked, run, target)
+        else:
+            # It will still be there when the answer is made: no need to wait for that.
+            self._look_again(run, target, seen_ns)
 
     def _looked(self, run: NodeRun, target: Target) -> None:
-        now_ns = self._timeline.now_ns
         if target.outcome is not None:
             return
         if target.actor.gone:
             self._finish(run, target, GONE)
-            return
-        if self._skips(target):
+        elif self._skips(target):
             self._finish(run, target, SKIPPED)
-            return
+        else:
+            self._look_again(run, target, self._timeline.now_ns)
+
+    def _look_again(self, run: NodeRun, target: Target, seen_ns: int) -> None:
+        """At the ticker's next tick; a tick that came while a GET was under way is kept."""
         since_ns = target.accepted_ns if target.accepted_ns is not None else target.refused[-1]
-        target.looks = max(target.looks + 1, (now_ns - since_ns) // LOOK_NS)
-        next_ns = max(now_ns, since_ns + target.looks * LOOK_NS)
+        target.looks = max(target.looks + 1, (seen_ns - since_ns) // LOOK_NS)
+        goes_ns = target.actor.goes_ns
+        if run.left <= FEW and goes_ns is not None and not self._may_skip:
+            # So few stand in line that none waits for another: the looks in between find nothing.
+            target.looks = max(target.looks, (goes_ns - since_ns) // LOOK_NS)
+        next_ns = max(seen_ns, since_ns + target.looks * LOOK_NS)
         self._timeline.ask_again_at(next_ns, self._look, run, target)
 
     def _skips(self, target: Target) -> bool:

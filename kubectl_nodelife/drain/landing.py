@@ -15,12 +15,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.drain.snapshot import Snapshot
-from kubectl_nodelife.kube.affinity import required_node_selector
+from kubectl_nodelife.drain.terrain import Terrain, requests_of, static_key
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, milli_value, pod_requests, value
+from kubectl_nodelife.kube.quantity import Amounts
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
@@ -35,15 +34,14 @@ from kubectl_nodelife.workloads.interpod import (
 )
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
-from kubectl_nodelife.workloads.scheduling import Wanted, room_reasons, static_reason
+from kubectl_nodelife.workloads.scheduling import Wanted, room_reasons
 from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names, volume_needs
 
-SAMPLE: Final = 8
+SAMPLE: Final = 3
 """Nodes that fit, among which one is chosen, in a cluster of more than `SMALL` nodes."""
 SMALL: Final = 60
 
-REASON_SILENT: Final = "node(s) had a silent kubelet"
 UNSCHEDULABLE_TAINT: Final = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 LABEL_POD_TEMPLATE_HASH: Final = "pod-template-hash"
 
@@ -60,20 +58,6 @@ def uncordoned(node: Node) -> Node:
     taints = remove_taints(node.spec.taints, (UNSCHEDULABLE_TAINT,))
     spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
     return msgspec.structs.replace(node, spec=spec)
-
-
-def requests_of(pod: Pod) -> Amounts:
-    """`pod_requests`, by a short way for pods of one plain container, which most are."""
-    spec = pod.spec
-    if len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
-        return pod_requests(pod)
-    resources = spec.containers[0].resources
-    if resources.limits:
-        return pod_requests(pod)
-    requests = resources.requests
-    if not requests:
-        return {}
-    return {n: milli_value(q) if n == "cpu" else value(q) for n, q in requests.items()}
 
 
 class NoRoom(NamedTuple):
@@ -93,9 +77,11 @@ class Landing:
     `changes` grows whenever something happens that may let a pod in that had nowhere to go.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.nodes: dict[str, Node] = dict(snapshot.nodes)
+    def __init__(self, terrain: Terrain) -> None:
+        self._terrain = terrain
+        self._snapshot = terrain.snapshot
+        self.nodes: dict[str, Node] = dict(terrain.snapshot.nodes)
+        self._changed: set[str] = set()
         self._infos: dict[str, NodeInfo] = {}
         self._gone: set[str] = set()
         self._going: set[str] = set()
@@ -103,8 +89,8 @@ class Landing:
         self._wanted: dict[Hashable, Wanted] = {}
         self._static: dict[Hashable, list[str]] = {}
         self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
+        self._spreading = False
         self._interpods: list[InterPodAffinity] = []
-        self._anti: list[Pod] | None = None
         self._next = 0
         self.changes = 0
 
@@ -114,28 +100,25 @@ class Landing:
         """The nodes are as given from now on: cordoned, uncordoned."""
         for node in nodes:
             self.nodes[node.name] = node
-            if node.name in self._infos:
-                self._infos[node.name].node = node
+            self._changed.add(node.name)
+            self._own(node.name).node = node
         self._static.clear()
         self._wanted.clear()
         self._spreads = SelectorIndex()
+        self._spreading = False
         self._interpods = []
         self.changes += 1
 
     def info(self, name: str) -> NodeInfo:
         """What the node has left."""
+        return self._infos.get(name) or self._terrain.info(name)
+
+    def _own(self, name: str) -> NodeInfo:
+        """As `info`, to be changed."""
         info = self._infos.get(name)
         if info is None:
-            info = self._infos[name] = NodeInfo(self.nodes[name])
-            for pod in self._pods_on(name):
-                info.add(requests_of(pod), host_ports(pod))
+            info = self._infos[name] = self._terrain.info(name).copy()
         return info
-
-    def _pods_on(self, name: str) -> Iterator[Pod]:
-        for pod in self._snapshot.pods_by_node.get(name, ()):
-            if pod.status.phase not in TERMINAL_PHASES and pod.metadata.uid not in self._gone:
-                yield pod
-        yield from self._new.get(name, {}).values()
 
     def _placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node now."""
@@ -175,20 +158,23 @@ class Landing:
         node = self.nodes.get(node_name)
         if node is None or pod.status.phase in TERMINAL_PHASES:
             return
-        info = self._infos.get(node_name)
-        if info is not None:
-            info.remove(requests_of(pod), host_ports(pod))
+        self._own(node_name).remove(requests_of(pod), host_ports(pod))
         for interpod in self._interpods:
             interpod.change(pod, node, -1)
         self.changes += 1
 
-    def put(self, pod: Pod, node_name: str) -> None:
-        """The pod is bound to the node."""
+    def place(self, pod: Pod) -> str | None:
+        """Bind the pod to the node that the scheduler would take; None where none fits."""
+        wanted = self._wanted_by(pod)
+        node_name = self._choose(wanted)
+        if node_name is not None:
+            self._bind(wanted, pod, node_name)
+        return node_name
+
+    def _bind(self, wanted: Wanted, pod: Pod, node_name: str) -> None:
         node = self.nodes[node_name]
         self._new.setdefault(node_name, {})[pod.metadata.uid] = pod
-        info = self._infos.get(node_name)
-        if info is not None:
-            info.add(requests_of(pod), host_ports(pod))
+        self._own(node_name).add(wanted.requests, wanted.ports)
         for spread in self._spreads_of(pod):
             spread.change(pod, node, 1)
         for interpod in self._interpods:
@@ -198,16 +184,16 @@ class Landing:
 
     def _spreads_of(self, pod: Pod) -> Iterable[TopologySpread]:
         """The spreads that count the pod, each once though two of its selectors match."""
+        if not self._spreading:
+            return ()
         return dict.fromkeys(self._spreads.find(pod.namespace, pod.metadata.labels))
 
     # --- where to --------------------------------------------------------------------------------
 
-    def choose(self, pod: Pod) -> str | None:
-        """The node that the scheduler would take, or None where none fits."""
-        wanted = self._wanted_by(pod)
+    def _choose(self, wanted: Wanted) -> str | None:
         if self._nowhere(wanted):
             return None
-        names = self._admitted(pod)
+        names = self._admitted(wanted.pod)
         enough = len(names) if len(self.nodes) <= SMALL else SAMPLE
         best, best_score, found = None, -1.0, 0
         for name in self._from_next(names):
@@ -252,7 +238,7 @@ class Landing:
             return NoRoom(((nowhere, len(self.nodes)),), len(self.nodes))
         reasons: Counter[str] = Counter()
         for name, node in self.nodes.items():
-            reason = self._keeps_off(pod, node)
+            reason = self._terrain.keeps_off(pod, node)
             if reason is not None:
                 reasons[reason] += 1
             else:
@@ -283,25 +269,19 @@ class Landing:
         )
 
     def _admitted(self, pod: Pod) -> list[str]:
-        """The nodes that the pod may go to by cordons, taints, selectors and node affinity."""
-        spec = pod.spec
-        key = (
-            spec.tolerations,
-            tuple(sorted(spec.node_selector.items())) if spec.node_selector else None,
-            required_node_selector(spec),
-        )
+        """The nodes that the pod may go to, as they are now."""
+        key = static_key(pod)
         names = self._static.get(key)
         if names is None:
-            names = [n for n, node in self.nodes.items() if not self._keeps_off(pod, node)]
+            changed = self._changed
+            names = [name for name in self._terrain.admitted(pod) if name not in changed]
+            names += [
+                name
+                for name in sorted(changed)
+                if self._terrain.keeps_off(pod, self.nodes[name]) is None
+            ]
             self._static[key] = names
         return names
-
-    def _keeps_off(self, pod: Pod, node: Node) -> str | None:
-        """Why the node is out of the question for the pod, whatever runs there."""
-        reason = static_reason(pod, node)
-        if reason is None and self._snapshot.silent_kubelet(node.name) is not None:
-            return REASON_SILENT
-        return reason
 
     def _wanted_by(self, pod: Pod) -> Wanted:
         """What the pod wants, shared by all pods of a template; apart where claims differ."""
@@ -327,13 +307,14 @@ class Landing:
             going = placed.metadata.deletion_timestamp is not None
             if not going and placed.metadata.uid not in self._going:
                 spread.change(placed, node, 1)
+        self._spreading = True
         for selector in spread.selectors():
             self._spreads.add(pod.namespace, selector, spread)
         return spread
 
     def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
         terms = affinity_terms(pod) + anti_affinity_terms(pod)
-        if not terms and not self._anti_affinity_pods():
+        if not terms and not self._snapshot.anti_affinity_pods:
             return None
         interpod = InterPodAffinity(pod, self._snapshot.namespace_labels)
         if all(t.namespace_selector is None and t.namespaces == {pod.namespace} for t in terms):
@@ -351,7 +332,7 @@ class Landing:
 
     def _placed_anti_affinity(self) -> Iterator[tuple[Pod, Node]]:
         """The pods that keep others away and are on a node now."""
-        for pod in self._anti_affinity_pods():
+        for pod in self._snapshot.anti_affinity_pods:
             node = self.nodes.get(pod.spec.node_name)
             if node is not None and pod.metadata.uid not in self._gone:
                 yield pod, node
@@ -359,18 +340,6 @@ class Landing:
             for pod in new.values():
                 if anti_affinity_terms(pod):
                     yield pod, self.nodes[name]
-
-    def _anti_affinity_pods(self) -> list[Pod]:
-        """The pods of the snapshot that keep others away."""
-        if self._anti is None:
-            self._anti = [
-                pod
-                for pod in self._snapshot.pods
-                if pod.spec.affinity is not None
-                and pod.status.phase not in TERMINAL_PHASES
-                and anti_affinity_terms(pod)
-            ]
-        return self._anti
 
 
 def free_share(info: NodeInfo, requests: Amounts) -> float:

@@ -11,13 +11,14 @@ from typing import Final
 
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.advice import rule_of
-from kubectl_nodelife.drain.bounds import kubectl_bound
+from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
+    WaveOptions,
 )
 from kubectl_nodelife.drain.outage import workload_plans
 from kubectl_nodelife.drain.play import Play, play_kubectl
@@ -43,6 +44,7 @@ from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.verdicts import Judge, seconds
+from kubectl_nodelife.drain.waves import cut_waves, play_waves
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 
@@ -72,7 +74,7 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
     admission = Admission(snapshot)
     middle = play_kubectl(scope, admission, options, MIDDLE)
     plan = assemble(middle, admission)
-    plan.bound = Bound(*kubectl_bound(scope, options))
+    plan.bound = Bound(*kubectl_bound(snapshot, nodes, options))
     if plan.verdict in (READY, SLOW, UNKNOWN):
         others = [play_kubectl(scope, admission, options, t).end_ns for t in _variants(scope)]
         plan.estimate = estimate(middle, others, plan)
@@ -81,6 +83,54 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
         plan.not_evaluated = plan.with_flags.not_evaluated
     return plan
+
+
+def make_wave_plan(
+    snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
+) -> DrainPlan:
+    """The plan of our own waves: which nodes together, in which order, and when.
+
+    Raises ValueError and KeyError as `make_plan`.
+    """
+    for name in nodes:
+        if name not in snapshot.nodes:
+            raise KeyError(name)
+    scope = Scope(snapshot, nodes)
+    admission = Admission(snapshot)
+    bound = Bound(*waves_bound(snapshot, nodes, options, waves))
+    cut, middle = _settle_waves(scope, admission, options, waves, bound.waves)
+    plan = assemble(middle, admission)
+    plan.bound, plan.own_waves = bound, True
+    if plan.verdict in (READY, SLOW, UNKNOWN):
+        others = [
+            play_waves(scope, admission, options, waves, cut, timing).end_ns
+            for timing in _variants(scope)
+        ]
+        plan.estimate = estimate(middle, others, plan)
+    if plan.verdict == REFUSED and plan.flags_needed:
+        with_flags = options.with_flags(tuple(plan.flags_needed))
+        plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
+        plan.not_evaluated = plan.with_flags.not_evaluated
+    return plan
+
+
+def _settle_waves(
+    scope: Scope,
+    admission: Admission,
+    options: DrainOptions,
+    waves: WaveOptions,
+    at_least: int,
+) -> tuple[list[list[str]], Play]:
+    """Cut waves and play them; nodes that turn out to hold up their wave for ever go last."""
+    stuck: set[str] = set()
+    while True:
+        cut = cut_waves(scope, options, waves, admission, at_least, stuck)
+        play = play_waves(scope, admission, options, waves, cut, MIDDLE)
+        held_up = {run.name for run in play.runs.values() if run.end_ns is None} - stuck
+        last = play.waves[-1] if play.waves else None
+        if not held_up or last is None or last.start_ns is not None:
+            return cut, play
+        stuck |= held_up
 
 
 def _variants(scope: Scope) -> tuple[Timing, ...]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kubectl_nodelife.drain.history import History
+from kubectl_nodelife.drain.history import History, is_starting
 from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.terrain import Terrain
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.owners import NEVER, Replacement, replacement_of
+from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
 
 BudgetKey = tuple[str, str]
+
+BELONG_TO_NODES = frozenset({"DaemonSet", "Node"})
+"""Owners whose pods a drain does not move."""
 
 NO_REPLACEMENT = Replacement(NEVER, why="no controller owns it")
 
@@ -27,9 +30,11 @@ class Scope:
     """The part of a snapshot that a plan for `nodes` is about.
 
     `pods`: the pods of each planned node, in the API's order. `owner_pods`: all pods of the owners
-    of these, by the owner's uid. `rules`: how each owner replaces pods. `ledgers`: the budgets that
-    match one of the pods, as they stand. `budgets_of`: the keys of the budgets that match a pod, by
-    its uid, for every pod that one of them matches.
+    of these, by the owner's uid, DaemonSets left out. `rules`: how each owner replaces pods.
+    `counts`: its replicas, and those that are Ready. `moving`: its pods that need watching wherever
+    they are: those that start or stop, and a StatefulSet's, whose order counts. `ledgers`: the
+    budgets that match one of the pods, as they stand. `budgets_of`: the keys of the budgets that
+    match a pod, by its uid, for every pod that one of them matches.
     """
 
     def __init__(self, snapshot: Snapshot, nodes: Sequence[str]) -> None:
@@ -38,14 +43,16 @@ class Scope:
         self.pods: dict[str, list[Pod]] = {name: snapshot.pods_on(name) for name in nodes}
         self.owner_pods: dict[str, list[Pod]] = {}
         self.rules: dict[str, Replacement] = {}
+        self.counts: dict[str, tuple[int, int]] = {}
+        self.moving: dict[str, list[Pod]] = {}
         self.ledgers: dict[BudgetKey, Ledger] = {}
         self.budgets_of: dict[str, tuple[BudgetKey, ...]] = {}
         self.history = History(snapshot)
+        self.terrain = Terrain(snapshot)
         self._find_owners()
         self._find_budgets()
         self._find_members()
-        for uid, pods in self.owner_pods.items():
-            self.history.add(uid, pods)
+        self._count()
 
     def all_pods(self) -> Iterable[Pod]:
         """The pods of all planned nodes."""
@@ -55,7 +62,9 @@ class Scope:
     def _find_owners(self) -> None:
         for pod in self.all_pods():
             owner = controller_of(pod.metadata)
-            if owner is not None and owner.uid not in self.rules:
+            if owner is None or owner.kind in BELONG_TO_NODES:
+                continue
+            if owner.uid not in self.rules:
                 self.rules[owner.uid] = replacement_of(pod, self.snapshot)
                 self.owner_pods[owner.uid] = []
 
@@ -68,23 +77,41 @@ class Scope:
 
     def _find_members(self) -> None:
         """One pass over the namespaces concerned: siblings, and members of the budgets."""
-        index: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
-        for ledger in self.ledgers.values():
-            index.add(ledger.budget.namespace, ledger.budget.spec.selector, ledger.budget)
+        index: SelectorIndex[BudgetKey] = SelectorIndex()
+        for key, ledger in self.ledgers.items():
+            index.add(key[0], ledger.budget.spec.selector, key)
         members: dict[BudgetKey, list[Pod]] = {key: [] for key in self.ledgers}
-        for namespace in {pod.metadata.namespace for pod in self.all_pods()}:
+        owner_pods = self.owner_pods
+        for namespace in self._namespaces():
             for pod in self.snapshot.pods_by_namespace.get(namespace, ()):
                 meta = pod.metadata
                 for owner in meta.owner_references:
-                    if owner.controller and owner.uid in self.owner_pods:
-                        self.owner_pods[owner.uid].append(pod)
+                    if owner.uid in owner_pods and owner.controller:
+                        owner_pods[owner.uid].append(pod)
                 found = index.find(namespace, meta.labels)
                 if found:
-                    self.budgets_of[meta.uid] = tuple(budget.key for budget in found)
-                    for budget in found:
-                        members[budget.key].append(pod)
+                    self.budgets_of[meta.uid] = tuple(found)
+                    for key in found:
+                        members[key].append(pod)
         for key, pods in members.items():
             self._fill(self.ledgers[key], pods)
+
+    def _namespaces(self) -> set[str]:
+        """Those in which a budget or an owner has pods to count."""
+        found = {namespace for namespace, _ in self.ledgers}
+        for pod in self.all_pods():
+            owner = controller_of(pod.metadata)
+            if owner is not None and owner.uid in self.owner_pods:
+                found.add(pod.metadata.namespace)
+        return found
+
+    def _count(self) -> None:
+        """Replicas and Ready pods of each owner."""
+        for uid, pods in self.owner_pods.items():
+            active = sum(1 for pod in pods if is_active(pod))
+            self.counts[uid] = (active, sum(1 for pod in pods if is_healthy(pod)))
+            self.moving[uid] = [pod for pod in pods if _moves(pod)]
+            self.history.add(uid, pods)
 
     def _fill(self, ledger: Ledger, pods: list[Pod]) -> None:
         """Count the members as they stand."""
@@ -107,6 +134,12 @@ def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) ->
         for name, since in disrupted.items()
         if name in unmarked and since + DELETION_TIMEOUT_NS > now_ns
     }
+
+
+def _moves(pod: Pod) -> bool:
+    owner = controller_of(pod.metadata)
+    going = pod.metadata.deletion_timestamp is not None
+    return going or is_starting(pod) or (owner is not None and owner.kind == "StatefulSet")
 
 
 def is_healthy(pod: Pod) -> bool:

@@ -6,9 +6,12 @@ not look like a cluster without budgets. Indexes over pods are built when they a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
+
+import msgspec
 
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
@@ -23,6 +26,8 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import budget_index
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.matching import SelectorIndex
 
 LEASE_DURATION_SECONDS = 40
@@ -35,10 +40,10 @@ _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 
 
 class Snapshot:
-    """A cluster at one moment.
+    """A cluster at one moment. No object may stand twice.
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
-    nanoseconds since the epoch. Where an object stands twice the later one counts.
+    nanoseconds since the epoch.
     """
 
     def __init__(
@@ -61,9 +66,11 @@ class Snapshot:
         self.pods: Sequence[Pod] = self._pods()
 
     def _pods(self) -> Sequence[Pod]:
+        """The pods, each with a uid: hand-written ones have none, and it tells pods apart here."""
         pods = self.all_of(Pod)
-        unique = {pod.key: pod for pod in pods}
-        return pods if len(unique) == len(pods) else list(unique.values())
+        if all(pod.metadata.uid for pod in pods):
+            return pods
+        return [pod if pod.metadata.uid else _with_uid(pod) for pod in pods]
 
     def all_of(self, type_: type[T]) -> list[T]:
         """All objects of a type, as they came."""
@@ -124,14 +131,10 @@ class Snapshot:
     @cached_property
     def pods_by_node(self) -> dict[str, list[Pod]]:
         """The pods bound to each node, in the API's order: by namespace and name."""
-        by_node: dict[str, list[Pod]] = {}
+        by_node: dict[str, list[Pod]] = defaultdict(list)
         for pod in self.pods:
-            node = pod.spec.node_name
-            if node in by_node:
-                by_node[node].append(pod)
-            else:
-                by_node[node] = [pod]
-        return by_node
+            by_node[pod.spec.node_name].append(pod)
+        return dict(by_node)
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to the node, by namespace and name, as the API lists them."""
@@ -140,14 +143,10 @@ class Snapshot:
     @cached_property
     def pods_by_namespace(self) -> dict[str, list[Pod]]:
         """The pods of each namespace."""
-        by_namespace: dict[str, list[Pod]] = {}
+        by_namespace: dict[str, list[Pod]] = defaultdict(list)
         for pod in self.pods:
-            namespace = pod.metadata.namespace
-            if namespace in by_namespace:
-                by_namespace[namespace].append(pod)
-            else:
-                by_namespace[namespace] = [pod]
-        return by_namespace
+            by_namespace[pod.metadata.namespace].append(pod)
+        return dict(by_namespace)
 
     @cached_property
     def budgets(self) -> SelectorIndex[PodDisruptionBudget]:
@@ -163,6 +162,17 @@ class Snapshot:
     def namespace_labels(self) -> dict[str, Mapping[str, str]]:
         """The labels of each namespace."""
         return {n.name: n.metadata.labels or _NO_LABELS for n in self.namespaces.values()}
+
+    @cached_property
+    def anti_affinity_pods(self) -> list[Pod]:
+        """The pods on nodes that keep others away by a required anti-affinity."""
+        return [
+            pod
+            for pod in self.pods
+            if pod.spec.affinity is not None
+            and pod.status.phase not in TERMINAL_PHASES
+            and anti_affinity_terms(pod)
+        ]
 
     # --- kubelets --------------------------------------------------------------------------------
 
@@ -180,9 +190,17 @@ class Snapshot:
         By the cluster's own word (Ready Unknown, the unreachable taint), or by a Lease that ran out
         before this moment. A node without a Lease is never called lost on its age.
         """
-        node = self.nodes.get(node_name)
-        if node is None:
+        if node_name not in self.nodes:
             return f"node {node_name} does not exist"
+        return self._silent.get(node_name)
+
+    @cached_property
+    def _silent(self) -> dict[str, str]:
+        """The nodes whose kubelet is silent, and why."""
+        told = ((name, self._why_silent(name, node)) for name, node in self.nodes.items())
+        return {name: why for name, why in told if why is not None}
+
+    def _why_silent(self, node_name: str, node: Node) -> str | None:
         ready = node.ready()
         if ready is not None and ready.status == "Unknown":
             return f"the kubelet of {node_name} stopped posting node status"
@@ -203,6 +221,11 @@ class Snapshot:
         return node is not None and any(
             taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
         )
+
+
+def _with_uid(pod: Pod) -> Pod:
+    uid = f"{pod.namespace}/{pod.name}"
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
 
 
 def _key(pod: Pod) -> tuple[str, str]:

@@ -132,7 +132,7 @@ class Judge:
         if replacement is None:
             plan.end = plan.gone
         elif replacement.ready_ns is not None:
-            plan.end = seconds(max(replacement.ready_ns, actor.gone_ns))
+            plan.end = seconds(replacement.ready_ns)
 
     # --- verdict and gate ------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.history import is_starting
 from kubectl_nodelife.drain.landing import Landing, cordoned, uncordoned
 from kubectl_nodelife.drain.ledger import Ledger
-from kubectl_nodelife.drain.scope import Scope, is_healthy
+from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.kube.meta import Time, controller_of
@@ -32,7 +32,7 @@ from kubectl_nodelife.workloads.eviction import (
     decide_eviction,
     mark_deleted,
 )
-from kubectl_nodelife.workloads.owners import NEVER, is_active
+from kubectl_nodelife.workloads.owners import NEVER
 
 BENIGN_FINALIZERS: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
@@ -80,7 +80,7 @@ class World:
         self.snapshot = scope.snapshot
         self.timing = timing
         self.timeline = timeline
-        self.landing = Landing(scope.snapshot)
+        self.landing = Landing(scope.terrain)
         self.ledgers = {key: ledger.clone() for key, ledger in scope.ledgers.items()}
         self.workloads: dict[str, Workload] = {}
         self.actors: dict[str, Actor] = {}
@@ -122,12 +122,9 @@ class World:
             rule = rule._replace(when=NEVER, why=f"namespace {namespace.name} is being deleted")
         workload = Workload(uid, pods[0].namespace, owner.kind, owner.name, rule)
         self.workloads[uid] = workload
-        for pod in pods:
-            workload.active += is_active(pod)
-            workload.ready += is_healthy(pod)
-            going = pod.metadata.deletion_timestamp is not None
-            if going or is_starting(pod) or owner.kind == "StatefulSet":
-                workload.adopt(self._actor_of(pod))
+        workload.active, workload.ready = self.scope.counts[uid]
+        for pod in self.scope.moving[uid]:
+            workload.adopt(self._actor_of(pod))
 
     def _actor_of(self, pod: Pod) -> Actor:
         """The pod as an actor; what it is in the middle of goes on."""
@@ -258,6 +255,7 @@ class World:
         actor.held = self._held(actor, due_ns)
         now_ns = self.timeline.now_ns
         if actor.held is not None:
+            actor.goes_ns = None
             return
         if self.snapshot.silent_kubelet(actor.node) is not None:
             gone_ns = now_ns + POD_GC_PERIOD_NS
@@ -265,6 +263,7 @@ class World:
             rest_ns = max(0, due_ns - now_ns)
             gone_ns = now_ns + rest_ns * self.timing.grace_percent // 100
             gone_ns += self.timing.stop_extra_ns
+        actor.goes_ns = gone_ns
         self.timeline.at(gone_ns, self._gone, actor)
 
     def _held(self, actor: Actor, due_ns: int) -> tuple[str, str] | None:
@@ -324,14 +323,13 @@ class World:
             self._place(actor)
 
     def _place(self, actor: Actor) -> bool:
-        node = self.landing.choose(actor.pod)
+        node = self.landing.place(actor.pod)
         if node is None:
             if actor not in self.waiting:
                 self.waiting.append(actor)
             return False
         self.version += 1
         actor.node = node
-        self.landing.put(actor.pod, node)
         if node in self.on_node:
             self.on_node[node][actor.uid] = actor
         self._will_be_ready(actor, 0)

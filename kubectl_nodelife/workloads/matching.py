@@ -8,7 +8,7 @@ answer is exactly that of trying each in the order in which it was added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -20,6 +20,9 @@ Item = TypeVar("Item")
 _NO_LABELS: Mapping[str, str] = {}
 
 
+Entry = tuple[int, LabelSelector, Item]
+
+
 class SelectorIndex(Generic[Item]):
     """Items that are found by the labels that their selectors match, within a namespace."""
 
@@ -27,8 +30,9 @@ class SelectorIndex(Generic[Item]):
 
     def __init__(self) -> None:
         self._added = 0
-        self._by_pair: dict[tuple[str, str, str], list[tuple[int, LabelSelector, Item]]] = {}
-        self._always: dict[str, list[tuple[int, LabelSelector, Item]]] = {}
+        # By namespace, label key and label value: a namespace's selectors use few different keys.
+        self._by_pair: dict[str, dict[str, dict[str, list[Entry[Item]]]]] = {}
+        self._always: dict[str, list[Entry[Item]]] = {}
 
     def add(self, namespace: str, selector: LabelSelector | None, item: Item) -> None:
         """File `item` under its selector. None matches nothing and so is not kept."""
@@ -40,28 +44,26 @@ class SelectorIndex(Generic[Item]):
         if pair is None:
             self._always.setdefault(namespace, []).append(entry)
         else:
-            self._by_pair.setdefault((namespace, *pair), []).append(entry)
+            by_value = self._by_pair.setdefault(namespace, {}).setdefault(pair[0], {})
+            by_value.setdefault(pair[1], []).append(entry)
 
     def find(self, namespace: str, labels: Mapping[str, str] | None) -> list[Item]:
         """The items whose selectors match, in the order in which they were added."""
         labels = labels or _NO_LABELS
-        found = [
-            (number, item)
-            for number, selector, item in self._candidates(namespace, labels)
-            if matches(selector, labels)
-        ]
+        candidates = self._always.get(namespace)
+        by_key = self._by_pair.get(namespace)
+        if by_key is not None:
+            for key, by_value in by_key.items():
+                value = labels.get(key)
+                filed = by_value.get(value) if value is not None else None
+                if filed is not None:
+                    candidates = filed if candidates is None else candidates + filed
+        if candidates is None:
+            return []
+        found = [entry for entry in candidates if matches(entry[1], labels)]
         if len(found) > 1:
             found.sort(key=itemgetter(0))
-        return [item for _, item in found]
-
-    def _candidates(
-        self, namespace: str, labels: Mapping[str, str]
-    ) -> Iterator[tuple[int, LabelSelector, Item]]:
-        if self._by_pair:
-            for key, value in labels.items():
-                yield from self._by_pair.get((namespace, key, value), ())
-        if self._always:
-            yield from self._always.get(namespace, ())
+        return [entry[2] for entry in found]
 
 
 def _demanded_pair(selector: LabelSelector) -> tuple[str, str] | None:

@@ -46,6 +46,13 @@ class NodeInfo:
         for pod in pods:
             self.add(pod_requests(pod), host_ports(pod))
 
+    def copy(self) -> NodeInfo:
+        """One of its own with the same counts."""
+        copy = NodeInfo.__new__(NodeInfo)
+        copy.node, copy.allocatable, copy.pod_count = self.node, self.allocatable, self.pod_count
+        copy.requested, copy.ports = dict(self.requested), dict(self.ports)
+        return copy
+
     def add(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
         """A pod with these requests and ports is here."""
         self.pod_count += 1
