@@ -36,6 +36,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.explain:explain",
         "Say what happens to a node or a pod, when, why, and why not yet.",
     ),
+    "simulate": (
+        "kubectl_nodelife.commands.simulate:simulate",
+        "Play a scenario on a virtual cluster, with the reasons.",
+    ),
     "drain-plan": (
         "kubectl_nodelife.commands.drain_plan:drain_plan",
         "Say whether a drain will finish, when, and what stops it.",
@@ -55,6 +59,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "repair": (
         "kubectl_nodelife.commands.repair:repair",
         "Print what would mend such pods, or why not.",
+    ),
+    "sandbox": (
+        "kubectl_nodelife.commands.sandbox:sandbox",
+        "Serve a simulated cluster on loopback, to try things out.",
     ),
     "options": (
         "kubectl_nodelife.commands.options:options",

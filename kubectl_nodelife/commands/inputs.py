@@ -26,6 +26,9 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
 
+OWN_CLOCK = "this machine's clock"
+"""The origin of a moment that nothing in the input tells."""
+
 _SUFFIXES = (".json", ".yaml", ".yml")
 
 
@@ -133,6 +136,14 @@ def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Pr
 
 def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
     """Settings of the profile with `--set FLAG=VALUE` on top. Raises BadInput."""
+    try:
+        return make_settings(profile, parse_assignments(assignments), origin="--set")
+    except SettingsError as error:
+        raise BadInput(str(error)) from None
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
+    """`--set FLAG=VALUE` arguments as flags with their values. Raises BadInput."""
     flags: dict[str, object] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -143,10 +154,7 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
                 remedy="write for example --set node-monitor-grace-period=40s",
             )
         flags[name.removeprefix("--")] = value
-    try:
-        return make_settings(profile, flags, origin="--set")
-    except SettingsError as error:
-        raise BadInput(str(error)) from None
+    return flags
 
 
 def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
@@ -192,7 +200,7 @@ def _moment(
     if newest is not None:
         return newest
     warnings.append("nothing in the input tells when it was taken: ages count from now")
-    return time.time_ns(), "this machine's clock"
+    return time.time_ns(), OWN_CLOCK
 
 
 def _sign_of_life(obj: KubeObject) -> tuple[int, str] | None:

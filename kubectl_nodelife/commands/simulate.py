@@ -1,0 +1,169 @@
+"""`kubectl nodelife simulate`: a scenario in, what Kubernetes would do out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.inputs import OWN_CLOCK, parse_assignments, read_snapshot
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.narration import NarrationPage
+from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
+from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble, parse_scenario
+from kubectl_nodelife.sim.story import Story, narrowed, tell
+
+_STDIN = "-"
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", required=True, metavar="SCENARIO", help="The scenario; - for stdin."
+)
+@click.option("--until", metavar="DURATION", help="End so long after the start, if that is sooner.")
+@click.option(
+    "--only",
+    nargs=2,
+    metavar="KIND NAME",
+    help="Only what is about node NAME and its pods, or about pod NS/NAME, with its causes.",
+)
+@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
+@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
+@output_flags()
+def simulate(
+    filename: str,
+    until: str | None,
+    only: tuple[str, str] | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
+    output: str,
+    no_headers: bool,
+) -> None:
+    """Play a scenario on a virtual cluster and say what Kubernetes does, when and why.
+
+    An hour takes seconds. Nothing outside is read but the scenario and its snapshot, and nothing is written.
+    The same scenario gives the same output, to the byte.
+
+    \b
+    Examples:
+      kubectl nodelife simulate -f zone-outage.yaml
+      kubectl nodelife simulate -f zone-outage.yaml --only node a1 -o wide
+      kubectl nodelife simulate -f zone-outage.yaml --set node-monitor-grace-period=20s -o json
+    """
+    scenario = _read_scenario(filename, profile)
+    setting = assemble(scenario, _read_given(scenario))
+    settings = settings_of(setting, assignments)
+    done = _play(setting, settings, _until_ns(until))
+    story = tell(done, settings)
+    if only is not None:
+        story = _narrow(story, done, *only)
+    if not setting.cluster.nodes:
+        terminal.warn("the cluster has no nodes")
+    terminal.write(render(NarrationPage(story), output, headers=not no_headers))
+
+
+def _read_scenario(filename: str, profile: str | None) -> Scenario:
+    if filename == _STDIN:
+        content, name = sys.stdin.buffer.read(), "standard input"
+    else:
+        name = filename
+        try:
+            content = Path(filename).read_bytes()
+        except OSError as error:
+            raise BadInput(
+                f"cannot be read: {error.strerror}", on=filename, remedy="check the path"
+            ) from None
+    scenario = parse_scenario(content, name)
+    if profile is not None:
+        try:
+            scenario = replace(scenario, profile=parse_profile(profile))
+        except ValueError as error:
+            raise BadInput(str(error), on="--profile") from None
+    return scenario
+
+
+def _read_given(scenario: Scenario) -> Given | None:
+    """The snapshot that the scenario names, by a path relative to its own."""
+    if not scenario.snapshot:
+        return None
+    path = Path(scenario.file).parent / scenario.snapshot
+    with progress_bar("reading objects") as step:
+        snapshot = read_snapshot([str(path)], progress=step)
+    dated = snapshot.moment_origin != OWN_CLOCK
+    for warning in snapshot.warnings if dated else snapshot.warnings[:-1]:
+        terminal.warn(warning)
+    kinds = frozenset(k.name for k in KINDS) if snapshot.complete else snapshot.kinds_read
+    moment_ns = snapshot.moment_ns if dated else None
+    return Given(snapshot.objects, kinds, moment_ns, snapshot.profile)
+
+
+def settings_of(setting: Setting, assignments: tuple[str, ...]) -> Settings:
+    """The scenario's flags with `--set` on top. Raises BadInput."""
+    scenario = setting.scenario
+    on_top = parse_assignments(assignments)
+    flags = {**scenario.flags, **on_top}
+    origins = {name: "--set" if name in on_top else scenario.file for name in flags}
+    try:
+        return make_settings(setting.profile, flags, origins=origins)
+    except SettingsError as error:
+        try:
+            make_settings(setting.profile, scenario.flags)
+        except SettingsError as own:
+            raise BadInput(str(own), on=f"{scenario.file}: spec.flags") from None
+        raise BadInput(str(error), on="--set") from None
+
+
+def _until_ns(until: str | None) -> int | None:
+    if until is None:
+        return None
+    try:
+        until_ns = parse_duration(until)
+    except ValueError as error:
+        raise BadInput(str(error), on="--until") from None
+    if until_ns <= 0:
+        raise BadInput(f"{until} is not after the start", on="--until")
+    return until_ns
+
+
+def _play(setting: Setting, settings: Settings, until_ns: int | None) -> Run:
+    names = setting.scenario.controllers
+    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+    duration_ns = setting.scenario.duration_ns
+    total_ns = duration_ns if until_ns is None else min(duration_ns, until_ns)
+    with progress_bar("simulating", total_ns) as step:
+        return run(setting, controllers, until_ns=until_ns, progress=step)
+
+
+def _narrow(story: Story, done: Run, kind: str, name: str) -> Story:
+    """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
+    match kind.lower():
+        case "node" | "nodes" | "no":
+            full, key = "Node", ("", name)
+        case "pod" | "pods" | "po":
+            namespace, slash, rest = name.partition("/")
+            full, key = "Pod", (namespace, rest) if slash else ("default", name)
+        case _:
+            raise BadInput(
+                f"{kind!r} is neither node nor pod",
+                on="--only",
+                remedy="write --only node NAME or --only pod NAMESPACE/NAME",
+            )
+    found = narrowed(story, done, full, key)
+    if found is None:
+        raise BadInput(
+            f"{full.lower()} {name} never exists in this scenario",
+            on="--only",
+            remedy="check the name, and the namespace of a pod",
+        )
+    return found

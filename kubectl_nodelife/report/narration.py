@@ -1,0 +1,324 @@
+"""The page of `simulate`: what happened when and why, then who lost what, then the settings that mattered.
+
+The table tells what happens alike to many objects at one instant in one line, and leaves out the Events that
+controllers record beside what they do; `-o wide` has a line for each record, with its number and that of the
+record that led to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.losses import NodeLoss, WorkloadLoss
+from kubectl_nodelife.sim.story import Story
+from kubectl_nodelife.sim.timeline import Record
+
+_COLUMNS = (
+    Column("#", wide=True),
+    Column("at"),
+    Column("by"),
+    Column("what"),
+    Column("object"),
+    Column("cause", wide=True),
+    Column("why"),
+)
+_NODE_COLUMNS = (
+    Column("node"),
+    Column("zone"),
+    Column("ready"),
+    Column("silent at", wide=True),
+    Column("lost at"),
+    Column("tainted at"),
+    Column("back at"),
+    Column("pods"),
+    Column("marked", wide=True),
+    Column("deleted"),
+    Column("first"),
+    Column("last"),
+    Column("gone", wide=True),
+)
+_WORKLOAD_COLUMNS = (
+    Column("workload"),
+    Column("pods"),
+    Column("deleted"),
+    Column("first"),
+    Column("last"),
+    Column("replaced"),
+)
+_NAMED = 2
+_SHOWN = 20
+_NEVER = "-"
+
+# what happened -> the flags that decided when, or whether
+_MATTERED = {
+    "lost": ("node-monitor-grace-period", "node-monitor-period"),
+    "never posted": ("node-startup-grace-period", "node-monitor-period"),
+    "tainted": ("node-eviction-rate",),
+    "zone": ("unhealthy-zone-threshold", "large-cluster-size-threshold"),
+    "partial": ("secondary-node-eviction-rate",),
+    "classic": ("pod-eviction-timeout",),
+    "terminated": ("terminated-pod-gc-threshold",),
+}
+
+
+class NarrationPage:
+    """A `Story` as an answer."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The narration, the losses, the end, the settings."""
+        story = self._story
+        lines = list(_each(story.records) if wide else _folded(story.records))
+        yield Table(_COLUMNS, lines) if lines else "Nothing happened."
+        if story.nodes:
+            rows = [_node_row(loss) for loss in story.nodes]
+            yield from _cut(_NODE_COLUMNS, rows, "nodes that were lost", wide)
+        if story.workloads:
+            rows = [_workload_row(loss) for loss in story.workloads]
+            yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
+        yield _ending(story)
+        settings = _settings(story)
+        if settings:
+            yield settings
+
+    def document(self) -> object:
+        """The contract's Timeline."""
+        return self._story.document()
+
+    def names(self) -> Iterable[str]:
+        """kind/name of each object to which something happened, in that order."""
+        seen: dict[str, None] = {}
+        for record in self._story.records:
+            seen.setdefault(_name(record))
+        return seen
+
+
+def _each(records: Sequence[Record]) -> Iterator[Sequence[object]]:
+    for number, r in enumerate(records):
+        cause = _NEVER if r.cause is None else r.cause
+        yield (number, _at(r.at), r.controller, _what(r), _name(r), cause, _why(r))
+
+
+def _folded(records: Sequence[Record]) -> Iterator[Sequence[object]]:
+    """One line for what happens alike at one instant."""
+    lines: dict[tuple[float, str, str], list[Record]] = {}
+    at = -1.0
+    for record, what in _joined(records):
+        if record.at != at:
+            yield from _lines(lines)
+            lines, at = {}, record.at
+        lines.setdefault((record.at, record.controller, what), []).append(record)
+    yield from _lines(lines)
+
+
+def _joined(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    """Each record with its words; the records of one action are told together."""
+    i = 0
+    while i < len(records):
+        first = records[i]
+        alike = [first]
+        while i + len(alike) < len(records) and _same_action(first, records[i + len(alike)]):
+            alike.append(records[i + len(alike)])
+        i += len(alike)
+        if first.action == "RecordEvent" and first.controller != CLUSTER:
+            continue
+        if first.action == "SetNodeCondition":
+            yield first, f"{first.action} {_conditions(alike)}"
+        else:
+            words = dict.fromkeys(_detail(r) for r in alike)
+            yield first, " ".join(filter(None, (first.action, ", ".join(words))))
+
+
+def _same_action(one: Record, other: Record) -> bool:
+    return (
+        one.action in ("SetNodeCondition", "AddTaint", "RemoveTaint", "SetNodeLabel")
+        and one.action == other.action
+        and one.at == other.at
+        and one.object == other.object
+        and one.cause == other.cause
+        and one.controller == other.controller
+    )
+
+
+def _conditions(records: Iterable[Record]) -> str:
+    """`Ready=Unknown, MemoryPressure=Unknown`, or `Ready, MemoryPressure=Unknown` where they agree."""
+    by_status: dict[str, list[str]] = {}
+    for r in records:
+        by_status.setdefault(r.detail["status"], []).append(r.detail["type"])
+    return ", ".join(f"{'+'.join(types)}={status}" for status, types in by_status.items())
+
+
+def _lines(lines: dict[tuple[float, str, str], list[Record]]) -> Iterator[Sequence[object]]:
+    for (at, controller, what), records in lines.items():
+        names = list(dict.fromkeys(_name(r) for r in records))
+        shown = ", ".join(names[:_NAMED])
+        more = len(names) - _NAMED
+        reasons = dict.fromkeys(_why(r) for r in records)
+        why = next(iter(reasons)) + (" (and alike)" if len(reasons) > 1 else "")
+        named = f"{shown} and {more} more" if more > 0 else shown
+        yield ("", _at(at), controller, what, named, "", why)
+
+
+def _what(record: Record) -> str:
+    return " ".join(filter(None, (record.action, _detail(record))))
+
+
+def _detail(record: Record) -> str:
+    d = record.detail
+    match record.action:
+        case "SetNodeCondition" | "SetPodCondition":
+            reason = f" ({d['reason']})" if d.get("reason") else ""
+            return f"{d['type']}={d['status']}{reason}"
+        case "AddTaint" | "RemoveTaint":
+            value = f"={d['value']}" if d.get("value") else ""
+            return f"{d['key']}{value}:{d['effect']}"
+        case "SetNodeLabel":
+            return f"{d['key']}={d['value']}"
+        case "RecordEvent":
+            return str(d["reason"])
+        case "ScheduleEviction":
+            return f"at {_at(d['due'])}"
+        case "CancelEviction":
+            return f"of {_at(d['due'])}"
+        case "SetZoneState":
+            return f"{d['from']} -> {d['to']}, {d['rate']:g} nodes/s"
+        case "UpdateDaemonSetStatus" if "numberReady" in d:
+            return _daemon_counts(d)
+        case "DeletePod":
+            grace = d.get("gracePeriodSeconds")
+            return "" if grace is None else f"grace {grace}s"
+        case "MarkPodNotReady" | "QueueNode" | "UnqueueNode" | "CreatePod":
+            return ""
+    return " ".join(f"{key}={value}" for key, value in d.items())
+
+
+def _daemon_counts(detail: dict[str, Any]) -> str:
+    """`5 of 6 ready, 2 updated, 1 misscheduled`."""
+    wanted = detail["desiredNumberScheduled"]
+    counts = [f"{detail['numberReady']} of {wanted} ready"]
+    if detail["updatedNumberScheduled"] != wanted:
+        counts.append(f"{detail['updatedNumberScheduled']} updated")
+    if detail["numberMisscheduled"]:
+        counts.append(f"{detail['numberMisscheduled']} misscheduled")
+    return ", ".join(counts)
+
+
+def _why(record: Record) -> str:
+    node = record.detail.get("node") if record.action == "CreatePod" else ""
+    where = f"{record.reason}; on {node}" if node else record.reason
+    return f"{where} (refused: {record.error})" if record.error else where
+
+
+def _name(record: Record) -> str:
+    o = record.object
+    return "/".join(filter(None, (o.kind.lower(), o.namespace, o.name)))
+
+
+def _at(seconds: float) -> str:
+    return format_duration(round(seconds * 1000) * MILLISECOND_NS)
+
+
+def _or_never(seconds: float | None) -> str:
+    return _NEVER if seconds is None else _at(seconds)
+
+
+def _node_row(loss: NodeLoss) -> Sequence[object]:
+    return (
+        loss.name,
+        loss.zone,
+        loss.ready,
+        _or_never(loss.silent_at),
+        _at(loss.lost_at),
+        _or_never(loss.tainted_at),
+        _or_never(loss.back_at),
+        loss.pods,
+        loss.marked,
+        loss.deleted,
+        _or_never(loss.first_deleted_at),
+        _or_never(loss.last_deleted_at),
+        loss.finished,
+    )
+
+
+def _workload_row(loss: WorkloadLoss) -> Sequence[object]:
+    return (
+        f"{loss.kind.lower()}/{loss.namespace}/{loss.name}",
+        loss.pods,
+        loss.deleted,
+        _or_never(loss.first_deleted_at),
+        _or_never(loss.last_deleted_at),
+        loss.replaced,
+    )
+
+
+def _cut(
+    columns: Sequence[Column], rows: list[Sequence[object]], of: str, wide: bool
+) -> Iterator[Block]:
+    """The table; of a long one the first rows, unless wide."""
+    if wide or len(rows) <= _SHOWN:
+        yield Table(columns, rows)
+        return
+    yield Table(columns, rows[:_SHOWN])
+    yield f"... and {len(rows) - _SHOWN} more {of} (-o wide shows all)"
+
+
+def _ending(story: Story) -> str:
+    """How things stand at the end."""
+    pods: dict[str, int] = story.final["pods"]
+    at = format_duration(story.duration_ns)
+    not_ready = sum(node["ready"] != "True" for node in story.final["nodes"])
+    lines = [
+        f"At the end, {at} after the start: {len(story.final['nodes'])} nodes, {not_ready} not ready; "
+        f"{pods['total']} pods, {pods['notReady']} not ready, {pods['terminating']} terminating, "
+        f"{pods['unbound']} without a node; {pods['gone']} of the first pods are gone."
+    ]
+    for zone in story.final["zones"]:
+        if zone["state"] not in (None, "Normal"):
+            name = zone["name"] or "the nodes without a zone"
+            lines.append(
+                f"Zone {name} is in {zone['state']}: {zone['notReady']} of {zone['nodes']} nodes "
+                f"not ready, tainted at {zone['rate']:g} nodes a second."
+            )
+    return "\n".join(lines)
+
+
+def _settings(story: Story) -> str:
+    """The settings that decided something, with where each comes from."""
+    happened: dict[str, None] = {}
+    for r in story.records:
+        happened.update(dict.fromkeys(_kinds_of(r)))
+    flags = dict.fromkeys(flag for kind in _MATTERED if kind in happened for flag in _MATTERED[kind])
+    shown = [
+        f"  {flag}={story.settings.flags[flag]} ({story.settings.origins[flag]})"
+        for flag in flags
+        if flag in story.settings.flags
+    ]
+    if not shown:
+        return ""
+    return "\n".join([f"Settings that mattered (profile {story.settings.profile.name}):", *shown])
+
+
+def _kinds_of(record: Record) -> Iterator[str]:
+    detail: dict[str, Any] = record.detail
+    if record.controller == "node-lifecycle":
+        if record.action == "SetNodeCondition":
+            never = detail["reason"] == "NodeStatusNeverUpdated"
+            yield "never posted" if never else "lost"
+        elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
+            yield "tainted"
+        elif record.action == "SetZoneState" and detail["to"] != "Normal":
+            yield "zone"
+            if detail["to"] == "PartialDisruption":
+                yield "partial"
+        elif record.action == "DeletePod":
+            yield "classic"
+    elif record.controller == "pod-gc" and record.action == "DeletePod":
+        yield "terminated"

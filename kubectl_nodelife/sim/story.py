@@ -1,0 +1,174 @@
+"""What a run comes to: its records with their causes, the end state, and who lost what when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.sim.losses import NodeLoss, WorkloadLoss, node_losses, workload_losses
+from kubectl_nodelife.sim.run import Run
+from kubectl_nodelife.sim.scenario import API_VERSION
+from kubectl_nodelife.sim.timeline import Record
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A run for reports. `only`: the object that it was narrowed to, such as `node/a1`."""
+
+    name: str
+    settings: Settings
+    start_ns: int
+    duration_ns: int
+    records: list[Record]
+    final: dict[str, Any]
+    nodes: list[NodeLoss]
+    workloads: list[WorkloadLoss]
+    only: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """The contract's Timeline."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Timeline",
+            "metadata": {"name": self.name},
+            "profile": self.settings.profile.name,
+            "flags": self.settings.flags,
+            "start": format_time(self.start_ns),
+            "duration": self.duration_ns / SECOND_NS,
+            "records": self.records,
+            "final": self.final,
+        }
+
+
+def tell(run: Run, settings: Settings) -> Story:
+    """The whole story of a run."""
+    records = run.timeline.records(run.failures)
+    return Story(
+        name=run.setting.scenario.name,
+        settings=settings,
+        start_ns=run.setting.start_ns,
+        duration_ns=run.end_ns - run.setting.start_ns,
+        records=records,
+        final=_final(run, settings, records),
+        nodes=node_losses(records, run.setting.cluster, _zones(run, settings)),
+        workloads=workload_losses(records, run.setting.cluster),
+    )
+
+
+def narrowed(story: Story, run: Run, kind: str, key: Key) -> Story | None:
+    """The story of one node with its pods, or of one pod; with what led to it. None if it never was there."""
+    homes = _homes(run, story.records)
+    nodes = [loss for loss in story.nodes if kind == "Node" and loss.name == key[1]]
+    if kind == "Node":
+        about = {("Node", key), *(("Pod", pod) for pod, on in homes.items() if key[1] in on)}
+        known = key[1] in run.setting.cluster.nodes
+    else:
+        about = {("Pod", key)}
+        known = key in run.setting.cluster.pods
+    kept = [i for i, record in enumerate(story.records) if _about(record) in about]
+    if not kept and not known:
+        return None
+    records = _with_causes(story.records, kept)
+    only = f"{kind.lower()}/{'/'.join(filter(None, key))}"
+    return msgspec.structs.replace(story, records=records, nodes=nodes, workloads=[], only=only)
+
+
+def _about(record: Record) -> tuple[str, Key]:
+    return (record.object.kind, (record.object.namespace, record.object.name))
+
+
+def _with_causes(records: list[Record], kept: Iterable[int]) -> list[Record]:
+    """These records and all that led to them, with causes as indexes among them."""
+    wanted: set[int] = set()
+    for index in kept:
+        at: int | None = index
+        while at is not None and at not in wanted:
+            wanted.add(at)
+            at = records[at].cause
+    order = sorted(wanted)
+    place = {old: new for new, old in enumerate(order)}
+    return [
+        msgspec.structs.replace(r, cause=None if r.cause is None else place[r.cause])
+        for r in (records[i] for i in order)
+    ]
+
+
+def _homes(run: Run, records: Iterable[Record]) -> dict[Key, list[str]]:
+    """Pod -> the nodes that it was on; a StatefulSet's pod may have been on several."""
+    homes: dict[Key, list[str]] = {}
+    for key, pod in run.setting.cluster.pods.items():
+        if pod.spec.node_name:
+            homes[key] = [pod.spec.node_name]
+    for record in records:
+        if record.action == "CreatePod" and record.detail["node"]:
+            key = (record.object.namespace, record.object.name)
+            homes.setdefault(key, []).append(record.detail["node"])
+    for key, pod in run.cluster.pods.items():
+        node = pod.spec.node_name
+        if node and node not in homes.setdefault(key, []):
+            homes[key].append(node)  # it had to wait for one
+    return homes
+
+
+def _zones(run: Run, settings: Settings) -> dict[str, str]:
+    """Node -> its zone as people write it."""
+    nodes = {**run.setting.cluster.nodes, **run.cluster.nodes}
+    return {name: _zone(node, settings) for name, node in nodes.items()}
+
+
+def _zone(node: Node, settings: Settings) -> str:
+    beta_only = settings.profile.has("beta_zone_labels_only")
+    return zone_display(zone_key(node.metadata.labels, beta_only=beta_only))
+
+
+def _final(run: Run, settings: Settings, records: Iterable[Record]) -> dict[str, Any]:
+    """The contract's `final`."""
+    cluster = run.cluster
+    states = {r.object.name: r.detail for r in records if r.action == "SetZoneState"}
+    zones: dict[str, dict[str, Any]] = {}
+    nodes = []
+    for name, node in sorted(cluster.nodes.items()):
+        ready = node.ready()
+        zone = _zone(node, settings)
+        entry: dict[str, Any] = {
+            "name": name,
+            "ready": ready.status if ready is not None else None,
+            "taints": sorted(f"{t.key}:{t.effect}" for t in node.spec.taints),
+            "zone": zone,
+        }
+        if node.spec.unschedulable:
+            entry["unschedulable"] = True
+        nodes.append(entry)
+        state = states.get(zone, {})
+        counts = zones.setdefault(
+            zone,
+            {
+                "name": zone,
+                "state": state.get("to"),
+                "rate": state.get("rate"),
+                "nodes": 0,
+                "notReady": 0,
+            },
+        )
+        counts["nodes"] += 1
+        counts["notReady"] += entry["ready"] != "True"
+    pods = _pod_counts(cluster.pods.values())
+    pods["gone"] = sum(key not in cluster.pods for key in run.setting.cluster.pods)
+    return {"nodes": nodes, "zones": [zones[z] for z in sorted(zones)], "pods": pods}
+
+
+def _pod_counts(pods: Iterable[Pod]) -> dict[str, int]:
+    counts = {"total": 0, "ready": 0, "notReady": 0, "terminating": 0, "unbound": 0}
+    for pod in pods:
+        counts["total"] += 1
+        counts["ready" if pod.ready() else "notReady"] += 1
+        counts["terminating"] += pod.metadata.deletion_timestamp is not None
+        counts["unbound"] += not pod.spec.node_name
+    return counts
