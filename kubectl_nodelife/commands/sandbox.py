@@ -1,0 +1,98 @@
+"""`kubectl nodelife sandbox`: a simulated cluster, served as a Kubernetes API on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+
+import click
+
+from kubectl_nodelife.commands.inputs import parse_assignments
+from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.settings import SettingsError, make_settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.sandbox.cluster import Cluster
+from kubectl_nodelife.sandbox.inputs import Beginning, read_beginning
+from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox, serving
+
+SCENARIO = b"""
+apiVersion: nodelife.dev/v1alpha1
+kind: Scenario
+metadata: {name: sandbox}
+spec:
+  generate: {zones: 3, nodesPerZone: 3, podsPerNode: 8, daemonSets: 2}
+  kubelet: {podStartDuration: 2s, podStopDuration: 2s}
+"""
+
+
+@click.command()
+@click.option("-f", "--filename", metavar="PATH", help="A scenario, or a dump of a cluster.")
+@click.option(
+    "--controllers",
+    default="all",
+    show_default=True,
+    metavar="all|none|NAME,...",
+    help=f"Our controllers that run inside: {', '.join(CONTROLLERS)}.",
+)
+@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what happens, on stderr.")
+def sandbox(
+    filename: str | None, controllers: str, assignments: tuple[str, ...], verbose: bool
+) -> None:
+    """Serve a simulated cluster on loopback until it is interrupted. Nothing of yours is touched.
+
+    Prints one line to evaluate, `export KUBECONFIG=PATH`, as soon as it serves. Annotate a node
+    with sandbox.nodelife.dev/heartbeats=stop (or start) to silence (or wake) its kubelet.
+
+    \b
+    Examples:
+      kubectl nodelife sandbox &
+      kubectl nodelife sandbox -f zone-outage.yaml --controllers none
+      kubectl nodelife sandbox --set node-monitor-grace-period=8s
+    """
+    beginning = read_beginning(filename, SCENARIO, time.time_ns())
+    cluster = Cluster(
+        beginning.setting,
+        _controllers(beginning, controllers, assignments),
+        documents=beginning.documents,
+    )
+    served = make_sandbox(cluster, f"{beginning.setting.profile.name}.0", verbose=verbose)
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_serve(served))
+
+
+def _controllers(
+    beginning: Beginning, names: str, assignments: tuple[str, ...]
+) -> list[Controller]:
+    """The controllers to run inside. Raises BadInput."""
+    wanted = [] if names == "none" else list(CONTROLLERS) if names == "all" else names.split(",")
+    unknown = sorted(set(wanted) - CONTROLLERS.keys())
+    if unknown:
+        raise BadInput(
+            f"there is no controller {unknown[0]!r}",
+            on="--controllers",
+            remedy=f"name some of {', '.join(CONTROLLERS)}, or all, or none",
+        )
+    flags = {**beginning.setting.scenario.flags, **parse_assignments(assignments)}
+    try:
+        settings = make_settings(beginning.setting.profile, flags)
+    except SettingsError as error:
+        raise BadInput(str(error)) from None
+    return make_controllers(settings, wanted)
+
+
+async def _serve(served: Sandbox) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with serving(served):
+        terminal.write(f"export KUBECONFIG={served.kubeconfig}\n")
+        sys.stdout.flush()
+        await stopped.wait()

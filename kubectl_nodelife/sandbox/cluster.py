@@ -1,0 +1,173 @@
+"""The simulated cluster in real time: its parts, our controllers, and the loop that moves them.
+
+The parts are the simulator's, over the API server's store; the loop is the live driver's shape:
+wait until something is due or a client wrote, let it happen, step the engine, carry out what it
+decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
+from kubectl_nodelife.sandbox.budgets import BudgetStatuses
+from kubectl_nodelife.sandbox.deleting import Deleter
+from kubectl_nodelife.sandbox.heartbeats import Renewals
+from kubectl_nodelife.sandbox.resources import BY_KIND
+from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.store import Store
+from kubectl_nodelife.sandbox.writing import Writer
+from kubectl_nodelife.sim.scenario import Setting
+from kubectl_nodelife.sim.script import Script
+from kubectl_nodelife.sim.world import World
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
+"""Annotation of a node: `stop` silences its kubelet, `start` starts it again."""
+
+_SLICE_S = 0.02
+_FOR_EVER_NS = 1 << 62
+
+
+class Cluster:
+    """A running simulated cluster. `now_ns` is its clock."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        controllers: Sequence[Controller],
+        *,
+        documents: Iterable[tuple[str, dict[str, object]]] = (),
+        now_ns: Callable[[], int] = time.time_ns,
+        store: Store | None = None,
+    ) -> None:
+        """`documents`: whole objects, as (kind, document), that stand in for the setting's slices
+        of the same names; other objects come from the slices.
+        """
+        self.clock = now_ns
+        start_ns = now_ns()
+        self.api = ServedApi(store or Store(), start_ns)
+        self.deleter = Deleter(self.api, Writer(self.api))
+        self._fill(documents, setting.objects)
+        self.world = World(
+            (),
+            setting.scenario.kubelet,
+            self.api.events,
+            start_ns=start_ns,
+            end_ns=_FOR_EVER_NS,
+            kinds_read=frozenset(BY_KIND),
+            api=self.api,
+        )
+        self.api.bind = self.world.scheduler.bind
+        Script(self.world, setting.scenario.events)
+        self.budgets = BudgetStatuses(self.api)
+        self._renewals = Renewals(self.api)
+        kinds = sorted({kind for c in controllers for kind in c.watches})
+        self.api.pending = []  # what was there at the beginning is listed, not news
+        listed = self.world.begin(kinds)
+        self.engine = Engine(controllers, listed, join=setting.scenario.join, kinds=kinds)
+        self._wake = asyncio.Event()
+        self._heartbeats: dict[str, str] = {}
+
+    def wake(self) -> None:
+        """A client wrote: react now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Live until cancelled."""
+        while True:
+            self._wake.clear()
+            await self._step()
+            due = [
+                at_ns
+                for at_ns in (
+                    self.world.agenda.next_at(),
+                    self.engine.next_due(),
+                    self._renewals.next_due(),
+                    self.budgets.next_due(),
+                )
+                if at_ns is not None
+            ]
+            if self.api.pending:
+                continue
+            wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _step(self) -> None:
+        """All that is due now."""
+        now_ns = self.clock()
+        _, events = self.world.advance(now_ns)
+        self._renewals.run(now_ns)
+        self.budgets.run(now_ns)
+        events = [*events, *self.api.pending]
+        self.api.pending = []
+        seen = list(self._react(events))
+        began = time.monotonic()
+        for action in self.engine.step(now_ns, seen):
+            self._start(action, now_ns)
+            if time.monotonic() - began > _SLICE_S:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+
+    def _react(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events for the engine; schedules become writes, and what left dependents is noted."""
+        for event in events:
+            if isinstance(event, Heartbeats):
+                self._renewals.follow(event)
+                continue
+            if isinstance(event, Put):
+                if event.kind == "Node":
+                    self._obey(event.obj.name, event.obj.metadata.annotations or {})
+                elif event.kind == "PodDisruptionBudget":
+                    self.budgets.changed(event.obj.namespace)
+            elif isinstance(event, Gone) and event.kind == "PodDisruptionBudget":
+                self.budgets.changed(event.key[0])
+            yield event
+
+    def _obey(self, node: str, annotations: dict[str, str]) -> None:
+        """A node's annotation stops or starts its kubelet, once for each change of it."""
+        word = annotations.get(HEARTBEATS, "")
+        if word == self._heartbeats.get(node, ""):
+            return
+        self._heartbeats[node] = word
+        if word == "stop":
+            self.world.kubelets.stop(node, None)
+        elif word == "start":
+            self.world.kubelets.start(node, None)
+
+    def _start(self, action: Action, now_ns: int) -> None:
+        if isinstance(action, RecordEvent):
+            self.api.events.record(action, now_ns)
+        else:
+            self.world.start(action, now_ns)
+
+    def _fill(
+        self, documents: Iterable[tuple[str, dict[str, object]]], objects: Iterable[KubeObject]
+    ) -> None:
+        for kind, document in documents:
+            self.api.write(BY_KIND[kind], document)
+        for obj in objects:
+            kind = kind_of(obj)
+            if self.api.served.get(kind, obj.key) is None:
+                self.api.put(kind, obj)
+        used = {key[0] for kind in BY_KIND for key in self.api.served.collections[kind].entries}
+        for name in sorted(used.union(NAMESPACES) - {""}):
+            if self.api.served.get("Namespace", ("", name)) is None:
+                namespace = Namespace(
+                    metadata=ObjectMeta(name=name), status=NamespaceStatus(phase="Active")
+                )
+                self.api.put("Namespace", namespace)
+        for lease in list(self.api.store.all("Lease")):
+            self.api.store.apply(Put("Lease", lease), self.api.now_ns)  # its heartbeat, too

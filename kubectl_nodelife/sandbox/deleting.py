@@ -1,0 +1,225 @@
+"""Deletion, eviction and what follows from them: grace, finalizers, budgets, dependents.
+
+Follows apiserver/pkg/registry/rest/delete.go and pkg/registry/core/pod/storage/eviction.go; the
+rules themselves are in `workloads/eviction.py`. Dependents go in the background, whatever the
+propagation policy says but Orphan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import put_condition
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.sandbox.merging import merge_back
+from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
+from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.status import StatusError, bad_request, conflict
+from kubectl_nodelife.sandbox.store import Entry, Key
+from kubectl_nodelife.sandbox.writing import Document, Target, Writer
+from kubectl_nodelife.workloads.eviction import Refused, decide_eviction, mark_deleted
+
+_REASONS = {429: "TooManyRequests", 403: "Forbidden"}
+_DEPENDENTS = ("ReplicaSet", "ControllerRevision", "Job", "EndpointSlice", "Lease", "Event")
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """`metav1.DeleteOptions`, from the body or the query."""
+
+    grace_period_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    propagation_policy: str = ""
+    dry_run: bool = False
+
+
+def read_options(body: Any, query: Any) -> DeleteOptions:
+    """The options of a DELETE, from its body and its query. Raises StatusError."""
+    body = body if isinstance(body, dict) else {}
+    preconditions = body.get("preconditions") or {}
+    grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+    try:
+        seconds = None if grace is None else int(grace)
+    except (TypeError, ValueError):
+        raise bad_request(f"gracePeriodSeconds {grace!r} is not a number") from None
+    orphan = body.get("orphanDependents")
+    policy = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    return DeleteOptions(
+        grace_period_seconds=seconds,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        propagation_policy="Orphan" if orphan else policy,
+        dry_run="All" in (body.get("dryRun") or ()) or query.get("dryRun") == "All",
+    )
+
+
+class Deleter:
+    """Deletes and evicts."""
+
+    def __init__(self, api: ServedApi, writer: Writer) -> None:
+        self._api = api
+        self._writer = writer
+        self._orphaned: set[str] = set()
+
+    def delete(self, target: Target, options: DeleteOptions) -> Document:
+        """DELETE: the object as it is then, or a Status where it is gone at once."""
+        entry = self._writer.find(target)
+        self._check(target, entry, options)
+        if options.dry_run:
+            return entry.document()
+        if options.propagation_policy == "Orphan":
+            self._orphaned.add(entry.obj.uid)
+        if isinstance(entry.obj, Pod):
+            return self._delete_pod(target, entry, entry.obj, options)
+        if target.resource.kind == "Namespace":
+            self._empty(target.name)
+        if entry.obj.metadata.finalizers:
+            return self._mark(target, entry)
+        self._remove(target.resource.kind, entry.obj.key)
+        return _success(target, entry)
+
+    def evict(self, target: Target, body: Document, query: Any) -> Document:
+        """POST pods/NAME/eviction. Raises StatusError where a budget, or the API, says no."""
+        name = (body.get("metadata") or {}).get("name")
+        if name and name != target.name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        options = read_options(body.get("deleteOptions"), query)
+        entry = self._writer.find(target)
+        self._check(target, entry, options)
+        pod = entry.obj
+        assert isinstance(pod, Pod)
+        decision = decide_eviction(
+            pod, self._budgets_of(pod), self._api.now_ns, dry_run=options.dry_run
+        )
+        if isinstance(decision, Refused):
+            raise _refusal(decision, pod)
+        if options.dry_run:
+            return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+        if decision.budget is not None and decision.status is not None:
+            budget = replace(decision.budget, status=decision.status)
+            self._api.put("PodDisruptionBudget", budget)
+        condition = PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason="EvictionByEvictionAPI",
+            message="Eviction API: evicting",
+            last_transition_time=Time(self._api.now_ns),
+        )
+        conditions = put_condition(pod.status.conditions, condition)
+        self._api.put("Pod", replace(pod, status=replace(pod.status, conditions=conditions)))
+        marked = self._writer.find(target)
+        assert isinstance(marked.obj, Pod)
+        self._delete_pod(target, marked, marked.obj, options)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+
+    def collect(self, uid: str) -> None:
+        """Delete what belongs to an object that is gone, unless it was to be orphaned."""
+        if not uid or uid in self._orphaned:
+            return
+        for pod in list(self._api.store.pods_of(uid)):
+            target = Target(BY_KIND["Pod"], pod.namespace, pod.name)
+            self.delete(target, DeleteOptions())
+        for kind in _DEPENDENTS:
+            entries = self._api.served.collections[kind].entries
+            for key, entry in list(entries.items()):
+                owners = entry.obj.metadata.owner_references
+                if any(owner.uid == uid for owner in owners):
+                    self._remove(kind, key)
+                    self.collect(entry.obj.uid)
+
+    def _delete_pod(
+        self, target: Target, entry: Entry, pod: Pod, options: DeleteOptions
+    ) -> Document:
+        marked = mark_deleted(pod, self._api.now_ns, options.grace_period_seconds)
+        if marked is None:
+            self._remove("Pod", pod.key)
+            return entry.document()
+        if marked is pod:
+            return entry.document()
+        document = merge_back(entry.document(), encode(pod), encode(marked))
+        if marked.metadata.deletion_grace_period_seconds == 0:
+            document["metadata"]["deletionGracePeriodSeconds"] = 0
+        return self._api.write(target.resource, document).document()
+
+    def _mark(self, target: Target, entry: Entry) -> Document:
+        document = entry.document()
+        meta = document["metadata"]
+        if "deletionTimestamp" not in meta:
+            meta["deletionTimestamp"] = format_time(self._api.now_ns)
+            meta["deletionGracePeriodSeconds"] = 0
+            return self._api.write(target.resource, document).document()
+        return document
+
+    def _remove(self, kind: str, key: Key) -> None:
+        entry = self._api.remove(BY_KIND[kind], key)
+        if entry is not None:
+            self.collect(entry.obj.uid)
+
+    def _empty(self, namespace: str) -> None:
+        """Delete all that a namespace holds."""
+        for resource in RESOURCES:
+            if not resource.namespaced:
+                continue
+            keys, _ = self._api.served.collections[resource.kind].page(None, 0, namespace)
+            for key in list(keys):
+                options = DeleteOptions(grace_period_seconds=0)
+                if self._api.served.get(resource.kind, key) is not None:
+                    self.delete(Target(resource, *key), options)
+
+    def _check(self, target: Target, entry: Entry, options: DeleteOptions) -> None:
+        """The preconditions. Raises StatusError 409."""
+        meta = entry.obj.metadata
+        for name, wanted, present in (
+            ("UID", options.uid, meta.uid),
+            ("ResourceVersion", options.resource_version, meta.resource_version),
+        ):
+            if wanted and wanted != present:
+                why = (
+                    f"Precondition failed: {name} in precondition: {wanted},"
+                    f" {name} in object meta: {present}"
+                )
+                raise conflict(target.resource, target.name, why)
+
+    def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
+        return [
+            budget
+            for budget in self._api.store.all("PodDisruptionBudget")
+            if isinstance(budget, PodDisruptionBudget)
+            and budget.namespace == pod.namespace
+            and matches(budget.spec.selector, pod.metadata.labels)
+        ]
+
+
+def _refusal(refused: Refused, pod: Pod) -> StatusError:
+    details: dict[str, Any] = {"name": pod.name, "kind": "pods"}
+    if refused.cause:
+        details["causes"] = [{"reason": "DisruptionBudget", "message": refused.cause}]
+    return StatusError(
+        refused.code,
+        _REASONS.get(refused.code, ""),
+        refused.message,
+        details=details,
+        retry_after_s=refused.retry_after_seconds,
+    )
+
+
+def _success(target: Target, entry: Entry) -> Document:
+    resource = target.resource
+    details = {"name": target.name, "kind": resource.plural, "uid": entry.obj.uid}
+    if resource.group:
+        details["group"] = resource.group
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }

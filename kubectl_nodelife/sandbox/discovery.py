@@ -1,0 +1,221 @@
+"""What the API server says of itself: its version, and which resources it serves.
+
+In both forms that clients ask for: the documents of every group, and all in one (aggregated
+discovery v2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.sandbox.resources import RESOURCES, Resource
+
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_REVIEWS = {
+    "authorization.k8s.io/v1": {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
+    "authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},
+}
+_SUBRESOURCE_KINDS = {
+    "binding": ("", "v1", "Binding", ["create"]),
+    "eviction": ("policy", "v1", "Eviction", ["create"]),
+}
+
+
+def version(git_version: str) -> dict[str, Any]:
+    """GET /version."""
+    major, minor = git_version.removeprefix("v").split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": git_version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "sandbox",
+    }
+
+
+def groups() -> list[str]:
+    """The named API groups with their versions, such as `apps/v1`."""
+    return sorted({r.api_version for r in RESOURCES if r.group} | set(_REVIEWS))
+
+
+def api_versions() -> dict[str, Any]:
+    """GET /api."""
+    return {"kind": "APIVersions", "versions": ["v1"]}
+
+
+def api_groups() -> dict[str, Any]:
+    """GET /apis."""
+    return {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [
+            {
+                "name": group_version.partition("/")[0],
+                "versions": [_version_of(group_version)],
+                "preferredVersion": _version_of(group_version),
+            }
+            for group_version in groups()
+        ],
+    }
+
+
+def _version_of(group_version: str) -> dict[str, str]:
+    return {"groupVersion": group_version, "version": group_version.partition("/")[2]}
+
+
+def resource_list(group_version: str) -> dict[str, Any] | None:
+    """GET /api/v1 and /apis/GROUP/VERSION; None where there is no such version."""
+    resources: list[dict[str, Any]] = []
+    for resource in _served_in(group_version):
+        resources.append(
+            {
+                "name": resource.plural,
+                "singularName": resource.kind.lower(),
+                "namespaced": resource.namespaced,
+                "kind": resource.kind,
+                "verbs": _VERBS,
+                "shortNames": list(resource.short_names),
+            }
+        )
+        for sub in resource.subresources:
+            group, version_, kind, verbs = _subresource(resource, sub)
+            resources.append(
+                {
+                    "name": f"{resource.plural}/{sub}",
+                    "singularName": "",
+                    "namespaced": resource.namespaced,
+                    "group": group,
+                    "version": version_,
+                    "kind": kind,
+                    "verbs": verbs,
+                }
+            )
+    for name, kind in _REVIEWS.get(group_version, {}).items():
+        resources.append(
+            {
+                "name": name,
+                "singularName": kind.lower(),
+                "namespaced": False,
+                "kind": kind,
+                "verbs": ["create"],
+            }
+        )
+    if not resources:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }
+
+
+def aggregated(*, core: bool) -> dict[str, Any]:
+    """GET /api (`core`) and /apis as APIGroupDiscoveryList v2."""
+    versions = ["v1"] if core else groups()
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": "" if core else group_version.partition("/")[0]},
+                "versions": [
+                    {
+                        "version": group_version.rpartition("/")[2],
+                        "freshness": "Current",
+                        "resources": _discovered(group_version),
+                    }
+                ],
+            }
+            for group_version in versions
+        ],
+    }
+
+
+def _discovered(group_version: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for resource in _served_in(group_version):
+        item = _discovered_resource(
+            resource.plural, resource.kind, group_version, resource.namespaced, _VERBS
+        )
+        item["shortNames"] = list(resource.short_names)
+        item["subresources"] = []
+        for sub in resource.subresources:
+            group, version_, kind, verbs = _subresource(resource, sub)
+            item["subresources"].append(
+                {
+                    "subresource": sub,
+                    "responseKind": {"group": group, "version": version_, "kind": kind},
+                    "verbs": verbs,
+                }
+            )
+        found.append(item)
+    for name, kind in _REVIEWS.get(group_version, {}).items():
+        found.append(_discovered_resource(name, kind, group_version, False, ["create"]))
+    return found
+
+
+def _discovered_resource(
+    plural: str, kind: str, group_version: str, namespaced: bool, verbs: list[str]
+) -> dict[str, Any]:
+    group, _, version_ = group_version.rpartition("/")
+    return {
+        "resource": plural,
+        "responseKind": {"group": group, "version": version_, "kind": kind},
+        "scope": "Namespaced" if namespaced else "Cluster",
+        "singularResource": kind.lower(),
+        "verbs": verbs,
+    }
+
+
+def _served_in(group_version: str) -> list[Resource]:
+    return [resource for resource in RESOURCES if resource.api_version == group_version]
+
+
+def _subresource(resource: Resource, name: str) -> tuple[str, str, str, list[str]]:
+    special = _SUBRESOURCE_KINDS.get(name)
+    if special is not None:
+        return special
+    return resource.group, resource.version, resource.kind, ["get", "patch", "update"]
+
+
+def openapi_index() -> dict[str, Any]:
+    """GET /openapi/v3: where each group version's document is."""
+    paths = {}
+    for group_version in ["v1", *groups()]:
+        path = f"apis/{group_version}" if "/" in group_version else f"api/{group_version}"
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash=0"}
+    return {"paths": paths}
+
+
+def openapi(group_version: str) -> dict[str, Any]:
+    """GET /openapi/v3/...: no schemas, only that writes take dryRun and fieldValidation.
+
+    It is what kubectl looks for before it leaves the validation of an object to the server.
+    """
+    paths = {}
+    for resource in _served_in(group_version):
+        root = "apis" if resource.group else "api"
+        inside = "namespaces/{namespace}/" if resource.namespaced else ""
+        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        parameters = [
+            {"name": name, "in": "query", "schema": {"type": "string"}}
+            for name in ("dryRun", "fieldValidation")
+        ]
+        paths[f"/{root}/{group_version}/{inside}{resource.plural}/{{name}}"] = {
+            "patch": {
+                "parameters": parameters,
+                "responses": {},
+                "x-kubernetes-group-version-kind": kind,
+            }
+        }
+    info = {"title": "sandbox", "version": "v1"}
+    return {"openapi": "3.0.0", "info": info, "paths": paths}

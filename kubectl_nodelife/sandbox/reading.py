@@ -1,0 +1,254 @@
+"""Get, list and watch.
+
+Lists page by key with a token that holds the version of the first page; watches replay the log from
+a version on and then follow it. Follows apiserver's cacher (pkg/storage/cacher) as clients see it:
+bookmarks, initial events, 410 for versions that the log has forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.sandbox.filters import Filter, read_filter
+from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.status import StatusError, bad_request, expired, invalid
+from kubectl_nodelife.sandbox.store import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Change,
+    Collection,
+    Entry,
+    Store,
+    event_line,
+)
+from kubectl_nodelife.sandbox.tables import table
+
+_INITIAL_AT_ONCE = 500
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Accept(NamedTuple):
+    """How the client wants its answer: as a Table, and with what of each object."""
+
+    as_table: bool = False
+    include: str = "Metadata"
+
+
+class WatchPlan(NamedTuple):
+    """A watch as asked for. `version` None: begin with all objects as they are now."""
+
+    resource: Resource
+    filter: Filter | None
+    version: int | None
+    mark_initial_end: bool
+    bookmarks: bool
+    timeout_s: float
+
+
+class Reader:
+    """Answers reads from a store. `bookmark_s`: how often quiet watchers get a bookmark."""
+
+    def __init__(self, store: Store, bookmark_s: float = 60.0) -> None:
+        self._store = store
+        self.bookmark_s = bookmark_s
+
+    def list_body(
+        self,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        accept: Accept,
+        now_ns: int,
+    ) -> bytes:
+        """The JSON of a list. Raises StatusError."""
+        entries, meta = self.select(resource, namespace, query)
+        if accept.as_table:
+            return msgspec.json.encode(table(resource, entries, meta, now_ns, accept.include))
+        return b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
+            resource.kind.encode(),
+            resource.api_version.encode(),
+            msgspec.json.encode(meta),
+            b",".join([entry.raw for entry in entries]),
+        )
+
+    def select(
+        self, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> tuple[list[Entry], dict[str, Any]]:
+        """(the objects of a list request, the list's metadata). Raises StatusError."""
+        collection = self._store.collections[resource.kind]
+        wanted = read_filter(resource, namespace, query)
+        limit = _number(query, "limit")
+        after, version = None, self._store.version
+        if query.get("continue"):
+            after, version = _read_token(query["continue"])
+            if version < collection.oldest:
+                raise expired("The provided continue parameter is too old.")
+        keys, behind = collection.page(after, limit, namespace)
+        entries = [collection.entries[key] for key in keys]
+        if wanted is not None:
+            entries = [entry for entry in entries if wanted(entry.obj)]
+        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        if behind and keys:
+            meta["continue"] = _token(keys[-1], version)
+            if not query.get("labelSelector") and not query.get("fieldSelector"):
+                meta["remainingItemCount"] = behind
+        return entries, meta
+
+    def plan_watch(
+        self, resource: Resource, namespace: str, query: Mapping[str, str], *, watch_list: bool
+    ) -> WatchPlan:
+        """What a watch request asks for. Raises StatusError: 400, 410, 422, 504."""
+        collection = self._store.collections[resource.kind]
+        text = query.get("resourceVersion", "")
+        initial = query.get("sendInitialEvents") == "true" and watch_list
+        if "sendInitialEvents" in query and not watch_list:
+            why = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
+            raise invalid(resource, "", why + " unless the WatchList feature gate is enabled")
+        if initial and query.get("resourceVersionMatch") != "NotOlderThan":
+            raise invalid(resource, "", "resourceVersionMatch: Required value")
+        if text and not text.isdecimal():
+            raise bad_request(f"Invalid value: {text!r}: it is not a resource version")
+        version: int | None = int(text or 0)
+        if version and version > self._store.version:
+            message = f"Too large resource version: {version}, current: {self._store.version}"
+            raise StatusError(504, "Timeout", message, retry_after_s=1)
+        if initial or not version:
+            version = None
+        elif version < collection.oldest:
+            raise expired(f"too old resource version: {version} ({collection.oldest})")
+        return WatchPlan(
+            resource,
+            read_filter(resource, namespace, query),
+            version,
+            initial,
+            query.get("allowWatchBookmarks") == "true",
+            _number(query, "timeoutSeconds") or 1800,
+        )
+
+    async def watch(self, plan: WatchPlan, accept: Accept, clock: Any) -> AsyncIterator[bytes]:
+        """The stream's pieces, each of whole lines, until the time asked for is over."""
+        collection = self._store.collections[plan.resource.kind]
+        view = _View(plan, accept, clock)
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + plan.timeout_s
+        version = plan.version
+        if version is None:
+            version = self._store.version
+            for lines in view.initial(collection):
+                yield lines
+            if plan.mark_initial_end:
+                yield self._bookmark(plan.resource, version, _INITIAL_EVENTS_END)
+        quiet_since = loop.time()
+        while True:
+            changed = collection.changed
+            if version < collection.oldest:
+                yield _error_line(expired())
+                return
+            changes = list(collection.since(version))
+            if changes:
+                version = changes[-1].version
+                lines = b"".join(view.line(change) for change in changes)
+                if lines:
+                    yield lines
+                    quiet_since = loop.time()
+                    continue  # what came meanwhile
+            now = loop.time()
+            if now >= ends:
+                return
+            if plan.bookmarks and now - quiet_since >= self.bookmark_s:
+                version = max(version, self._store.version)
+                yield self._bookmark(plan.resource, version)
+                quiet_since = now
+            until = min(ends, quiet_since + self.bookmark_s)
+            try:
+                async with asyncio.timeout_at(until):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    def _bookmark(
+        self, resource: Resource, version: int, annotations: dict[str, str] | None = None
+    ) -> bytes:
+        meta: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
+        document = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": meta,
+        }
+        return event_line("BOOKMARK", msgspec.json.encode(document))
+
+
+class _View:
+    """Changes as one watcher sees them: through its selectors, as objects or as rows."""
+
+    def __init__(self, plan: WatchPlan, accept: Accept, clock: Any) -> None:
+        self._plan = plan
+        self._accept = accept
+        self._clock = clock
+
+    def initial(self, collection: Collection) -> Iterator[bytes]:
+        """All objects, some at a time; what changes meanwhile comes after them from the log."""
+        wanted = self._plan.filter
+        keys = list(collection.keys())
+        for start in range(0, len(keys), _INITIAL_AT_ONCE):
+            found = map(collection.entries.get, keys[start : start + _INITIAL_AT_ONCE])
+            yield b"".join(
+                self._as_line(ADDED, entry)
+                for entry in found
+                if entry is not None and (wanted is None or wanted(entry.obj))
+            )
+
+    def line(self, change: Change) -> bytes:
+        """The event that the change is to this watcher, b"" if it is none."""
+        type_ = change.type
+        wanted = self._plan.filter
+        if wanted is not None:
+            now = type_ != DELETED and wanted(change.entry.obj)
+            before = change.old is not None and wanted(change.old.obj)
+            if not now and not before:
+                return b""
+            type_ = (MODIFIED if before else ADDED) if now else DELETED
+        if self._accept.as_table:
+            return self._as_line(type_, change.entry)
+        return change.line(type_)
+
+    def _as_line(self, type_: str, entry: Entry) -> bytes:
+        if not self._accept.as_table:
+            return event_line(type_, entry.raw)
+        meta = {"resourceVersion": str(entry.version)}
+        rows = table(self._plan.resource, [entry], meta, self._clock(), self._accept.include)
+        return event_line(type_, msgspec.json.encode(rows))
+
+
+def _error_line(error: StatusError) -> bytes:
+    return event_line("ERROR", msgspec.json.encode(error.document()))
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name, "")
+    if text and not text.isdecimal():
+        raise bad_request(f"{name} {text!r} is not a number")
+    return int(text or 0)
+
+
+def _token(key: tuple[str, str], version: int) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([*key, version])).decode()
+
+
+def _read_token(text: str) -> tuple[tuple[str, str], int]:
+    try:
+        namespace, name, version = msgspec.json.decode(
+            base64.urlsafe_b64decode(text), type=tuple[str, str, int]
+        )
+    except (binascii.Error, msgspec.MsgspecError, ValueError):
+        raise bad_request("continue key is not valid") from None
+    return (namespace, name), version

@@ -1,0 +1,192 @@
+"""The simulated cluster's API server, kept in the store that is served.
+
+The simulator's parts (kubelets, scheduler, owners, controllers) read and write slices through
+`sim.api.Api`. Here each of their writes is merged back onto the whole object, gets a version, and
+goes out to watchers; and each write of a client becomes the slice that they are told of.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import format_micro_time, format_time
+from kubectl_nodelife.sandbox.merging import merge_back, overlay
+from kubectl_nodelife.sandbox.resources import BY_KIND, Resource
+from kubectl_nodelife.sandbox.store import Entry, Store
+from kubectl_nodelife.sim.api import Api
+
+MAX_EVENTS = 2000
+"""Event objects that are kept; a real cluster forgets them after an hour."""
+
+
+class ServedApi(Api):
+    """`sim.api.Api` over a `Store`; the clock is set by whoever calls."""
+
+    def __init__(self, store: Store, now_ns: int) -> None:
+        self.events = ClusterEvents(self)
+        super().__init__(self.events, now_ns)
+        self.served = store
+        self.bind: Callable[[Pod], Pod] = lambda pod: pod
+        """Gives a client's new pod its node, if it fits somewhere."""
+
+    def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
+        """A write of the cluster itself or of a controller: merged onto the object served."""
+        present = self.served.get(kind, obj.key)
+        if present is None:
+            document = self._new_document(obj)
+        else:
+            document = merge_back(present.document(), encode(present.obj), encode(obj))
+        self._told(kind, self.served.put(kind, document), cause)
+
+    def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
+        """A removal by the cluster itself, a controller or a client."""
+        self.served.drop(kind, key)
+        return super().drop(kind, key, cause)
+
+    def write(self, resource: Resource, document: dict[str, Any]) -> Entry:
+        """A write of a client: the whole object as it now is. Raises InputError."""
+        if resource.kind == "Pod" and not document.get("spec", {}).get("nodeName"):
+            self._schedule(document)
+        entry = self.served.put(resource.kind, document)
+        if resource.read:
+            self._told(resource.kind, entry, None)
+        return entry
+
+    def _schedule(self, document: dict[str, Any]) -> None:
+        """A pod that is new goes to a node before anybody sees it, if it fits on one."""
+        pod = decode("Pod", document)
+        assert isinstance(pod, Pod)
+        if self.served.get("Pod", pod.key) is None and pod.status.phase in ("", "Pending"):
+            node = self.bind(pod).spec.node_name
+            if node:
+                document["spec"]["nodeName"] = node
+
+    def remove(self, resource: Resource, key: Key) -> Entry | None:
+        """A removal by a client; returns the object as it went."""
+        if not resource.read:
+            return self.served.drop(resource.kind, key)
+        entry = self.served.drop(resource.kind, key)
+        super().drop(resource.kind, key)
+        return entry
+
+    def _told(self, kind: str, entry: Entry, cause: Action | None) -> None:
+        super().put(kind, entry.obj, cause)
+
+    def _new_document(self, obj: KubeObject) -> dict[str, Any]:
+        """An object that the cluster makes; a pod has all that its owner's template says."""
+        document = encode(obj)
+        resource = BY_KIND[document["kind"]]
+        meta = document.setdefault("metadata", {})
+        meta.setdefault("uid", str(uuid.uuid4()))
+        meta.setdefault("creationTimestamp", format_time(self.now_ns))
+        owner = controller_of(obj.metadata) if resource.kind == "Pod" else None
+        above = self.served.get(owner.kind, (obj.namespace, owner.name)) if owner else None
+        if above is not None:
+            template = above.document().get("spec", {}).get("template", {})
+            document = overlay({"spec": template.get("spec", {})}, document)
+        return document
+
+
+class ClusterEvents:
+    """Journal of the simulated parts, and the API's Event objects of what they and controllers
+    say.
+    """
+
+    def __init__(self, api: ServedApi) -> None:
+        self._api = api
+        self._known: dict[tuple[str, ...], Key] = {}
+        self._kept: deque[tuple[str, ...]] = deque()
+
+    def write(self, now_ns: int, action: Action) -> None:
+        """Only what is an Event leaves a trace; the rest is visible in the objects themselves."""
+        if isinstance(action, RecordEvent):
+            self.record(action, now_ns)
+
+    def record(self, action: RecordEvent, now_ns: int) -> None:
+        """An Event object, or one more of the same, as client-go's recorder aggregates them."""
+        resource = BY_KIND.get(action.kind)
+        if resource is None:
+            return
+        same = (action.kind, action.namespace, action.name, action.reason, action.message)
+        key = self._known.get(same)
+        present = self._api.served.get("Event", key) if key is not None else None
+        if present is not None:
+            document = present.document()
+            document["count"] = document.get("count", 1) + 1
+            document["lastTimestamp"] = format_time(now_ns)
+        else:
+            document = self._event(action, resource, now_ns)
+            meta = document["metadata"]
+            self._known[same] = (meta["namespace"], meta["name"])
+            self._kept.append(same)
+            if len(self._kept) > MAX_EVENTS:
+                self._api.served.drop("Event", self._known.pop(self._kept.popleft()))
+        self._api.served.put("Event", document)
+
+    def _event(self, action: RecordEvent, resource: Resource, now_ns: int) -> dict[str, Any]:
+        namespace = action.namespace or "default"
+        involved = {
+            "kind": action.kind,
+            "apiVersion": resource.api_version,
+            "name": action.name,
+            # The recorder writes a node's name where its uid should be, and kubectl looks there.
+            "uid": action.name if action.kind == "Node" else action.object_uid,
+        }
+        if action.namespace:
+            involved["namespace"] = action.namespace
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{action.name}.{uuid.uuid4().hex[:16]}",
+                "namespace": namespace,
+                "uid": str(uuid.uuid4()),
+                "creationTimestamp": format_time(now_ns),
+            },
+            "involvedObject": involved,
+            "reason": action.reason,
+            "message": action.message or action.because,
+            "source": {"component": action.controller},
+            "reportingComponent": action.controller,
+            "type": action.type,
+            "count": 1,
+            "firstTimestamp": format_time(now_ns),
+            "lastTimestamp": format_time(now_ns),
+            "eventTime": None,
+        }
+
+
+def renewed_lease(
+    present: Entry | None, node: str, uid: str, now_ns: int, seconds: int
+) -> dict[str, Any]:
+    """A node's Lease document, renewed now."""
+    if present is not None:
+        document = present.document()
+        document["spec"]["renewTime"] = format_micro_time(now_ns)
+        return document
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}] if uid else []
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node,
+            "namespace": "kube-node-lease",
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": format_time(now_ns),
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "holderIdentity": node,
+            "leaseDurationSeconds": seconds,
+            "renewTime": format_micro_time(now_ns),
+        },
+    }

@@ -1,0 +1,288 @@
+"""The HTTP face of the sandbox: requests in, JSON or a stream out. On loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from kubectl_nodelife.sandbox import discovery
+from kubectl_nodelife.sandbox.deleting import Deleter, read_options
+from kubectl_nodelife.sandbox.faults import Faults
+from kubectl_nodelife.sandbox.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from kubectl_nodelife.sandbox.paths import Asked, read_path
+from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
+from kubectl_nodelife.sandbox.reviews import review
+from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.status import StatusError, bad_request, no_such_path
+from kubectl_nodelife.sandbox.tables import table
+from kubectl_nodelife.sandbox.writing import Document, Target, Writer
+
+USER = "sandbox-admin"
+_AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_BODY_LIMIT = 8 << 20
+_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+
+
+class ApiServer:
+    """Answers requests from one `ServedApi`.
+
+    `token`: what a client must bring, "" for nothing. `wake` is called after each write, so that
+    the cluster reacts. `now_ns` is the clock.
+    """
+
+    def __init__(
+        self,
+        api: ServedApi,
+        *,
+        git_version: str,
+        token: str = "",
+        wake: Callable[[], None] = lambda: None,
+        now_ns: Callable[[], int] = time.time_ns,
+        bookmark_s: float = 60.0,
+    ) -> None:
+        self.api = api
+        self.faults = Faults()
+        self.requests: dict[str, int] = {}
+        self.writer = Writer(api)
+        self.deleter = Deleter(api, self.writer)
+        self.reader = Reader(api.served, bookmark_s)
+        self._git_version = git_version
+        self._token = token
+        self._wake = wake
+        self._now_ns = now_ns
+        self._watching: dict[int, web.Request] = {}
+        self.app = web.Application(client_max_size=_BODY_LIMIT)
+        self.app.router.add_route("*", "/{path:.*}", self._serve)
+
+    def go_down(self) -> None:
+        """Break all connections and answer nobody, until `faults.down` is False again."""
+        self.faults.down = True
+        for request in self._watching.values():
+            _abort(request)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        faults = self.faults
+        if faults.down:
+            _abort(request)
+        if faults.latency_s:
+            await asyncio.sleep(faults.latency_s)
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+            return self._json(error.document(), error.code, headers)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self._authenticate(request)
+        static = self._static(request)
+        if static is not None:
+            return self._json(static, headers=_content_type(request, static))
+        if request.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")):
+            return self._json(review(await self._body(request), self.faults, USER), 201)
+        asked = read_path(request.method, request.path, request.query)
+        target = asked.target
+        self.requests[asked.verb] = self.requests.get(asked.verb, 0) + 1
+        self.faults.check(asked.verb, target.resource, target.namespace, USER, request.path)
+        if asked.verb == "watch":
+            return await self._watch(request, target)
+        if asked.verb == "list":
+            return await self._list(request, target)
+        if asked.verb == "get":
+            return self._get(request, target)
+        return await self._write(request, asked)
+
+    def _authenticate(self, request: web.Request) -> None:
+        if request.path in ("/healthz", "/livez", "/readyz"):
+            return
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._token and (given != self._token or self.faults.refuse_tokens):
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+
+    def _static(self, request: web.Request) -> Any:
+        path = request.path.rstrip("/")
+        if request.method != "GET":
+            return None
+        if path in ("/healthz", "/livez", "/readyz"):
+            return "ok"
+        if path == "/version":
+            return discovery.version(self._git_version)
+        if path in ("/api", "/apis"):
+            core = path == "/api"
+            if _AGGREGATED in request.headers.get("Accept", ""):
+                return discovery.aggregated(core=core)
+            return discovery.api_versions() if core else discovery.api_groups()
+        if path == "/openapi/v3":
+            return discovery.openapi_index()
+        for prefix in ("/openapi/v3/api/", "/openapi/v3/apis/"):
+            if path.startswith(prefix):
+                return discovery.openapi(path.removeprefix(prefix))
+        for prefix in ("/api/", "/apis/"):
+            if path.startswith(prefix):
+                return discovery.resource_list(path.removeprefix(prefix))
+        return None
+
+    async def _list(self, request: web.Request, target: Target) -> web.Response:
+        delay = self.faults.list_latency_s.get(target.resource.plural, 0)
+        if delay:
+            await asyncio.sleep(delay)
+        body = self.reader.list_body(
+            target.resource, target.namespace, request.query, _accept(request), self._now_ns()
+        )
+        return self._raw(body)
+
+    def _get(self, request: web.Request, target: Target) -> web.Response:
+        entry = self.writer.find(target)
+        accept = _accept(request)
+        if not accept.as_table:
+            return self._raw(entry.raw)
+        meta = {"resourceVersion": str(entry.version)}
+        return self._json(table(target.resource, [entry], meta, self._now_ns(), accept.include))
+
+    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        plan = self.reader.plan_watch(
+            target.resource,
+            target.namespace,
+            request.query,
+            watch_list=self.faults.watch_list,
+        )
+        response = web.StreamResponse(headers=self._headers({"Content-Type": "application/json"}))
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        self._watching[id(request)] = request
+        try:
+            with contextlib.suppress(ConnectionError):  # the client went away
+                await self._stream(request, response, plan)
+        finally:
+            del self._watching[id(request)]
+        return response
+
+    async def _stream(
+        self, request: web.Request, response: web.StreamResponse, plan: WatchPlan
+    ) -> None:
+        faults = self.faults
+        async for lines in self.reader.watch(plan, _accept(request), self._now_ns):
+            while plan.resource.plural in faults.hang_watches:
+                await asyncio.sleep(0.02)
+            if faults.cut_watches > 0:
+                faults.cut_watches -= 1
+                if faults.torn:
+                    await response.write(lines[: len(lines) // 2])
+                _abort(request)
+                return
+            await response.write(lines)
+
+    async def _write(self, request: web.Request, asked: Asked) -> web.Response:
+        body = await self._body(request)
+        self.api.now_ns = self._now_ns()
+        target, query = asked.target, request.query
+        dry_run = query.get("dryRun") == "All"
+        code = 200
+        if asked.verb == "create":
+            code = 201
+            answer = self._create(target, body, query, dry_run)
+        elif asked.verb == "update":
+            answer = self.writer.update(target, _object(body), dry_run=dry_run)
+        elif asked.verb == "patch":
+            content_type = request.content_type
+            if content_type not in _PATCHES:
+                why = f"the body of the request was in an unknown format: {content_type}"
+                raise StatusError(415, "UnsupportedMediaType", why)
+            answer = self.writer.patch(target, content_type, body, dry_run=dry_run)
+        elif asked.verb == "delete":
+            answer = self.deleter.delete(target, read_options(body, query))
+        else:
+            answer = self._delete_all(target, body, query)
+        self._wake()
+        return self._json(answer, code)
+
+    def _create(self, target: Target, body: Any, query: Any, dry_run: bool) -> Document:
+        if target.subresource == "eviction":
+            return self.deleter.evict(target, _object(body), query)
+        if target.subresource == "binding":
+            return self._bind(target, _object(body))
+        if target.subresource:
+            raise no_such_path()
+        return self.writer.create(target, _object(body), dry_run=dry_run)
+
+    def _bind(self, target: Target, body: Document) -> Document:
+        """POST pods/NAME/binding: the scheduler's word where the pod goes."""
+        node = (body.get("target") or {}).get("name")
+        entry = self.writer.find(target)
+        document = entry.document()
+        spec = document.setdefault("spec", {})
+        if not node:
+            raise bad_request("target.name is required")
+        if spec.get("nodeName"):
+            why = f"pod {target.name} is already assigned to node {spec['nodeName']!r}"
+            raise StatusError(409, "Conflict", why)
+        spec["nodeName"] = node
+        self.api.write(target.resource, document)
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _delete_all(self, target: Target, body: Any, query: Any) -> Document:
+        entries, _ = self.reader.select(target.resource, target.namespace, query)
+        options = read_options(body, query)
+        for entry in entries:
+            if self.api.served.get(target.resource.kind, entry.obj.key) is not None:
+                self.deleter.delete(Target(target.resource, *entry.obj.key), options)
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    async def _body(self, request: web.Request) -> Any:
+        text = await request.read()
+        if not text:
+            return None
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.MsgspecError:
+            if text[:1] in b"{[":
+                raise bad_request("the body is not JSON") from None
+            why = "the body of the request was in an unknown format: JSON is what is taken"
+            raise StatusError(415, "UnsupportedMediaType", why) from None
+
+    def _json(
+        self, document: Any, code: int = 200, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        return self._raw(msgspec.json.encode(document), code, headers)
+
+    def _raw(
+        self, body: bytes, code: int = 200, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        all_headers = self._headers({"Content-Type": "application/json", **(headers or {})})
+        return web.Response(body=body, status=code, headers=all_headers)
+
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        if self.faults.clock_skew_s:
+            headers["Date"] = formatdate(time.time() + self.faults.clock_skew_s, usegmt=True)
+        return headers
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _content_type(request: web.Request, document: Any) -> dict[str, str]:
+    """Aggregated discovery is known by its content type alone."""
+    if isinstance(document, dict) and document.get("kind") == "APIGroupDiscoveryList":
+        return {"Content-Type": f"application/json;{_AGGREGATED}"}
+    return {}
+
+
+def _accept(request: web.Request) -> Accept:
+    """Whether the client would rather have a table than objects."""
+    first = request.headers.get("Accept", "").split(",")[0].replace(" ", "")
+    as_table = "as=Table" in first and "g=meta.k8s.io" in first
+    return Accept(as_table, request.query.get("includeObject") or "Metadata")
+
+
+def _object(body: Any) -> Document:
+    if not isinstance(body, dict):
+        raise bad_request("the body is not an object")
+    return body

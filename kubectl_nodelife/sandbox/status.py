@@ -1,0 +1,103 @@
+"""The API's own way to say no: `metav1.Status` documents with code, reason and message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.sandbox.resources import Resource
+
+
+class StatusError(Exception):
+    """An answer that is a Status. `retry_after_s` goes into the header of that name."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after_s = retry_after_s
+
+    def document(self) -> dict[str, Any]:
+        """The Status as JSON."""
+        details = dict(self.details or {})
+        if self.retry_after_s:
+            details["retryAfterSeconds"] = self.retry_after_s
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "code": self.code,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if details:
+            status["details"] = details
+        return status
+
+
+def not_found(resource: Resource, name: str) -> StatusError:
+    """404 for an object."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return StatusError(404, "NotFound", f'{resource.name} "{name}" not found', details=details)
+
+
+def no_such_path() -> StatusError:
+    """404 for a path that is not served."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: Resource, name: str) -> StatusError:
+    """409 for a create."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    message = f'{resource.name} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=details)
+
+
+def conflict(resource: Resource, name: str, why: str = "") -> StatusError:
+    """409 for a write that was made on an older version."""
+    why = why or (
+        "the object has been modified; please apply your changes to the latest version"
+        " and try again"
+    )
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    message = f'Operation cannot be fulfilled on {resource.name} "{name}": {why}'
+    return StatusError(409, "Conflict", message, details=details)
+
+
+def bad_request(why: str) -> StatusError:
+    """400."""
+    return StatusError(400, "BadRequest", why)
+
+
+def invalid(resource: Resource, name: str, why: str) -> StatusError:
+    """422."""
+    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    message = f'{resource.kind}.{resource.group} "{name}" is invalid: {why}'
+    return StatusError(422, "Invalid", message, details=details)
+
+
+def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:
+    """410: list anew."""
+    return StatusError(410, "Expired", message)
+
+
+def forbidden(user: str, verb: str, resource: Resource, namespace: str) -> StatusError:
+    """403 by RBAC."""
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    message = (
+        f'{resource.name} is forbidden: User "{user}" cannot {verb} resource "{resource.plural}"'
+        f' in API group "{resource.group}" {where}'
+    )
+    details = {"group": resource.group, "kind": resource.plural}
+    return StatusError(403, "Forbidden", message, details=details)

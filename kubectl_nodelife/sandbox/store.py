@@ -1,0 +1,174 @@
+"""What the API server keeps: raw objects with versions, and a log of changes for watchers.
+
+Objects are kept as the JSON that is served, whole, with the slice that decisions read beside it.
+One counter gives every change its version, as etcd does. The log of each kind is of limited length;
+a watcher that asks for what is no longer in it must list anew (410).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.sandbox.resources import RESOURCES, Resource
+
+Key = tuple[str, str]
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
+class Entry:
+    """One object at one version: its JSON, its slice."""
+
+    __slots__ = ("obj", "raw", "version")
+
+    def __init__(self, raw: bytes, obj: KubeObject, version: int) -> None:
+        self.raw = raw
+        self.obj = obj
+        self.version = version
+
+    def document(self) -> dict[str, Any]:
+        """The object as plain Python objects, a fresh copy."""
+        document: dict[str, Any] = msgspec.json.decode(self.raw)
+        return document
+
+
+class Change:
+    """One entry of the log.
+
+    `entry` is the new state; of a deletion, the last one with its version.
+    """
+
+    __slots__ = ("_lines", "entry", "old", "type", "version")
+
+    def __init__(self, type_: str, version: int, entry: Entry, old: Entry | None) -> None:
+        self.type = type_
+        self.version = version
+        self.entry = entry
+        self.old = old
+        self._lines: dict[str, bytes] = {}
+
+    def line(self, type_: str) -> bytes:
+        """The watch event's line, made once for all watchers."""
+        line = self._lines.get(type_)
+        if line is None:
+            line = self._lines[type_] = event_line(type_, self.entry.raw)
+        return line
+
+
+def event_line(type_: str, raw: bytes) -> bytes:
+    """A watch event as it goes over the wire."""
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), raw)
+
+
+class Collection:
+    """All objects of one kind, and the log of their changes."""
+
+    def __init__(self, resource: Resource, log_length: int) -> None:
+        self.resource = resource
+        self.entries: dict[Key, Entry] = {}
+        self.log: list[Change] = []
+        self.oldest = 0  # changes after this version are all in the log
+        self.changed = asyncio.Event()
+        self._log_length = log_length
+        self._sorted: list[Key] | None = None  # made when first asked for, then kept
+        self._decode = msgspec.json.Decoder(resource.type, dec_hook=decode_time).decode
+
+    def to_slice(self, raw: bytes) -> KubeObject:
+        """The slice of an object's JSON. Raises InputError."""
+        try:
+            obj: KubeObject = self._decode(raw)
+        except msgspec.ValidationError:
+            obj = convert(msgspec.json.decode(raw), self.resource.type, "", self.resource.kind)
+        return obj
+
+    def keys(self) -> list[Key]:
+        """All keys in order."""
+        if self._sorted is None:
+            self._sorted = sorted(self.entries)
+        return self._sorted
+
+    def page(self, after: Key | None, limit: int, namespace: str) -> tuple[list[Key], int]:
+        """(up to `limit` keys behind `after`, how many come behind those); a limit of 0: all."""
+        keys = self.keys()
+        first = bisect_right(keys, after) if after is not None else 0
+        last = len(keys)
+        if namespace:
+            first = max(first, bisect_left(keys, (namespace, "")))
+            last = bisect_left(keys, (namespace + "\0", ""))
+        end = min(first + limit, last) if limit else last
+        return keys[first:end], max(0, last - end)
+
+    def record(self, type_: str, version: int, entry: Entry, old: Entry | None) -> None:
+        """Note a change and wake the watchers."""
+        key = entry.obj.key
+        if type_ == DELETED:
+            del self.entries[key]
+            if self._sorted is not None:
+                del self._sorted[bisect_left(self._sorted, key)]
+        else:
+            if self._sorted is not None and key not in self.entries:
+                insort(self._sorted, key)
+            self.entries[key] = entry
+        self.log.append(Change(type_, version, entry, old))
+        if len(self.log) > 2 * self._log_length:
+            self.compact(self._log_length)
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def compact(self, keep: int) -> None:
+        """Forget all but the newest `keep` changes."""
+        cut = len(self.log) - keep
+        if cut > 0:
+            self.oldest = self.log[cut - 1].version
+            del self.log[:cut]
+
+    def since(self, version: int) -> Iterator[Change]:
+        """The changes after a version, oldest first."""
+        start = bisect_right(self.log, version, key=lambda change: change.version)
+        return iter(self.log[start:])
+
+
+class Store:
+    """All collections, with one counter of versions."""
+
+    def __init__(self, log_length: int = 20_000) -> None:
+        self.version = 1
+        self.collections = {r.kind: Collection(r, log_length) for r in RESOURCES}
+
+    def get(self, kind: str, key: Key) -> Entry | None:
+        """The object, or None."""
+        return self.collections[kind].entries.get(key)
+
+    def put(self, kind: str, document: dict[str, Any]) -> Entry:
+        """Store an object as it now is; its resourceVersion is set in place. Raises InputError."""
+        collection = self.collections[kind]
+        version = self.version + 1
+        document["metadata"]["resourceVersion"] = str(version)
+        raw = msgspec.json.encode(document)
+        entry = Entry(raw, collection.to_slice(raw), version)
+        self.version = version
+        old = collection.entries.get(entry.obj.key)
+        collection.record(ADDED if old is None else MODIFIED, version, entry, old)
+        return entry
+
+    def drop(self, kind: str, key: Key) -> Entry | None:
+        """Take an object out; returns it as it went, with the version of its going."""
+        collection = self.collections[kind]
+        old = collection.entries.get(key)
+        if old is None:
+            return None
+        self.version += 1
+        document = old.document()
+        document["metadata"]["resourceVersion"] = str(self.version)
+        raw = msgspec.json.encode(document)
+        entry = Entry(raw, collection.to_slice(raw), self.version)
+        collection.record(DELETED, self.version, entry, old)
+        return entry

@@ -1,0 +1,258 @@
+"""Create, update and patch, with the manners of the API server's registry.
+
+Follows apiserver/pkg/registry/rest (create.go, update.go) and the strategies of the kinds as far as
+clients notice: names and uids, versions as preconditions, generations, status apart from the rest,
+no write where nothing changes, finalizers that let go. Left out: validation, admission but for the
+default tolerations of pods, managed fields.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import default_tolerations
+from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.sandbox.merging import merge_back
+from kubectl_nodelife.sandbox.patches import PatchError, apply_patch
+from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.status import (
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+)
+from kubectl_nodelife.sandbox.store import Entry
+from kubectl_nodelife.sim.defaults import as_created, as_updated
+
+Document = dict[str, Any]
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED = frozenset(
+    {
+        "DaemonSet",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Job",
+        "PodDisruptionBudget",
+        "ReplicaSet",
+        "ReplicationController",
+        "StatefulSet",
+    }
+)
+"""Kinds whose generation counts changes of the spec."""
+
+_KEPT = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+"""Metadata that a write cannot change."""
+
+
+class Target(NamedTuple):
+    """What a request is about: `name` "" for the collection."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Writer:
+    """Writes of clients. All methods return the object as it is then; StatusError says no."""
+
+    def __init__(self, api: ServedApi) -> None:
+        self._api = api
+
+    def find(self, target: Target) -> Entry:
+        """The object, or StatusError 404."""
+        entry = self._api.served.get(target.resource.kind, (target.namespace, target.name))
+        if entry is None:
+            raise not_found(target.resource, target.name)
+        return entry
+
+    def create(self, target: Target, document: Document, *, dry_run: bool = False) -> Document:
+        """POST to a collection."""
+        resource = target.resource
+        self._check_kind(resource, document)
+        meta = document.setdefault("metadata", {})
+        if not isinstance(meta, dict):
+            raise bad_request("metadata is not an object")
+        if resource.namespaced:
+            if meta.get("namespace", target.namespace) != target.namespace:
+                raise bad_request("the namespace of the object does not match the request's")
+            meta["namespace"] = target.namespace
+        if not meta.get("name"):
+            if not meta.get("generateName"):
+                raise invalid(resource, "", "name or generateName is required")
+            meta["name"] = meta["generateName"] + _suffix()
+        name = meta["name"]
+        if self._api.served.get(resource.kind, (target.namespace, name)) is not None:
+            raise already_exists(resource, name)
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = format_time(self._api.now_ns)
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
+            meta.pop(field, None)
+        document = self._defaulted(resource, document)
+        return self._store(resource, document, dry_run)
+
+    def update(self, target: Target, document: Document, *, dry_run: bool = False) -> Document:
+        """PUT of an object or of its status."""
+        entry = self.find(target)
+        self._check_kind(target.resource, document)
+        meta = document.get("metadata")
+        if not isinstance(meta, dict) or meta.get("name") != target.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        return self._replace(target, entry, document, dry_run)
+
+    def patch(
+        self, target: Target, content_type: str, patch: Any, *, dry_run: bool = False
+    ) -> Document:
+        """PATCH of an object or of its status, in any form but apply."""
+        entry = self.find(target)
+        try:
+            document = apply_patch(content_type, entry.document(), patch)
+        except PatchError as error:
+            raise invalid(target.resource, target.name, str(error)) from None
+        return self._replace(target, entry, document, dry_run)
+
+    def _replace(self, target: Target, entry: Entry, document: Document, dry_run: bool) -> Document:
+        resource, present = target.resource, entry.document()
+        meta, old_meta = document["metadata"], present["metadata"]
+        if meta.get("resourceVersion") not in (None, "", "0", old_meta["resourceVersion"]):
+            raise conflict(resource, target.name)
+        if meta.get("uid") not in (None, "", old_meta["uid"]):
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
+            raise conflict(resource, target.name, why + old_meta["uid"])
+        if target.subresource == "status":
+            document = {**present, "status": document.get("status", {})}
+        elif resource.has_status:
+            document = _with(document, "status", present.get("status"))
+        document["metadata"] = {**document["metadata"], "name": target.name}
+        for field in (*_KEPT, "namespace", "resourceVersion"):
+            document["metadata"] = _with(document["metadata"], field, old_meta.get(field))
+        document.update(kind=resource.kind, apiVersion=resource.api_version)
+        if document == present:
+            return present
+        self._check_frozen(resource, target.name, present, document)
+        document = self._regenerated(resource, entry, document)
+        if _is_let_go(resource, document):
+            if not dry_run:
+                self._api.remove(resource, (target.namespace, target.name))
+            return document
+        return self._store(resource, document, dry_run)
+
+    def _store(self, resource: Resource, document: Document, dry_run: bool) -> Document:
+        if dry_run:
+            return document
+        try:
+            return self._api.write(resource, document).document()
+        except InputError as error:
+            raise bad_request(str(error)) from None
+
+    def _check_kind(self, resource: Resource, document: Document) -> None:
+        kind, version = document.get("kind"), document.get("apiVersion")
+        if kind not in (None, "", resource.kind) or version not in (
+            None,
+            "",
+            resource.api_version,
+        ):
+            raise bad_request(
+                f"the object is {kind} of {version}, not {resource.kind} of {resource.api_version}"
+            )
+        document.update(kind=resource.kind, apiVersion=resource.api_version)
+
+    def _check_frozen(
+        self, resource: Resource, name: str, present: Document, document: Document
+    ) -> None:
+        """A bound pod stays where it is."""
+        if resource.kind != "Pod":
+            return
+        node = present.get("spec", {}).get("nodeName")
+        if document.get("spec", {}).get("nodeName") != node:
+            raise invalid(resource, name, "spec.nodeName: Forbidden: may not be changed")
+
+    def _defaulted(self, resource: Resource, document: Document) -> Document:
+        if resource.kind in _GENERATED:
+            document["metadata"]["generation"] = 1
+        if resource.kind == "Pod":
+            return _defaulted_pod(document, self._api)
+        if resource.kind == "DaemonSet":
+            document["metadata"].pop("generation", None)
+            obj = self._slice(resource, document)
+            return dict(merge_back(document, encode(obj), encode(as_created(obj))))
+        if resource.kind == "Namespace":
+            document.setdefault("status", {})["phase"] = "Active"
+        return document
+
+    def _regenerated(self, resource: Resource, entry: Entry, document: Document) -> Document:
+        """A changed spec is a new generation; a DaemonSet's template has its own count too."""
+        if resource.kind == "DaemonSet":
+            obj = self._slice(resource, document)
+            return dict(merge_back(document, encode(obj), encode(as_updated(entry.obj, obj))))
+        if resource.kind in _GENERATED and document.get("spec") != entry.document().get("spec"):
+            meta = document["metadata"]
+            document["metadata"] = {**meta, "generation": meta.get("generation", 0) + 1}
+        return document
+
+    def _slice(self, resource: Resource, document: Document) -> Any:
+        try:
+            raw = msgspec.json.encode(document)
+            return self._api.served.collections[resource.kind].to_slice(raw)
+        except InputError as error:
+            raise bad_request(str(error)) from None
+
+
+def _with(document: Document, field: str, value: Any) -> Document:
+    """The document with that field, or without it where the value is None."""
+    changed = dict(document)
+    if value is None:
+        changed.pop(field, None)
+    else:
+        changed[field] = value
+    return changed
+
+
+def _is_let_go(resource: Resource, document: Document) -> bool:
+    """Whether the last finalizer of an object that is being deleted is gone."""
+    meta = document["metadata"]
+    if "deletionTimestamp" not in meta or meta.get("finalizers"):
+        return False
+    return resource.kind != "Pod" or meta.get("deletionGracePeriodSeconds", 0) == 0
+
+
+def _defaulted_pod(document: Document, api: ServedApi) -> Document:
+    """What the API server fills in, and the plugin DefaultTolerationSeconds."""
+    spec = document.setdefault("spec", {})
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    status = document.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    raw = msgspec.json.encode(document)
+    try:
+        pod = api.served.collections["Pod"].to_slice(raw)
+    except InputError as error:
+        raise bad_request(str(error)) from None
+    assert isinstance(pod, Pod)
+    tolerations = default_tolerations(pod.spec.tolerations)
+    added = tolerations[len(pod.spec.tolerations) :]
+    if added:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *map(encode, added)]
+    return document
+
+
+def _suffix() -> str:
+    return "".join(secrets.choice(_SUFFIX) for _ in range(5))
