@@ -23,7 +23,6 @@ SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
     "requeue_untainted": (19, None),  # a node waiting without its taint is queued anew (#89059)
     "pod_retry": (17, None),  # nodesToRetry and the pod queue (#84445)
     "pod_not_ready_event": (19, None),  # Warning NodeNotReady on each marked pod (#87743)
-    "not_found_while_marking_ignored": (17, None),
     "classic_eviction": (0, 27),  # eviction without taints can be configured
     "evicted_node_map": (17, 27),
     "lease_gate": (0, 17),  # NodeLease can be switched off

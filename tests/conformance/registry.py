@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.conformance import (
     ds_vectors,
+    nl_calls,
     nl_controller,
     nl_podgc,
     nl_queue,
@@ -26,6 +27,7 @@ Adapter = Callable[[Case], None]
 
 ADAPTERS = (
     ds_vectors,
+    nl_calls,
     nl_controller,
     nl_podgc,
     nl_queue,

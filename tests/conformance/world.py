@@ -1,4 +1,4 @@
-"""Vectors' times: seconds relative to t = 0, also inside of objects; here the API's text and instants."""
+"""Vectors' times: seconds relative to t = 0, also in objects; here the API's text and instants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import SECOND_NS, decode_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_time, parse_time
 
 EPOCH_NS = int(parse_time("2026-01-01T00:00:00Z"))
 
@@ -59,6 +59,4 @@ def decode(raw: dict[str, Any], type_: type[T]) -> T:
 
 def _text(seconds_: float) -> str:
     whole, rest = divmod(instant_ns(seconds_), SECOND_NS)
-    from kubectl_nodelife.kube.times import format_time
-
     return f"{format_time(whole * SECOND_NS)[:-1]}.{rest:09d}Z"

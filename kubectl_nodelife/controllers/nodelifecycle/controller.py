@@ -209,7 +209,9 @@ class NodeLifecycleController:
         if queue is None or zone is None or name not in queue or queue.is_waiting(name):
             return
         self.memory.zones.evictions[zone] -= 1
-        queue.put_back(Entry(name, node.uid if node else "", now_ns, now_ns), now_ns + 1)
+        uid = node.uid if node is not None else ""
+        entry = Entry(name, uid, now_ns, now_ns, standing=self.memory.requeues_untainted)
+        queue.put_back(entry, now_ns + 1)
         yield from self._wake_eviction_loop(now_ns)
 
     def _wake_eviction_loop(self, now_ns: int) -> Iterator[Requeue]:

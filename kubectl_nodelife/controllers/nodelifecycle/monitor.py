@@ -84,13 +84,13 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
         memory.zones.ensure(zone)
     for name in added:
         node = cache.nodes[name]
-        yield node_event(node, "RegisteredNode", f"Registered Node {name} in Controller")
+        yield _node_event(node, "RegisteredNode", f"Registered Node {name} in Controller")
         memory.known[name] = node
         yield from mark_reachable(memory, node, now_ns, "a new node starts without such taints")
     for name in deleted:
         node = memory.known.pop(name)
         memory.expiry.drop(name)
-        yield node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
+        yield _node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
 
 
 def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
@@ -195,7 +195,7 @@ def _mark_pods(
     if current.status != "True" and observed == "True":
         because = f"Ready of node {node.name} turned {current.status}"
         message = f"Node {node.name} status is now: NodeNotReady"
-        yield node_event(node, "NodeNotReady", message, because, lost, bare=True)
+        yield _node_event(node, "NodeNotReady", message, because, lost, bare=True)
     elif observed == "True":
         pods = []
     memory.retry.discard(node.name)
@@ -206,6 +206,7 @@ def _mark_pods(
 def mark(
     memory: Memory, pods: Iterable[Pod], node: str, now_ns: int, cause: Action | None
 ) -> Iterator[Action]:
+    """Mark these pods of the node not ready, as the release does it."""
     return mark_pods_not_ready(
         pods,
         node,
@@ -216,7 +217,7 @@ def mark(
     )
 
 
-def node_event(
+def _node_event(
     node: Node,
     reason: str,
     message: str,
@@ -225,6 +226,7 @@ def node_event(
     *,
     bare: bool = False,
 ) -> RecordEvent:
+    """An event on the node. `bare`: the message stands alone, without "Node NAME event"."""
     return RecordEvent(
         controller=CONTROLLER,
         because=because or message,
