@@ -1,7 +1,8 @@
-"""One of three zones falls silent, and the hour after: every action of all controllers, and the cluster's answers.
+"""One of three zones falls silent, and the hour after: every action of all controllers, and the
+cluster's answers.
 
-Measured is the run from the cluster's first tick to its last. Making the cluster is not, nor is writing the
-records out, which is given apart (`recordSeconds`).
+Measured is the run from the cluster's first tick to its last. Making the cluster is not, nor is
+writing the records out, which is given apart (`recordSeconds`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import Place
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS, run as simulate
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS
+from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
 
 ZONES = 3

@@ -52,8 +52,8 @@ def simulate(
 ) -> None:
     """Play a scenario on a virtual cluster and say what Kubernetes does, when and why.
 
-    An hour takes seconds. Nothing outside is read but the scenario and its snapshot, and nothing is written.
-    The same scenario gives the same output, to the byte.
+    An hour takes seconds. Nothing outside is read but the scenario and its snapshot, and nothing is
+    written. The same scenario gives the same output, to the byte.
 
     \b
     Examples:

@@ -1,8 +1,9 @@
-"""The page of `simulate`: what happened when and why, then who lost what, then the settings that mattered.
+"""The page of `simulate`: what happened when and why, then who lost what, then the settings that
+mattered.
 
-The table tells what happens alike to many objects at one instant in one line, and leaves out the Events that
-controllers record beside what they do; `-o wide` has a line for each record, with its number and that of the
-record that led to it.
+The table tells what happens alike to many objects at one instant in one line, and leaves out the
+Events that controllers record beside what they do; `-o wide` has a line for each record, with its
+number and that of the record that led to it.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def _same_action(one: Record, other: Record) -> bool:
 
 
 def _conditions(records: Iterable[Record]) -> str:
-    """`Ready=Unknown, MemoryPressure=Unknown`, or `Ready, MemoryPressure=Unknown` where they agree."""
+    """`Ready+MemoryPressure=Unknown`, or `Ready=True, MemoryPressure=False`."""
     by_status: dict[str, list[str]] = {}
     for r in records:
         by_status.setdefault(r.detail["status"], []).append(r.detail["type"])
@@ -276,7 +277,8 @@ def _ending(story: Story) -> str:
     at = format_duration(story.duration_ns)
     not_ready = sum(node["ready"] != "True" for node in story.final["nodes"])
     lines = [
-        f"At the end, {at} after the start: {len(story.final['nodes'])} nodes, {not_ready} not ready; "
+        f"At the end, {at} after the start: {len(story.final['nodes'])} nodes, "
+        f"{not_ready} not ready; "
         f"{pods['total']} pods, {pods['notReady']} not ready, {pods['terminating']} terminating, "
         f"{pods['unbound']} without a node; {pods['gone']} of the first pods are gone."
     ]
@@ -295,7 +297,9 @@ def _settings(story: Story) -> str:
     happened: dict[str, None] = {}
     for r in story.records:
         happened.update(dict.fromkeys(_kinds_of(r)))
-    flags = dict.fromkeys(flag for kind in _MATTERED if kind in happened for flag in _MATTERED[kind])
+    flags = dict.fromkeys(
+        flag for kind in _MATTERED if kind in happened for flag in _MATTERED[kind]
+    )
     shown = [
         f"  {flag}={story.settings.flags[flag]} ({story.settings.origins[flag]})"
         for flag in flags

@@ -1,7 +1,7 @@
 """What the simulated cluster itself does, in the words of the records.
 
-Most of it is told with the controllers' own actions (`DeletePod`, `AddTaints`, `SetNodeConditions`, …) under the
-name `cluster`; here is what they have no word for.
+Most of it is told with the controllers' own actions (`DeletePod`, `AddTaints`, `SetNodeConditions`,
+…) under the name `cluster`; here is what they have no word for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kubectl_nodelife.sim.api import CLUSTER
 
 
 class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
-    """A pod is made, by an owner in place of one that it lost or by hand; `node` is "" where it fits
-    nowhere.
+    """A pod is made, by an owner in place of one that it lost or by hand; `node` is "" where it
+    fits nowhere.
     """
 
     node: str

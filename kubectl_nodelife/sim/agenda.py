@@ -1,8 +1,8 @@
 """What will happen when: a heap of instants, and for each the things due then, in order.
 
-Ties are broken by rank (the scenario's events, then kubelets; controllers come last, by the loop), and then by
-the order in which things were put down. All that share an instant and a rank share one heap entry, since
-thirty pods of a node tend to become ready in the same nanosecond.
+Ties are broken by rank (the scenario's events, then kubelets; controllers come last, by the loop),
+and then by the order in which things were put down. All that share an instant and a rank share one
+heap entry, since thirty pods of a node tend to become ready in the same nanosecond.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Agenda:
         self._due: dict[tuple[int, int], list[Happening]] = {}
 
     def add(self, at_ns: int, rank: int, happening: Happening) -> None:
-        """Put something down; there is no taking back, so a happening checks whether it still applies."""
+        """Put something down; there is no taking back, so a happening checks whether it still
+        applies.
+        """
         slot = (at_ns, rank)
         due = self._due.get(slot)
         if due is None:

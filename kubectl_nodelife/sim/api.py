@@ -1,10 +1,10 @@
 """The API server of the virtual cluster: objects, and what its watchers are yet to be told.
 
-Holds the very slices that a real cluster's objects decode to. Every change is queued as an event for the
-engine, which sees it in the next tick at the same instant: what a controller reads is older than what
-it has just written, as in life. The parts of the cluster that react to pods and nodes (scheduler,
-kubelets, owners) are told of a change at once. Left out on purpose: admission, resource versions, and
-garbage collection beyond what a deleted owner leaves.
+Holds the very slices that a real cluster's objects decode to. Every change is queued as an event
+for the engine, which sees it in the next tick at the same instant: what a controller reads is older
+than what it has just written, as in life. The parts of the cluster that react to pods and nodes
+(scheduler, kubelets, owners) are told of a change at once. Left out on purpose: admission, resource
+versions, and garbage collection beyond what a deleted owner leaves.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Api:
         self._created = 0
 
     def on_pod(self, listener: PodListener) -> None:
-        """Have `listener` called when a pod comes or goes, or more of it changes than its conditions."""
+        """Have `listener` called when a pod comes or goes, or more of it changes than its
+        conditions.
+        """
         self._pod_listeners.append(listener)
 
     def on_node(self, listener: NodeListener) -> None:

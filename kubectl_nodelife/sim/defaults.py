@@ -1,7 +1,8 @@
 """What the API server itself writes into an object that is created or updated, admission aside.
 
-Follows the strategies of pkg/registry/apps/daemonset and the defaults of pkg/apis/apps/v1, as far as a decision here reads
-them: generations, and how a DaemonSet is updated. Pods and nodes stay exactly as written.
+Follows the strategies of pkg/registry/apps/daemonset and the defaults of pkg/apis/apps/v1, as far
+as a decision here reads them: generations, and how a DaemonSet is updated. Pods and nodes stay
+exactly as written.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def as_created(obj: Object) -> Object:
     return replace(obj, metadata=replace(obj.metadata, generation=1, annotations=annotations))
 
 
-def as_updated(old: Object, new: Object) -> Object:
-    """The object as a PATCH leaves it: a changed spec is a new generation, a changed template too."""
+def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
+    """The object as a PATCH leaves it: a changed spec or template is a new generation."""
     if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
         return new
-    new = cast(Object, replace(new, spec=_defaulted(new.spec)))
+    new = replace(new, spec=_defaulted(new.spec))
     meta = replace(new.metadata, generation=old.metadata.generation)
     if new.spec != old.spec:
         meta = replace(meta, generation=meta.generation + 1)
@@ -48,7 +49,7 @@ def as_updated(old: Object, new: Object) -> Object:
         number = int((old.metadata.annotations or {}).get(TEMPLATE_GENERATION, "0") or 0)
         annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
         meta = replace(meta, annotations=annotations)
-    return cast(Object, replace(new, metadata=meta))
+    return replace(new, metadata=meta)
 
 
 def _defaulted(spec: DaemonSetSpec) -> DaemonSetSpec:

@@ -36,7 +36,7 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 class KubeletEvent(msgspec.Struct, frozen=True):
-    """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now on."""
+    """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now."""
 
     targets: Targets
     heartbeats: str = ""

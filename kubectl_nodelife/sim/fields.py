@@ -1,7 +1,7 @@
 """Reading a document field by field, with errors that name the file, the path in it and the remedy.
 
-Plain JSON values in, Python values out; every function raises BadInput. Unknown fields are refused, since a
-field that is misspelt would otherwise silently do nothing.
+Plain JSON values in, Python values out; every function raises BadInput. Unknown fields are refused,
+since a field that is misspelt would otherwise silently do nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Place(NamedTuple):
 
     def fault(self, what: str, remedy: str = "") -> BadInput:
         """The error to raise about what is here."""
-        return BadInput(what, on=f"{self.file}: {self.path}" if self.path else self.file, remedy=remedy)
+        return BadInput(
+            what, on=f"{self.file}: {self.path}" if self.path else self.file, remedy=remedy
+        )
 
 
 def mapping(value: Any, at: Place, known: Sequence[str] = ()) -> dict[str, Any]:

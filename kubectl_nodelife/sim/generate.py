@@ -1,16 +1,15 @@
 """Synthetic clusters of any size, the same for the same seed.
 
-Nodes are called a1, a2, … b1, … after their zones and stand in the order a1, b1, c1, a2, …; pods belong to
-workloads of a few to a few dozen replicas that spread over the nodes in that order, and each node holds exactly
-`podsPerNode` of them, daemon pods included. What repeats is shared between objects, so that 150,000 pods take about
-a second and some hundred bytes each.
+Nodes are called a1, a2, … b1, … after their zones and stand in the order a1, b1, c1, a2, …; pods
+belong to workloads of a few to a few dozen replicas that spread over the nodes in that order, and
+each node holds exactly `podsPerNode` of them, daemon pods included. What repeats is shared between
+objects, so that 150,000 pods take about a second and some hundred bytes each.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-
 from typing import Any
 
 import msgspec
@@ -89,8 +88,8 @@ _MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
 
 
 class Generate(msgspec.Struct, frozen=True):
-    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at most
-    so many, the last zones being one smaller; 0 for all.
+    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at
+    most so many, the last zones being one smaller; 0 for all.
     """
 
     zones: int = 3
@@ -194,7 +193,7 @@ class _Maker:
         )
 
     def _daemon_set(self, number: int, nodes: list[str]) -> Iterator[KubeObject]:
-        """A DaemonSet as its controller leaves it: a revision, and an up-to-date pod on each node."""
+        """A DaemonSet as its controller leaves it: with a revision, and a pod on each node."""
         name, namespace = f"agent-{number}", "kube-system"
         labels = {"app": name}
         image = f"registry.example/{name}:1"
@@ -243,9 +242,7 @@ class _Maker:
     def _workload(self, number: int, nodes: list[str]) -> Iterator[KubeObject]:
         """An owner and its pods on these nodes, or one pod without an owner."""
         kind = self._random.choices([k for k, _ in _MIX], [share for _, share in _MIX])[0]
-        seconds = self._random.choices(
-            (self._wanted.toleration_seconds, 30, None), (94, 4, 2)
-        )[0]
+        seconds = self._random.choices((self._wanted.toleration_seconds, 30, None), (94, 4, 2))[0]
         app = f"app-{number:04d}"
         namespace = f"team-{number % 7}"
         labels = {"app": app}

@@ -1,11 +1,12 @@
 """Simulated kubelets: heartbeats, node status, and the pods that start and stop on them.
 
-A kubelet that lives renews its node's Lease and posts its node's status on a schedule. Neither is simulated
-one by one: the engine is told the schedule (`Heartbeats`) when it begins, changes or ends, and only the posts that
-can change something are made (a first one, one with another condition, one that undoes what somebody else
-wrote). Follows pkg/kubelet (kubelet_node_status.go, status manager, pod workers) as far as the
-controllers can see it; no containers, probes, images or volumes. Pods that were marked not ready stay so when
-their node returns: that repair belongs to the pod-status controller.
+A kubelet that lives renews its node's Lease and posts its node's status on a schedule. Neither is
+simulated one by one: the engine is told the schedule (`Heartbeats`) when it begins, changes or
+ends, and only the posts that can change something are made (a first one, one with another
+condition, one that undoes what somebody else wrote). Follows pkg/kubelet (kubelet_node_status.go,
+status manager, pod workers) as far as the controllers can see it; no containers, probes, images or
+volumes. Pods that were marked not ready stay so when their node returns: that repair belongs to the
+pod-status controller.
 """
 
 from __future__ import annotations
@@ -24,33 +25,20 @@ from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.sim.conditions import overwritten, own_conditions, reason_of
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
 
 DEFAULT_GRACE_SECONDS = 30
 
-# condition -> (status, reason) of a kubelet with nothing to complain about
-_HEALTHY = {
-    "Ready": ("True", "KubeletReady"),
-    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
-    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
-    "PIDPressure": ("False", "KubeletHasSufficientPID"),
-}
-# (condition, status) -> reason where there is something
-_REASONS = {
-    ("Ready", "False"): "KubeletNotReady",
-    ("MemoryPressure", "True"): "KubeletHasInsufficientMemory",
-    ("DiskPressure", "True"): "KubeletHasDiskPressure",
-    ("PIDPressure", "True"): "KubeletHasInsufficientPID",
-}
-_WRITTEN_BY_THE_MONITOR = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
-
 _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 class KubeletTerms(msgspec.Struct, frozen=True):
-    """How the kubelets of a scenario behave; ns. `pod_stop_ns` None: a pod uses all of its grace period."""
+    """How the kubelets of a scenario behave; ns. `pod_stop_ns` None: a pod uses all of its grace
+    period.
+    """
 
     lease_renew_interval_ns: int = 10 * SECOND_NS
     lease_renew_phase_ns: int = 0
@@ -60,7 +48,9 @@ class KubeletTerms(msgspec.Struct, frozen=True):
 
 
 class Kubelet:
-    """One kubelet: whether it lives, since when it renews and posts, and the conditions that it sees."""
+    """One kubelet: whether it lives, since when it renews and posts, and the conditions that it
+    sees.
+    """
 
     __slots__ = ("alive", "conditions", "first_ns", "name", "post_ns")
 
@@ -105,7 +95,7 @@ class Kubelets:
         first_ns = self._api.now_ns + self._terms.lease_renew_phase_ns
         alive = []
         for node in self._api.store.nodes.values():
-            kubelet = self._kubelets[node.name] = Kubelet(node.name, _own_conditions(node))
+            kubelet = self._kubelets[node.name] = Kubelet(node.name, own_conditions(node))
             ready = node.ready()
             if ready is not None and ready.status == "True":
                 self._schedule(kubelet, first_ns, None)
@@ -135,7 +125,7 @@ class Kubelets:
 
     def start(self, node: str, cause: Action | None) -> None:
         """The kubelet starts (again): it renews and posts now, and takes care of its pods."""
-        kubelet = self._kubelets.setdefault(node, Kubelet(node, _own_conditions(Node())))
+        kubelet = self._kubelets.setdefault(node, Kubelet(node, own_conditions(Node())))
         self._schedule(kubelet, self._api.now_ns, cause)
         self._post(kubelet, cause)
         for pod in self._api.store.pods_on(node):
@@ -149,12 +139,12 @@ class Kubelets:
 
     def report(self, node: str, conditions: Mapping[str, str], cause: Action | None) -> None:
         """From now on the kubelet sees these conditions; a change is posted at once if it lives."""
-        kubelet = self._kubelets.setdefault(node, Kubelet(node, _own_conditions(Node())))
+        kubelet = self._kubelets.setdefault(node, Kubelet(node, own_conditions(Node())))
         changed = False
         for type_, status in conditions.items():
             seen = kubelet.conditions.get(type_)
             if seen is None or seen.status != status:
-                reason = _reason(type_, status)
+                reason = reason_of(type_, status)
                 kubelet.conditions[type_] = NodeCondition(type=type_, status=status, reason=reason)
                 changed = True
         if kubelet.alive and changed:
@@ -232,12 +222,12 @@ class Kubelets:
         if old is None:
             ready = new.ready()
             kubelet = self._kubelets.setdefault(new.name, Kubelet(new.name, {}))
-            kubelet.conditions = _own_conditions(new)
+            kubelet.conditions = own_conditions(new)
             if ready is not None and ready.status == "True":
                 self.start(new.name, cause)
             return
         kubelet = self._kubelets[new.name]
-        if kubelet.alive and _overwritten(kubelet, new):
+        if kubelet.alive and overwritten(kubelet.conditions, new):
             self._agenda.add(self._post_due(kubelet), KUBELET, partial(self._undo, kubelet))
 
     def _post_due(self, kubelet: Kubelet) -> int:
@@ -247,9 +237,11 @@ class Kubelets:
         return kubelet.post_ns + max(0, missed) * every_ns
 
     def _undo(self, kubelet: Kubelet, at_ns: int) -> None:
-        """A scheduled post that changes something: the Node shows other conditions than the kubelet sees."""
+        """A scheduled post that changes something: the Node shows other conditions than the kubelet
+        sees.
+        """
         node = self._api.store.nodes.get(kubelet.name)
-        if kubelet.alive and node is not None and _overwritten(kubelet, node):
+        if kubelet.alive and node is not None and overwritten(kubelet.conditions, node):
             self._post(kubelet, None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
@@ -357,30 +349,6 @@ class Kubelets:
         )
         self._last_running = (status, at_ns, after)
         return after
-
-
-def _reason(type_: str, status: str) -> str:
-    healthy = _HEALTHY.get(type_)
-    if healthy is not None and healthy[0] == status:
-        return healthy[1]
-    return _REASONS.get((type_, status), f"{type_}Is{status}")
-
-
-def _own_conditions(node: Node) -> dict[str, NodeCondition]:
-    """What the node's kubelet sees: its conditions as posted; healthy where the monitor wrote over them."""
-    own = {}
-    for type_, (status, reason) in _HEALTHY.items():
-        shown = node.status.condition(type_)
-        if shown is None or shown.reason in _WRITTEN_BY_THE_MONITOR:
-            shown = NodeCondition(type=type_, status=status, reason=reason)
-        own[type_] = shown
-    return own
-
-
-def _overwritten(kubelet: Kubelet, node: Node) -> bool:
-    """Whether the Node shows other conditions than its kubelet sees."""
-    shown = {c.type: c.status for c in node.status.conditions}
-    return any(shown.get(own.type) != own.status for own in kubelet.conditions.values())
 
 
 def _deletion(pod: Pod) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Who lost what, and when: nodes that were lost with what became of their pods, and workloads that lost pods."""
+"""Who lost what, and when: nodes that were lost with what became of their pods, and workloads that
+lost pods.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from kubectl_nodelife.sim.timeline import Record
 class NodeLoss(msgspec.Struct):
     """A node that was not Ready for a while. Instants are seconds since t=0, None for never.
 
-    `silent_at`: its kubelet fell silent; `lost_at`: Ready was no longer True; `tainted_at`: it got a
-    NoExecute taint; `back_at`: Ready was True again. `pods`: on it when it was lost; `deleted` of them
-    by controllers between `first_deleted_at` and `last_deleted_at`; `finished`: gone since.
+    `silent_at`: its kubelet fell silent; `lost_at`: Ready was no longer True; `tainted_at`: it got
+    a NoExecute taint; `back_at`: Ready was True again. `pods`: on it when it was lost; `deleted` of
+    them by controllers between `first_deleted_at` and `last_deleted_at`; `finished`: gone since.
     """
 
     name: str
@@ -37,7 +39,9 @@ class NodeLoss(msgspec.Struct):
 
 
 class WorkloadLoss(msgspec.Struct):
-    """A workload that lost pods: how many of how many, when, and how many new ones it has got since."""
+    """A workload that lost pods: how many of how many, when, and how many new ones it has got
+    since.
+    """
 
     kind: str
     namespace: str
@@ -52,7 +56,7 @@ class WorkloadLoss(msgspec.Struct):
 def node_losses(
     records: Iterable[Record], before: Cache, zones: Mapping[str, str]
 ) -> list[NodeLoss]:
-    """The nodes that were lost, in the order in which that happened. `before`: the cluster at t=0."""
+    """The nodes that were lost, in the order of that. `before`: the cluster at t=0."""
     tally = _Nodes(before, zones)
     for record in records:
         if not record.error:

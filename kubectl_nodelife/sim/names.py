@@ -1,4 +1,6 @@
-"""Names and uids for objects that the simulated cluster makes: unlike any other, and the same in every run."""
+"""Names and uids for objects that the simulated cluster makes: unlike any other, and the same in
+every run.
+"""
 
 from __future__ import annotations
 

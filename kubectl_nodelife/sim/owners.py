@@ -1,9 +1,9 @@
 """Workload owners: a pod that is lost gets a successor, when and as its owner would make one.
 
-The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the pod that it
-replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own). Owners only replace: nobody
-scales, rolls out or finishes anything. DaemonSets are left to their controller, static pods to their
-kubelet.
+The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the
+pod that it replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own).
+Owners only replace: nobody scales, rolls out or finishes anything. DaemonSets are left to their
+controller, static pods to their kubelet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A run of a scenario: the cluster, the engine and its controllers on one virtual clock, until the end."""
+"""A run of a scenario: the cluster, the engine and its controllers on one virtual clock, until the
+end.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import Faults, World
 
 PASS_DRIFT_NS = MILLISECOND_NS
-"""By how much each monitor pass begins later than a period after the one before, as real ones do."""
+"""By how much each monitor pass begins late, a period after the one before: real ones drift."""
 
 Progress = Callable[[int], None]
 """Is told the ns of virtual time that have passed."""
@@ -45,7 +47,9 @@ def run(
     faults: Faults | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if sooner."""
+    """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
+    sooner.
+    """
     scenario = setting.scenario
     duration_ns = scenario.duration_ns
     if until_ns is not None:

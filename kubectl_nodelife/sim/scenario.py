@@ -1,7 +1,9 @@
-"""Scenarios: one YAML or JSON document that says what there is at t=0, what happens, and for how long.
+"""Scenarios: one YAML or JSON document that says what there is at t=0, what happens, and for how
+long.
 
-The format is in docs/scenario.md. Reading checks everything that can be checked without the snapshot; `assemble` puts
-scenario and snapshot together and checks the rest, such as an event about a node that never exists.
+The format is in docs/scenario.md. Reading checks everything that can be checked without the
+snapshot; `assemble` puts scenario and snapshot together and checks the rest, such as an event about
+a node that never exists.
 """
 
 from __future__ import annotations
@@ -40,7 +42,6 @@ from kubectl_nodelife.sim.fields import (
     one_of,
     sequence,
     text,
-    texts,
 )
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet import KubeletTerms
@@ -114,8 +115,8 @@ class Given(NamedTuple):
 class Setting(msgspec.Struct, frozen=True):
     """A scenario ready to run: what is there at t=0, and when that is (ns since the epoch).
 
-    `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object that is
-    not there is known not to exist.
+    `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object
+    that is not there is known not to exist.
     """
 
     scenario: Scenario
@@ -136,7 +137,9 @@ class Setting(msgspec.Struct, frozen=True):
 def parse_scenario(content: bytes, file: str) -> Scenario:
     """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
     top = Place(file)
-    document = mapping(_only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec"))
+    document = mapping(
+        _only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
+    )
     for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
         if document.get(key) != wanted:
             found = f"found {document[key]!r}" if key in document else "the field is missing"

@@ -1,10 +1,12 @@
-"""A simple scheduler: an unbound pod goes to the node with the fewest pods among those where it fits.
+"""A simple scheduler: an unbound pod goes to the node with the fewest pods among those where it
+fits.
 
-The filters are the scheduler's own (`workloads/scheduling.py`); of its scores only "least loaded" is
-left, and ties go to the node first seen. A pod that names one node in its affinity, as the DaemonSet
-controller's do, is bound there without further questions. Pods with the same demands share one heap of the nodes
-that meet them, kept lazily: an entry is brought up to date when it comes up, and a node that changed is looked at
-again when the heap is next used. Left out: rules between pods, volumes, preemption.
+The filters are the scheduler's own (`workloads/scheduling.py`); of its scores only "least loaded"
+is left, and ties go to the node first seen. A pod that names one node in its affinity, as the
+DaemonSet controller's do, is bound there without further questions. Pods with the same demands
+share one heap of the nodes that meet them, kept lazily: an entry is brought up to date when it
+comes up, and a node that changed is looked at again when the heap is next used. Left out: rules
+between pods, volumes, preemption.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from kubectl_nodelife.workloads.nodeinfo import (
     pod_requests,
 )
 from kubectl_nodelife.workloads.scheduling import Wanted, room_reasons, static_reason
+
 
 class _Demands:
     """What a class of pods asks of a node, and the nodes that meet it, fewest pods first.
@@ -145,7 +148,9 @@ class Scheduler:
         return bool(room_reasons(wanted, info))
 
     def _take_stock(self, node: Node) -> NodeInfo:
-        """What the pods on a node take of it. Most ask for one of a few amounts, so these are counted."""
+        """What the pods on a node take of it. Most ask for one of a few amounts, so these are
+        counted.
+        """
         times: dict[int, int] = {}
         for pod in self._api.store.pods_on(node.name):
             number = self._asks(pod)
@@ -296,7 +301,9 @@ def _same_demands(one: PodSpec, other: PodSpec) -> bool:
 
 
 def _ready(node: Node) -> bool:
-    """Ready, or silent about it: a taint keeps pods off a lost node, where taints mirror conditions."""
+    """Ready, or silent about it: a taint keeps pods off a lost node, where taints mirror
+    conditions.
+    """
     ready = node.ready()
     return ready is None or ready.status == "True"
 

@@ -1,13 +1,14 @@
 """Plays the events of a scenario: what people, and the kubelets at their word, do to the cluster.
 
-Everything that is done is told as a record of the controller `cluster`, and is the cause of what follows.
+Everything that is done is told as a record of the controller `cluster`, and is the cause of what
+follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -230,4 +231,4 @@ def _named(new: KubeObject, old: KubeObject) -> KubeObject:
         deletion_timestamp=old.metadata.deletion_timestamp,
         deletion_grace_period_seconds=old.metadata.deletion_grace_period_seconds,
     )
-    return cast(KubeObject, replace(new, metadata=meta))
+    return replace(new, metadata=meta)

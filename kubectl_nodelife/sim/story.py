@@ -63,7 +63,9 @@ def tell(run: Run, settings: Settings) -> Story:
 
 
 def narrowed(story: Story, run: Run, kind: str, key: Key) -> Story | None:
-    """The story of one node with its pods, or of one pod; with what led to it. None if it never was there."""
+    """The story of one node with its pods, or of one pod; with what led to it. None if it never was
+    there.
+    """
     homes = _homes(run, story.records)
     nodes = [loss for loss in story.nodes if kind == "Node" and loss.name == key[1]]
     if kind == "Node":

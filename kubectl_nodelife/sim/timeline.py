@@ -1,8 +1,10 @@
-"""What happened in a run: every action with its instant, and its records as the Timeline contract words them.
+"""What happened in a run: every action with its instant, and its records as the Timeline contract
+words them.
 
-While the run lasts only (instant, action) is kept, which costs a tenth of a microsecond; all wording is done at
-the end. An action may make several records (one a taint, say), some make none; a record's cause is the first
-record of the action that led to its own, or of the nearest one before that has a record.
+While the run lasts only (instant, action) is kept, which costs a tenth of a microsecond; all
+wording is done at the end. An action may make several records (one a taint, say), some make none; a
+record's cause is the first record of the action that led to its own, or of the nearest one before
+that has a record.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Timeline:
         self.entries.append((now_ns, action))
 
     def records(self, failures: Iterable[Outcome] = ()) -> list[Record]:
-        """All records in the order in which things happened. `failures`: what the server refused."""
+        """All records in the order of what happened. `failures`: what the server refused."""
         errors = {id(f.action): f"{f.code} {f.message}".rstrip() for f in failures}
         first: dict[int, int] = {}
         records: list[Record] = []
@@ -75,9 +77,7 @@ class Timeline:
                 if "zone" in detail:
                     detail = {**detail, "zone": zone_display(detail["zone"])}
                 records.append(
-                    Record(
-                        at, action.controller, word, obj, detail, action.because, cause, error
-                    )
+                    Record(at, action.controller, word, obj, detail, action.because, cause, error)
                 )
             if obj is not None:
                 first[id(action)] = before

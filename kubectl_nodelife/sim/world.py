@@ -1,8 +1,9 @@
 """The virtual cluster as the loop sees it: a source of events and an executor of actions, in one.
 
-`next` moves the virtual clock to the next instant at which something happens in the cluster or a controller is due;
-`start` carries an action out against the API server at once, and what came of it is in the next tick, at the
-same instant. At one instant the scenario's events come first, then kubelets, then controllers.
+`next` moves the virtual clock to the next instant at which something happens in the cluster or a
+controller is due; `start` carries an action out against the API server at once, and what came of it
+is in the next tick, at the same instant. At one instant the scenario's events come first, then
+kubelets, then controllers.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ CONFLICT = 409
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What goes wrong with one call: the code that is answered, whether the server did as told all the
-    same (the answer was lost), and how much later the answer comes.
+    """What goes wrong with one call: the code that is answered, whether the server did as told all
+    the same (the answer was lost), and how much later the answer comes.
     """
 
     code: int
@@ -49,7 +50,9 @@ Faults = Callable[[Action, int], Fault | None]
 
 
 class World:
-    """API server, kubelets, scheduler and owners on one virtual clock; Source and Executor of the loop."""
+    """API server, kubelets, scheduler and owners on one virtual clock; Source and Executor of the
+    loop.
+    """
 
     def __init__(
         self,

@@ -1,0 +1,54 @@
+"""The node conditions that a simulated kubelet sees and posts.
+
+Reasons are those of pkg/kubelet/nodestatus/setters.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubectl_nodelife.kube.node import Node, NodeCondition
+
+# condition -> (status, reason) of a kubelet with nothing to complain about
+_HEALTHY = {
+    "Ready": ("True", "KubeletReady"),
+    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID"),
+}
+# (condition, status) -> reason where there is something
+_REASONS = {
+    ("Ready", "False"): "KubeletNotReady",
+    ("MemoryPressure", "True"): "KubeletHasInsufficientMemory",
+    ("DiskPressure", "True"): "KubeletHasDiskPressure",
+    ("PIDPressure", "True"): "KubeletHasInsufficientPID",
+}
+_WRITTEN_BY_THE_MONITOR = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
+
+
+def reason_of(type_: str, status: str) -> str:
+    """The reason that goes with a status; a made-up one for a condition that is not a kubelet's."""
+    healthy = _HEALTHY.get(type_)
+    if healthy is not None and healthy[0] == status:
+        return healthy[1]
+    return _REASONS.get((type_, status), f"{type_}Is{status}")
+
+
+def own_conditions(node: Node) -> dict[str, NodeCondition]:
+    """What the node's kubelet sees: what it posted before, and healthy where the monitor wrote over
+    that. The kubelet of a node without a Ready condition sees all of them, healthy.
+    """
+    own = {}
+    for type_, (status, reason) in _HEALTHY.items():
+        shown = node.status.condition(type_)
+        if shown is not None and shown.reason not in _WRITTEN_BY_THE_MONITOR:
+            own[type_] = shown
+        elif shown is not None or node.ready() is None:
+            own[type_] = NodeCondition(type=type_, status=status, reason=reason)
+    return own
+
+
+def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
+    """Whether the Node shows other conditions than its kubelet sees."""
+    shown = {c.type: c.status for c in node.status.conditions}
+    return any(shown.get(own.type) != own.status for own in seen.values())
