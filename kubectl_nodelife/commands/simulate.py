@@ -64,6 +64,8 @@ def simulate(
     scenario = _read_scenario(filename, profile)
     setting = assemble(scenario, _read_given(scenario))
     settings = settings_of(setting, assignments)
+    if (stand_in := setting.profile.stands_in()) is not None:
+        terminal.warn(stand_in)
     done = _play(setting, settings, _until_ns(until))
     story = tell(done, settings)
     if only is not None:

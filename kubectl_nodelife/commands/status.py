@@ -97,6 +97,8 @@ def source_of(snapshot: Snapshot) -> dict[str, Any]:
 def missing(snapshot: Snapshot, cache: Cache) -> list[str]:
     """What was not read, and what cannot be said for that reason."""
     warnings = []
+    if (stand_in := snapshot.profile.stands_in()) is not None:
+        warnings.append(stand_in)
     without = [name for name in cache.nodes if name not in cache.heartbeats]
     if without and len(without) == len(cache.nodes):
         warnings.append("no node Lease was read: how long until a node is Unknown is not evaluated")

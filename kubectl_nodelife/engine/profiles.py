@@ -51,6 +51,17 @@ class Profile(msgspec.Struct, frozen=True):
         """`v1.N`"""
         return f"v1.{self.minor}"
 
+    def stands_in(self) -> str | None:
+        """What is said where another release's behaviour stands in for this one's; None: none does."""
+        if self.minor < _FIRST_DESCRIBED:
+            return (
+                f"profile {self.name}: the behaviour of v1.{_FIRST_DESCRIBED}, the oldest known, is "
+                "followed (DaemonSets: v1.11)"
+            )
+        if self.minor > parse_profile(NEWEST).minor:
+            return f"profile {self.name}: the behaviour of {NEWEST}, the newest known, is followed"
+        return None
+
     def has(self, switch: str) -> bool:
         """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
         since, until = SWITCHES[switch]

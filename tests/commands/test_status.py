@@ -186,3 +186,11 @@ def test_explain_tells_why_a_pod_stays_terminating(capsys: pytest.CaptureFixture
     assert code == 0
     assert "only its kubelet can finish that" in out
     assert "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in out
+
+
+def test_a_release_older_than_known_says_whose_behaviour_is_followed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, err = run(capsys, "status", "-f", str(DUMP), "--profile", "v1.12", "-o", "json")
+    assert "profile v1.12: the behaviour of v1.16, the oldest known, is followed" in err
+    assert json.loads(out)["profile"] == "v1.12"
