@@ -1,0 +1,127 @@
+"""A sandbox for tests: served on loopback, with a kubectl that knows it, in one asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.sandbox.cluster import Cluster
+from kubectl_nodelife.sandbox.inputs import read_beginning
+from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox, serving
+
+KUBECTL = shutil.which("kubectl")
+needs_kubectl = pytest.mark.skipif(
+    KUBECTL is None, reason="there is no kubectl on this machine to try the sandbox with"
+)
+
+SHORT_FLAGS: Mapping[str, object] = {
+    "node-monitor-period": "200ms",
+    "node-monitor-grace-period": "2s",
+    "node-eviction-rate": "10",
+}
+GENERATE = {"zones": 2, "nodesPerZone": 2, "podsPerNode": 4, "daemonSets": 1}
+KUBELET = {
+    "leaseRenewInterval": "500ms",
+    "podStartDuration": "100ms",
+    "podStopDuration": "200ms",
+}
+
+
+def play(test: Callable[[], Awaitable[None]]) -> None:
+    """Run a test's coroutine, for at most a minute."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(limited())
+
+
+@contextlib.asynccontextmanager
+async def sandbox(
+    *,
+    controllers: Collection[str] = (),
+    flags: Mapping[str, object] = SHORT_FLAGS,
+    generate: Mapping[str, object] | None = GENERATE,
+    objects: Collection[Mapping[str, Any]] = (),
+    events: Collection[Mapping[str, Any]] = (),
+    kubelet: Mapping[str, object] = KUBELET,
+    bookmark_s: float = 60.0,
+) -> AsyncIterator[Sandbox]:
+    """A running sandbox."""
+    spec: dict[str, Any] = {"kubelet": dict(kubelet), "objects": list(objects)}
+    spec["events"] = list(events)
+    if generate is not None:
+        spec["generate"] = dict(generate)
+    scenario = {
+        "apiVersion": "nodelife.dev/v1alpha1",
+        "kind": "Scenario",
+        "metadata": {"name": "test"},
+        "spec": spec,
+    }
+    beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns())
+    settings = make_settings(beginning.setting.profile, flags)
+    cluster = Cluster(beginning.setting, make_controllers(settings, controllers))
+    async with serving(make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s)) as served:
+        yield served
+
+
+def target_of(served: Sandbox) -> Target:
+    """The sandbox as kubeconfig has it."""
+    return find_target(Overrides(kubeconfig=served.kubeconfig), {})
+
+
+@contextlib.asynccontextmanager
+async def client(served: Sandbox) -> AsyncIterator[Client]:
+    """Our client on the sandbox."""
+    found = Client(Session(target_of(served), {}, served.folder))
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+async def kubectl(served: Sandbox, *args: str, stdin: str = "", check: bool = True) -> str:
+    """Run kubectl on the sandbox; returns stdout and stderr together."""
+    assert KUBECTL is not None
+    process = await asyncio.create_subprocess_exec(
+        KUBECTL,
+        *args,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": served.folder,
+            "KUBECONFIG": served.kubeconfig,
+        },
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        out, _ = await process.communicate(stdin.encode())
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    text = out.decode()
+    assert not check or process.returncode == 0, f"kubectl {' '.join(args)}: {text}"
+    return text
+
+
+async def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait until the condition holds; fails after so many seconds."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it did not come true in time"
+        await asyncio.sleep(0.02)
