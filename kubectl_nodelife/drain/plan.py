@@ -58,6 +58,10 @@ VARIANTS: Final = (
 """Assumptions beside the middle ones. Kubectl's 5 s grid makes the end a jumpy function of them, so
 that the fastest pods do not always make the fastest drain: the ends are taken over all of these."""
 
+FEW_NODES: Final = 20
+SAMPLE_NODES: Final = 60
+"""Of a larger plan only a part this size is run with the other assumptions, and its ends scaled."""
+
 _FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
 LEAST_WIDTH_S: Final = 15.0
 
@@ -76,8 +80,11 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
     plan = assemble(middle, admission)
     plan.bound = Bound(*kubectl_bound(snapshot, nodes, options))
     if plan.verdict in (READY, SLOW, UNKNOWN):
-        others = [play_kubectl(scope, admission, options, t).end_ns for t in _variants(scope)]
-        plan.estimate = estimate(middle, others, plan)
+        sample = scope
+        if len(nodes) > SAMPLE_NODES:
+            sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.terrain)
+        ends = [play_kubectl(sample, admission, options, t, nodes).end_ns for t in _variants(nodes)]
+        plan.estimate = estimate(middle, ends, plan, sample.nodes[-1])
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
@@ -102,11 +109,15 @@ def make_wave_plan(
     plan = assemble(middle, admission)
     plan.bound, plan.own_waves = bound, True
     if plan.verdict in (READY, SLOW, UNKNOWN):
-        others = [
-            play_waves(scope, admission, options, waves, cut, timing).end_ns
-            for timing in _variants(scope)
+        sample, part = scope, cut
+        if len(nodes) > SAMPLE_NODES:
+            part = _first_waves(cut)
+            sample = Scope(snapshot, [name for wave in part for name in wave], scope.terrain)
+        ends = [
+            play_waves(sample, admission, options, waves, part, timing, nodes).end_ns
+            for timing in _variants(nodes)
         ]
-        plan.estimate = estimate(middle, others, plan)
+        plan.estimate = estimate(middle, ends, plan, part[-1][-1])
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
@@ -133,9 +144,19 @@ def _settle_waves(
         stuck |= held_up
 
 
-def _variants(scope: Scope) -> tuple[Timing, ...]:
+def _variants(nodes: Sequence[str]) -> tuple[Timing, ...]:
     """Fewer of them for large plans, where single pods matter less."""
-    return VARIANTS if len(scope.nodes) <= 20 else VARIANTS[:2]
+    return VARIANTS if len(nodes) <= FEW_NODES else VARIANTS[:2]
+
+
+def _first_waves(cut: list[list[str]]) -> list[list[str]]:
+    """As many of the first waves as make up a sample."""
+    part: list[list[str]] = []
+    for wave in cut:
+        part.append(wave)
+        if sum(map(len, part)) >= SAMPLE_NODES:
+            break
+    return part
 
 
 def assemble(play: Play, admission: Admission) -> DrainPlan:
@@ -196,16 +217,22 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
 # --- the estimate --------------------------------------------------------------------------------
 
 
-def estimate(middle: Play, others: list[int | None], plan: DrainPlan) -> Estimate | None:
+def estimate(
+    middle: Play, others: list[int | None], plan: DrainPlan, last_node: str
+) -> Estimate | None:
     """How long it takes, at least and at most, or None where the middle run does not end.
 
-    The ends of all runs, with a margin for what a real API server adds. It is kept as narrow as
-    the contract wants, at the cost of the low end: kubelets that let pods stop early are the rule,
-    and by how much is seldom known.
+    The ends of all runs, with a margin for what a real API server adds; `others` are those of runs
+    up to `last_node`, and are scaled to the whole. The estimate is kept as narrow as the contract
+    wants, at the cost of the low end: kubelets that let pods stop early are the rule, and by how
+    much is seldom known.
     """
     if middle.end_ns is None:
         return None
-    ends = [end / SECOND_NS for end in (middle.end_ns, *others) if end is not None]
+    part_ns = next(w.end_ns for w in middle.waves if last_node in w.nodes) or middle.end_ns
+    scale = middle.end_ns / max(1, part_ns)
+    scaled = [end * scale / SECOND_NS for end in others if end is not None]
+    ends = [middle.end_ns / SECOND_NS, *scaled]
     low, high = min(ends), max(ends)
     low = max(0.0, low - max(1.0, 0.05 * low))
     high += max(1.5, 0.05 * high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,10 +39,20 @@ class Play:
     end_ns: int | None = None
 
 
-def play_kubectl(scope: Scope, admission: Admission, options: DrainOptions, timing: Timing) -> Play:
-    """`kubectl drain NODE...`: one process, the nodes of the scope in their order."""
+def play_kubectl(
+    scope: Scope,
+    admission: Admission,
+    options: DrainOptions,
+    timing: Timing,
+    cordoned: Sequence[str] = (),
+) -> Play:
+    """`kubectl drain NODE...`: one process, the nodes of the scope in their order.
+
+    `cordoned`: nodes that the command names besides, where only a part of it is played.
+    """
     timeline = Timeline()
     world = World(scope, admission, timing, timeline)
+    world.cordon(*(name for name in cordoned if name not in scope.pods))
     process = Kubectl(world, options, scope.nodes)
     process.start(0)
     timeline.run(process.settled)

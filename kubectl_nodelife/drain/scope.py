@@ -37,7 +37,9 @@ class Scope:
     match a pod, by its uid, for every pod that one of them matches.
     """
 
-    def __init__(self, snapshot: Snapshot, nodes: Sequence[str]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, nodes: Sequence[str], terrain: Terrain | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
         self.pods: dict[str, list[Pod]] = {name: snapshot.pods_on(name) for name in nodes}
@@ -48,7 +50,7 @@ class Scope:
         self.ledgers: dict[BudgetKey, Ledger] = {}
         self.budgets_of: dict[str, tuple[BudgetKey, ...]] = {}
         self.history = History(snapshot)
-        self.terrain = Terrain(snapshot)
+        self.terrain = terrain or Terrain(snapshot)
         self._find_owners()
         self._find_budgets()
         self._find_members()

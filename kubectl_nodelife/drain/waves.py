@@ -194,10 +194,15 @@ def play_waves(
     waves: WaveOptions,
     cut: list[list[str]],
     timing: Timing,
+    cordoned: Iterable[str] = (),
 ) -> Play:
-    """The waves on the virtual clock: a kubectl process for each node of a wave, at once."""
+    """The waves on the virtual clock: a kubectl process for each node of a wave, at once.
+
+    `cordoned`: nodes that are part of the plan besides, where only some waves are played.
+    """
     timeline = Timeline()
     world = World(scope, admission, timing, timeline)
+    world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
     timeline.run(conductor.settled)
