@@ -52,15 +52,14 @@ class Profile(msgspec.Struct, frozen=True):
         return f"v1.{self.minor}"
 
     def stands_in(self) -> str | None:
-        """What is said where another release's behaviour stands in for this one's; None: none does."""
-        if self.minor < _FIRST_DESCRIBED:
-            return (
-                f"profile {self.name}: the behaviour of v1.{_FIRST_DESCRIBED}, the oldest known, is "
-                "followed (DaemonSets: v1.11)"
-            )
-        if self.minor > parse_profile(NEWEST).minor:
-            return f"profile {self.name}: the behaviour of {NEWEST}, the newest known, is followed"
-        return None
+        """The sentence that tells whose behaviour is followed instead of this release's, if any."""
+        if self.minor < FIRST_DESCRIBED:
+            known = f"v1.{FIRST_DESCRIBED}, the oldest known, is followed (DaemonSets: v1.11)"
+        elif self.minor > parse_profile(NEWEST).minor:
+            known = f"{NEWEST}, the newest known, is followed"
+        else:
+            return None
+        return f"profile {self.name}: the behaviour of {known}"
 
     def has(self, switch: str) -> bool:
         """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
