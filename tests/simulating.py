@@ -1,0 +1,31 @@
+"""Simulating a scenario in a test, as the command does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
+from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble, parse_scenario
+from kubectl_nodelife.sim.story import Story, tell
+from kubectl_nodelife.sim.world import Faults
+
+
+def simulate_file(path: Path) -> Story:
+    """The story of a scenario in a file; one without a snapshot."""
+    return simulate_scenario(parse_scenario(path.read_bytes(), path.name))
+
+
+def simulate_scenario(scenario: Scenario) -> Story:
+    """The story of a scenario without a snapshot."""
+    setting = assemble(scenario)
+    return tell(play(setting), make_settings(setting.profile, scenario.flags))
+
+
+def play(setting: Setting, faults: Faults | None = None) -> Run:
+    """Run a setting with fresh controllers."""
+    settings = make_settings(setting.profile, setting.scenario.flags)
+    names = setting.scenario.controllers
+    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+    return run(setting, controllers, faults=faults)

@@ -1,0 +1,74 @@
+"""Each recording's scenario, simulated, must do what the real controllers did."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.simulating import simulate_file
+from tests.traces.compare import compare
+from tests.traces.conftest import OWN_TRACES
+
+
+def recorded(trace: Path) -> Any:
+    return json.loads((trace / "timeline.json").read_bytes())
+
+
+def simulated(trace: Path) -> Any:
+    story = simulate_file(trace / "scenario.yaml")
+    return msgspec.json.decode(msgspec.json.encode(story.document()))
+
+
+def test_simulation_agrees_with_the_recording(trace: Path) -> None:
+    outcome = compare(recorded(trace), simulated(trace))
+    assert outcome.matched > 0
+    assert not outcome.differences, "\n".join(["", *outcome.differences])
+
+
+@pytest.fixture
+def timeline() -> Any:
+    return recorded(OWN_TRACES / "one-node-lost")
+
+
+def test_a_recording_agrees_with_itself(timeline: Any) -> None:
+    assert not compare(timeline, timeline).differences
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["SetNodeCondition", "AddTaint", "SetNodeLabel", "MarkPodNotReady", "DeletePod"],
+)
+def test_a_write_left_out_or_added_is_noticed(timeline: Any, action: str) -> None:
+    less = copy.deepcopy(timeline)
+    index = next(i for i, r in enumerate(less["records"]) if r["action"] == action)
+    del less["records"][index]
+    assert any(d.startswith("missing") for d in compare(timeline, less).differences)
+    assert any(d.startswith("extra") for d in compare(less, timeline).differences)
+
+
+def test_a_write_at_another_time_is_noticed(timeline: Any) -> None:
+    later = copy.deepcopy(timeline)
+    taint = next(r for r in later["records"] if r["detail"].get("effect") == "NoExecute")
+    taint["at"] += 0.595 + 0.01 * taint["at"]
+    assert not compare(timeline, later).differences
+    taint["at"] += 0.01
+    assert len(compare(timeline, later).differences) == 1
+
+
+def test_nodes_lost_in_one_pass_stand_for_one_another() -> None:
+    timeline = recorded(OWN_TRACES / "partial-disruption-large-zone")
+    swapped = copy.deepcopy(timeline)
+    taints = [
+        r
+        for r in swapped["records"]
+        if r["action"] == "AddTaint" and r["detail"]["effect"] == "NoExecute"
+    ]
+    one, other = taints[0], taints[-1]
+    assert one["object"]["name"] != other["object"]["name"]
+    one["object"], other["object"] = other["object"], one["object"]
+    assert not compare(timeline, swapped).differences
