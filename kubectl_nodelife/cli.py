@@ -44,6 +44,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.drain_plan:drain_plan",
         "Say whether a drain will finish, when, and what stops it.",
     ),
+    "budgets": (
+        "kubectl_nodelife.commands.budgets:budgets",
+        "Show each disruption budget's arithmetic and what it makes undrainable.",
+    ),
     "daemonset": (
         "kubectl_nodelife.commands.daemonset:daemonset",
         "Say why a DaemonSet has the pods it has, node by node.",

@@ -308,9 +308,13 @@ def _warnings(play: Play) -> list[str]:
         silent = snapshot.silent_kubelet(name)
         if silent is not None:
             warnings.append(f"{silent}: its pods are not ended")
-    planned = set(play.scope.nodes)
+    still_cordoned = {
+        name for name in play.scope.nodes if play.world.landing.nodes[name].spec.unschedulable
+    }
     twice = sum(
-        1 for a in play.world.actors.values() if a.created_ns is not None and a.node in planned
+        1
+        for actor in play.world.actors.values()
+        if actor.created_ns is not None and actor.node in still_cordoned
     )
     if twice:
         warnings.append(

@@ -1,0 +1,59 @@
+"""`kubectl nodelife budgets`: each budget's arithmetic, and what it makes undrainable."""
+
+from __future__ import annotations
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.inputs import read_snapshot
+from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.survey import survey
+from kubectl_nodelife.errors import EXIT_NO, BadInput
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.budgets import BudgetsPage
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.progress import progress_bar
+
+
+@click.command("budgets")
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
+@click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@click.option("--exit-code", is_flag=True, help="Exit with 4 if a budget lets no pod go.")
+@output_flags()
+@connection_flags
+def budgets(
+    filename: tuple[str, ...],
+    all_namespaces: bool,
+    pool_label: str | None,
+    now: str | None,
+    exit_code: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> int:
+    """Each disruption budget's arithmetic, who uses it, and which nodes it makes undrainable now.
+
+    \b
+    Examples:
+      kubectl nodelife budgets -A -f dump/
+      kubectl nodelife budgets -n shop -o wide -f dump.json
+    """
+    if not filename:
+        raise BadInput("no input", remedy="name a dump with -f")
+    with progress_bar("reading objects") as step:
+        found = read_snapshot(filename, now=now, progress=step)
+    snapshot = Snapshot(
+        found.objects, found.moment_ns, None if found.complete else found.kinds_read
+    )
+    # A dump has no current namespace: all of it is shown unless one is named.
+    namespace = None if all_namespaces else connection.namespace
+    answer = survey(snapshot, namespace, pool_label)
+    for warning in (*found.warnings, *answer.warnings):
+        terminal.warn(warning)
+    if not answer.budgets:
+        terminal.note("No resources found")
+    terminal.write(render(BudgetsPage(answer), output, headers=not no_headers))
+    blocked = any(view.undrainable for view in answer.budgets) or bool(answer.two_budgets)
+    return EXIT_NO if exit_code and blocked else 0

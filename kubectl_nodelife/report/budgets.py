@@ -1,0 +1,150 @@
+"""The page of `budgets`: the arithmetic of each, what to do, and the pools it holds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kubectl_nodelife.drain.survey import BudgetSurvey, BudgetView, PoolView
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import Column, Table
+
+_COLUMNS = (
+    Column("namespace"),
+    Column("name"),
+    Column("state"),
+    Column("rule"),
+    Column("expected"),
+    Column("desired"),
+    Column("healthy"),
+    Column("allowed"),
+    Column("disrupted", wide=True),
+    Column("policy", wide=True),
+    Column("selector", wide=True),
+    Column("used by"),
+    Column("undrainable nodes"),
+)
+_POOL_COLUMNS = (
+    Column("pool"),
+    Column("label", wide=True),
+    Column("nodes"),
+    Column("undrainable"),
+    Column("because of"),
+)
+
+
+class BudgetsPage:
+    """A `BudgetSurvey` as an answer."""
+
+    def __init__(self, survey: BudgetSurvey) -> None:
+        self._survey = survey
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """Budgets, findings, pods under two budgets, pools."""
+        survey = self._survey
+        yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
+        lines = list(_finding_lines(survey))
+        if lines:
+            yield "\n".join(lines)
+        if any(pool.undrainable for pool in survey.pools):
+            yield Table(_POOL_COLUMNS, [_pool_row(pool) for pool in survey.pools])
+
+    def document(self) -> object:
+        """Everything, as plain JSON values."""
+        survey = self._survey
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BudgetList",
+            "items": [_item(view) for view in survey.budgets],
+            "twoBudgets": [
+                {"pod": pod, "budgets": names} for pod, names in survey.two_budgets.items()
+            ],
+            "pools": [
+                {
+                    "name": pool.name,
+                    "label": pool.label or None,
+                    "nodes": pool.nodes,
+                    "undrainable": pool.undrainable,
+                    "budgets": pool.budgets,
+                }
+                for pool in survey.pools
+            ],
+            "warnings": survey.warnings,
+        }
+
+    def names(self) -> Iterable[str]:
+        """The budgets that now let no pod go."""
+        return (
+            f"poddisruptionbudget/{view.name}"
+            for view in self._survey.budgets
+            if view.undrainable or view.state not in ("ok", "unused")
+        )
+
+
+def _row(view: BudgetView) -> tuple[object, ...]:
+    return (
+        view.namespace,
+        view.name,
+        view.state,
+        view.rule,
+        view.expected,
+        view.desired,
+        view.healthy,
+        view.allowed,
+        view.disrupted,
+        view.policy,
+        view.selector,
+        _some(view.owners),
+        _some(view.undrainable),
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _finding_lines(survey: BudgetSurvey) -> Iterable[str]:
+    for view in survey.budgets:
+        for finding in view.findings:
+            remedy = f"; {finding.remedy}" if finding.remedy else ""
+            yield f"{view.namespace}/{view.name}: {finding.what}{remedy}"
+    for pod, names in survey.two_budgets.items():
+        yield (
+            f"{pod}: {' and '.join(names)} both match it, and the Eviction API refuses that for"
+            " ever; narrow one of the selectors"
+        )
+
+
+def _pool_row(pool: PoolView) -> tuple[object, ...]:
+    return (
+        pool.name,
+        pool.label,
+        pool.nodes,
+        len(pool.undrainable),
+        _some(pool.budgets),
+    )
+
+
+def _item(view: BudgetView) -> dict[str, Any]:
+    return {
+        "namespace": view.namespace,
+        "name": view.name,
+        "state": view.state,
+        "rule": view.rule,
+        "selector": view.selector,
+        "unhealthyPodEvictionPolicy": view.policy,
+        "expectedPods": view.expected,
+        "desiredHealthy": view.desired,
+        "currentHealthy": view.healthy,
+        "disruptionsAllowed": view.allowed,
+        "disruptedPods": view.disrupted,
+        "counted": view.counted,
+        "pods": view.pods,
+        "owners": view.owners,
+        "nodes": view.nodes,
+        "undrainable": view.undrainable,
+        "findings": [
+            {"what": finding.what, "remedy": finding.remedy or None} for finding in view.findings
+        ],
+    }
