@@ -1,10 +1,10 @@
 """Holds a simulated Timeline against one recorded from a real kube-controller-manager.
 
 The rule: the i-th occurrence of a write is held against the i-th, within 0.6 s and 1 % of the time
-passed, and a DaemonSet's last status against the last. Forgiven is what is chance in the original: the
-order of nodes lost in one pass, when each of a DaemonSet's pods has its turn (how many it made and lost
-on each node must agree), a name that hangs on a hash, who of two controllers was first to delete a
-pod, the last moments, and whatever the recording itself notes under `chance`.
+passed, and a DaemonSet's last status against the last. Forgiven is what is chance in the original:
+the order of nodes lost in one pass, when each of a DaemonSet's pods has its turn (how many it made
+and lost on each node must agree), a name that hangs on a hash, who of two controllers was first to
+delete a pod, the last moments, and whatever the recording itself notes under `chance`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One pytest item for each recording.
 
-`pytest tests/traces --traces DIR` takes the folders in DIR instead of the project's own, and forgives
-nothing.
+`pytest tests/traces --traces DIR` takes the folders in DIR instead of the project's own, and
+forgives nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ OWN_TRACES = Path(__file__).parent
 
 # Recordings in which chance decided something that the comparison counts, and what that was.
 CHANCE = {
-    "v1.16-daemonset-rolling-update": "two pods turned Ready 18 ms apart at 30.54 s, and the controller "
-    "looked between the two: it replaced one pod there, where it else replaces two. Here both turn "
-    "Ready at the same instant",
+    "v1.16-daemonset-rolling-update": "two pods turned Ready 18 ms apart at 30.54 s, and the "
+    "controller looked between the two: it replaced one pod there, where it else replaces two; "
+    "here both turn Ready at the same instant",
 }
 
 
