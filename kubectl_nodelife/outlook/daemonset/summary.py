@@ -95,12 +95,19 @@ def oddities(view: SetView, rows: list[NodeRow]) -> Iterator[str]:
 
 def _count_differences(view: SetView) -> Iterator[str]:
     counted, reported = view.status(), view.daemon_set.status
+    differences = []
     for field, word in _WORDS.items():
         if field == "updated_number_scheduled" and not view.knows_updated:
             continue
         ours, theirs = getattr(counted, field), getattr(reported, field)
         if ours != theirs:
-            yield f"reported {word} {theirs}, counted {ours}"
+            differences.append(f"{word} {theirs}, counted {ours}")
+    if not differences:
+        return
+    yield "reported " + "; ".join(differences)
+    stale = counted.desired_number_scheduled < reported.desired_number_scheduled
+    if stale and view.tracked.rules.node_queue:
+        yield "(this release does not count anew when a taint only keeps new pods away)"
 
 
 def _node_oddities(rows: list[NodeRow]) -> Iterator[str]:
