@@ -392,3 +392,10 @@ def test_an_eviction_waits_for_the_taint() -> None:
     assert finding.eviction is not None
     assert finding.eviction.due_ns is None
     assert finding.eviction.because.startswith("evicted 300s after the node's NoExecute taint")
+
+
+def test_a_ready_node_that_was_not_heard_of_since_is_named_so() -> None:
+    dying = pod(metadata__deletionTimestamp=ago(300))
+    for heartbeat, said in ((301, True), (299, False)):
+        (finding,) = sweep(dying, nodes=(node(heartbeat=heartbeat),)).findings
+        assert ("nothing was heard of it since" in finding.because) is said

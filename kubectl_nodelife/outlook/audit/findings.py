@@ -189,6 +189,10 @@ def _terminating_class(pod: Pod, node: NodeHealth) -> tuple[str, str, str]:
             "deleted and still there; whether its node is Ready is not known",
             "read the nodes too; then it can be said who has to act",
         )
+    deleted_ns, heard_ns = pod.metadata.deletion_timestamp, node.heartbeat_ns
+    if deleted_ns is not None and heard_ns is not None and heard_ns < deleted_ns:
+        because = f"deleted, node {node.name} is Ready, and nothing was heard of it since"
+        return notes.TERMINATING_SLOW, because, ""
     return notes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready", ""
 
 

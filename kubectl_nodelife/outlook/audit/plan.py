@@ -208,7 +208,7 @@ _WAYS: Final[dict[str, Way]] = {
     notes.ORPHANED: _delete_orphan,
     notes.EVICTED_LEFTOVER: _delete_leftover,
     notes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
-    notes.TERMINATING_SLOW: _nothing("its kubelet is alive: forced, its containers would stay"),
+    notes.TERMINATING_SLOW: _nothing("its node is Ready: forced, its containers would stay"),
     RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
     MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),
     GATES: _nothing("only the owner of the gate's condition may set it"),
