@@ -18,7 +18,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.sandbox.cluster import Cluster
 from kubectl_nodelife.sandbox.inputs import Beginning, read_beginning
-from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox, serving
+from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
 
 SCENARIO = b"""
 apiVersion: nodelife.dev/v1alpha1
@@ -92,7 +92,7 @@ async def _serve(served: Sandbox) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    async with serving(served):
+    async with served:
         terminal.write(f"export KUBECONFIG={served.kubeconfig}\n")
         sys.stdout.flush()
-        await stopped.wait()
+        await served.run_until(stopped)

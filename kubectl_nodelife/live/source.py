@@ -27,7 +27,13 @@ from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.live.client import ApiError, Client, describe
-from kubectl_nodelife.live.requests import Resource, list_url, watch_list_url, watch_url
+from kubectl_nodelife.live.requests import (
+    PAGE_SIZE,
+    Resource,
+    list_url,
+    watch_list_url,
+    watch_url,
+)
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 
 T = TypeVar("T", bound=KubeObject)
@@ -40,7 +46,8 @@ class Pace(msgspec.Struct, frozen=True):
 
     `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
     anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
-    quiet for long. `watch_s`: how long one watch may last (up to twice that).
+    quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
+    objects.
     """
 
     first_backoff_s: float = 0.8
@@ -50,6 +57,7 @@ class Pace(msgspec.Struct, frozen=True):
     silence_by_kind: dict[str, float] = {}
     first_byte_s: float = 120.0
     watch_s: int = 300
+    page_size: int = PAGE_SIZE
 
 
 class KindState(msgspec.Struct):
@@ -225,21 +233,22 @@ class Follower:
     async def _list(self) -> None:
         """A consistent list in pages; if its token expires on the way, once more in one piece."""
         try:
-            objects, version = await self._pages(list_url(self.resource))
+            objects, version = await self._pages(self._pace.page_size)
         except ApiError as error:
             if not error.gone:
                 raise
-            objects, version = await self._pages(list_url(self.resource, limit=0))
+            objects, version = await self._pages(0)
         await self._listed(objects, version)
 
-    async def _pages(self, url: str) -> tuple[list[KubeObject], str]:
+    async def _pages(self, limit: int) -> tuple[list[KubeObject], str]:
         objects: list[KubeObject] = []
+        url = list_url(self.resource, limit=limit)
         while True:
             page = self._decode_page(await self._client.read(url))
             objects += page.items or ()
             if not page.metadata.continue_:
                 return objects, page.metadata.resource_version
-            url = list_url(self.resource, continue_=page.metadata.continue_)
+            url = list_url(self.resource, limit=limit, continue_=page.metadata.continue_)
 
     def _decode_page(self, body: bytes) -> _Page[KubeObject]:
         try:

@@ -15,7 +15,6 @@ import shutil
 import ssl
 import tempfile
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from types import TracebackType
 
 from aiohttp import web
@@ -77,12 +76,14 @@ class Sandbox:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        await self.hang_up()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._task  # raises if the loop ended by itself
+        finally:
+            await self.hang_up()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     async def listen(self) -> None:
         """Open the socket; the same port as before, if there was one."""
@@ -106,10 +107,14 @@ class Sandbox:
             self._runner = None
             self.server.faults.down = False
 
-    async def failed(self) -> None:
-        """Wait for the cluster's loop to end, which it does only by a bug; raises that."""
+    async def run_until(self, stopped: asyncio.Event) -> None:
+        """Serve until told to stop. A bug that ends the cluster's loop is raised."""
         assert self._task is not None
-        await self._task
+        waiting = asyncio.create_task(stopped.wait())
+        await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._task.done():
+            await self._task
 
     def _document(self) -> dict[str, object]:
         assert self._keys is not None
@@ -174,12 +179,3 @@ def _tls(keys: KeyPair, folder: str) -> ssl.SSLContext:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
     return context
-
-
-@contextlib.asynccontextmanager
-async def serving(sandbox: Sandbox) -> AsyncIterator[Sandbox]:
-    """The sandbox while the body runs; a bug in its loop ends the body."""
-    async with sandbox, asyncio.TaskGroup() as group:
-        watch = group.create_task(sandbox.failed())
-        yield sandbox
-        watch.cancel()

@@ -33,7 +33,9 @@ def overlay(base: Any, over: Any) -> Any:
             for key, either in {**base, **over}.items()
         }
     if isinstance(base, list) and isinstance(over, list):
-        return _merge_list(base, base, over)
+        known = {_member_key(member): member for member in base}
+        known.pop(None, None)
+        return [overlay(known.get(_member_key(member), member), member) for member in over]
     return over
 
 

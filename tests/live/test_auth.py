@@ -1,0 +1,290 @@
+"""Credentials over TLS: what is sent, when it is renewed, and that nothing goes anonymously.
+
+A small server notes what comes; where there is a kubectl, it must say the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from kubectl_nodelife.errors import Failed, NodelifeError, Unreachable
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.sandbox.certificate import make_certificate
+from tests.loopback import KUBECTL, play
+
+TOLD = ("Authorization", "Impersonate-User", "Impersonate-Uid", "Impersonate-Group")
+KEYS = make_certificate()
+AUTHORITY = base64.b64encode(KEYS.certificate.encode()).decode()
+
+
+class Listener:
+    """Notes the headers of each request; refuses tokens that are not `wanted`, if that is set."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.seen: list[Any] = []
+        self.wanted = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.seen.append(request.headers.copy())
+        if self.wanted and request.headers.get("Authorization") != f"Bearer {self.wanted}":
+            return web.json_response({"message": "Unauthorized", "code": 401}, status=401)
+        return web.json_response({"kind": "Status", "apiVersion": "v1"})
+
+    def told(self) -> list[tuple[str, str]]:
+        """The headers of the last request that say who comes."""
+        return sorted(
+            (key.title(), value)
+            for key, value in self.seen[-1].items()
+            if key.title() in TOLD or key.title().startswith("Impersonate-Extra")
+        )
+
+
+@contextlib.asynccontextmanager
+async def listener(folder: Path, *, tls: bool = True) -> AsyncIterator[Listener]:
+    listening = Listener()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", listening.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    context = None
+    if tls:
+        (folder / "tls.crt").write_text(KEYS.certificate)
+        (folder / "tls.key").write_text(KEYS.key)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    listening.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield listening
+    finally:
+        await runner.cleanup()
+
+
+def kubeconfig(folder: Path, url: str, user: dict[str, Any], **cluster: Any) -> str:
+    path = folder / "config"
+    cluster = {"server": url, "certificate-authority-data": AUTHORITY} | cluster
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {k: v for k, v in cluster.items() if v}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+async def ask(path: str, folder: Path, **flags: Any) -> None:
+    """One request of ours."""
+    target = find_target(Overrides(kubeconfig=path, **flags), {})
+    client = Client(Session(target, {"PATH": os.environ["PATH"]}, str(folder)))
+    try:
+        await client.read("/x")
+    finally:
+        await client.close()
+
+
+async def ask_with_kubectl(path: str, *flags: str) -> None:
+    assert KUBECTL is not None
+    process = await asyncio.create_subprocess_exec(
+        KUBECTL,
+        *("get", "--raw", "/x", "--kubeconfig", path),
+        *flags,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    await process.wait()
+
+
+def plugin(token: str) -> dict[str, Any]:
+    """A plugin that prints what the file `token` holds."""
+    version = "client.authentication.k8s.io/v1"
+    script = (
+        "import json, sys; print(json.dumps({'kind': 'ExecCredential', 'apiVersion':"
+        f" '{version}', 'status': {{'token': open({token!r}).read().strip()}}}}))"
+    )
+    return {
+        "apiVersion": version,
+        "command": sys.executable,
+        "args": ["-c", script],
+        "interactiveMode": "Never",
+    }
+
+
+SAME = [
+    pytest.param({"token": "t"}, {}, id="token"),
+    pytest.param({"username": "u", "password": "p:w"}, {}, id="password"),
+    pytest.param({"token": "t"}, {"token": "flag"}, id="token-flag"),
+    pytest.param({"tokenFile": "TOKEN"}, {}, id="token-file"),
+    pytest.param({"token": "t", "tokenFile": "TOKEN"}, {}, id="token-and-file"),
+    pytest.param({"exec": "PLUGIN"}, {}, id="plugin"),
+    pytest.param({"exec": "PLUGIN", "token": "t"}, {}, id="token-before-plugin"),
+    pytest.param({"exec": "PLUGIN"}, {"token": "flag"}, id="token-flag-before-plugin"),
+    pytest.param({"token": "t", "as": "bob", "as-groups": ["g"]}, {}, id="impersonating"),
+    pytest.param(
+        {"token": "t", "as": "bob"},
+        {
+            "impersonate": "ann",
+            "impersonate_groups": ("a", "b"),
+            "impersonate_uid": "7",
+            "impersonate_user_extra": ("Some/Key=1", "Some/Key=2"),
+        },
+        id="impersonation-flags",
+    ),
+    pytest.param({}, {}, id="nobody"),
+]
+FLAGS = {
+    "token": "--token",
+    "impersonate": "--as",
+    "impersonate_groups": "--as-group",
+    "impersonate_uid": "--as-uid",
+    "impersonate_user_extra": "--as-user-extra",
+}
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine to compare with")
+@pytest.mark.parametrize("tls", [True, False], ids=["https", "http"])
+@pytest.mark.parametrize("user, flags", SAME)
+def test_we_say_who_we_are_as_kubectl_does(
+    tmp_path: Path, user: dict[str, Any], flags: dict[str, Any], tls: bool
+) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    user = {
+        key: {"TOKEN": str(tmp_path / "token"), "PLUGIN": plugin(str(tmp_path / "token"))}.get(
+            value if isinstance(value, str) else "", value
+        )
+        for key, value in user.items()
+    }
+    given = []
+    for name, values in flags.items():
+        for value in values if isinstance(values, tuple) else (values,):
+            given += [FLAGS[name], value]
+    if "--as-user-extra" in given:
+        given = given[: given.index("--as-user-extra")]  # kubectl 1.32 has no such flag
+        flags = {k: v for k, v in flags.items() if k != "impersonate_user_extra"}
+
+    async def test() -> None:
+        async with listener(tmp_path, tls=tls) as server:
+            path = kubeconfig(tmp_path, server.url, user)
+            await ask_with_kubectl(path, *given)
+            theirs = server.told()
+            await ask(path, tmp_path, **flags)
+            assert server.told() == theirs
+
+    play(test)
+
+
+def test_extra_fields_are_escaped(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with listener(tmp_path) as server:
+            path = kubeconfig(tmp_path, server.url, {"token": "t"})
+            extra = ("Some/Key=1", "Some/Key=2", "a%=x")
+            await ask(path, tmp_path, impersonate="ann", impersonate_user_extra=extra)
+            assert server.told() == [
+                ("Authorization", "Bearer t"),
+                ("Impersonate-Extra-A%25", "x"),
+                ("Impersonate-Extra-Some%2Fkey".title(), "1"),
+                ("Impersonate-Extra-Some%2Fkey".title(), "2"),
+                ("Impersonate-User", "ann"),
+            ]
+
+    play(test)
+
+
+def test_a_failing_plugin_sends_no_request(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with listener(tmp_path) as server:
+            user = {"exec": plugin(str(tmp_path / "no-such-file"))}
+            with pytest.raises(Failed, match=r"exit code 1.*No such file"):
+                await ask(kubeconfig(tmp_path, server.url, user), tmp_path)
+            assert server.seen == []
+
+    play(test)
+
+
+def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "token").write_text("old")
+        async with listener(tmp_path) as server:
+            user = {"exec": plugin(str(tmp_path / "token"))}
+            target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+            client = Client(Session(target, {}, str(tmp_path)))
+            await client.read("/x")
+            (tmp_path / "token").write_text("new")
+            server.wanted = "new"
+            await client.read("/x")
+            told = [headers["Authorization"] for headers in server.seen]
+            assert told == ["Bearer old", "Bearer old", "Bearer new"]
+            server.wanted = "another"
+            with pytest.raises(ApiError, match="Unauthorized"):
+                await client.read("/x")
+            assert len(server.seen) == 5
+            await client.close()
+
+    play(test)
+
+
+def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with listener(tmp_path) as server:
+            other = base64.b64encode(make_certificate().certificate.encode()).decode()
+            path = kubeconfig(
+                tmp_path, server.url, {"token": "t"}, **{"certificate-authority-data": other}
+            )
+            with pytest.raises(Unreachable, match="certificate"):
+                await ask(path, tmp_path)
+            assert server.seen == []
+            await ask(path, tmp_path, insecure_skip_tls_verify=True)
+            assert len(server.seen) == 1
+
+    play(test)
+
+
+def test_the_name_to_check_can_be_another(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with listener(tmp_path) as server:
+            path = kubeconfig(tmp_path, server.url, {"token": "t"})
+            with pytest.raises(Unreachable):
+                await ask(path, tmp_path, tls_server_name="elsewhere.example")
+            await ask(path, tmp_path, tls_server_name="localhost")
+
+    play(test)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with listener(tmp_path) as server:
+            path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "gone")})
+            with pytest.raises(NodelifeError, match="gone: cannot read the token"):
+                await ask(path, tmp_path)
+            (tmp_path / "empty").write_text("\n")
+            path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "empty")})
+            with pytest.raises(NodelifeError, match="empty"):
+                await ask(path, tmp_path)
+            assert server.seen == []
+
+    play(test)
+
+
+def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = kubeconfig(tmp_path, "https://127.0.0.1:1", {"token": "t"})
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await ask(path, tmp_path)
+
+    play(test)

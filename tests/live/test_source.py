@@ -1,0 +1,311 @@
+"""List and watch against a served cluster that can be made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.source import (
+    ABSENT,
+    FAILING,
+    REFUSED,
+    WATCHING,
+    Happened,
+    Listed,
+    Pace,
+    Phase,
+    Source,
+)
+from kubectl_nodelife.sandbox.faults import Failure
+from kubectl_nodelife.sandbox.listening import Sandbox
+from tests.loopback import client, play, sandbox, until
+
+FAST = Pace(
+    first_backoff_s=0.02,
+    last_backoff_s=0.1,
+    refused_s=0.1,
+    silence_s=1.0,
+    first_byte_s=5.0,
+    watch_s=30,
+)
+
+
+class Seen:
+    """What a reader of the queue knows: the objects, and what it was told in between."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
+        self.phases: list[Phase] = []
+        self.listed: list[str] = []
+
+    async def read(self) -> None:
+        while True:
+            match await self.source.queue.get():
+                case Listed(kind, objects):
+                    self.listed.append(kind)
+                    self.objects[kind] = {obj.key: obj for obj in objects}
+                case Happened(kind, events):
+                    for event in events:
+                        match event:
+                            case Put():
+                                self.objects[kind][event.obj.key] = event.obj
+                            case Gone():
+                                self.objects[kind].pop(event.key, None)
+                case Phase() as phase:
+                    self.phases.append(phase)
+
+    def agrees(self, served: Sandbox) -> bool:
+        """Whether every kind is known exactly as it is served, versions included."""
+        return all(
+            {key: obj.metadata.resource_version for key, obj in known.items()}
+            == {
+                key: str(entry.version)
+                for key, entry in served.cluster.api.served.collections[kind].entries.items()
+            }
+            for kind, known in self.objects.items()
+        )
+
+
+@contextlib.asynccontextmanager
+async def following(
+    served: Sandbox, *kinds: str, pace: Pace = FAST, watch_list: bool = True
+) -> AsyncIterator[Seen]:
+    async with client(served) as ours:
+        resources = [Resource(kind_named(kind)) for kind in kinds]
+        source = Source(ours, resources, pace, watch_list=watch_list)
+        seen = Seen(source)
+        tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
+        try:
+            yield seen
+        finally:
+            for task in tasks:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+def watching(seen: Seen, *kinds: str) -> Callable[[], bool]:
+    return lambda: all(seen.source.states[kind].phase == WATCHING for kind in kinds)
+
+
+def change(served: Sandbox, name: str = "a1", **labels: str) -> None:
+    """A label is put on a node, as if by a client."""
+    collection = served.cluster.api.served.collections["Node"]
+    document = collection.entries[("", name)].document()
+    document["metadata"].setdefault("labels", {}).update(labels)
+    served.cluster.api.write(collection.resource, document)
+
+
+@pytest.mark.parametrize("how", ["watch-list", "pages", "server-without-watch-list"])
+def test_list_and_watch_show_what_there_is(how: str) -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.watch_list = how != "server-without-watch-list"
+            async with following(served, "Node", "Pod", "Lease", watch_list=how != "pages") as seen:
+                await until(watching(seen, "Node", "Pod", "Lease"))
+                await until(lambda: len(seen.objects) == 3 and seen.agrees(served))
+                assert len(seen.objects["Node"]) == 4
+                change(served, mark="yes")
+                await until(lambda: seen.agrees(served))
+                node = seen.objects["Node"][("", "a1")]
+                assert (node.metadata.labels or {})["mark"] == "yes"
+                assert sorted(seen.listed) == ["Lease", "Node", "Pod"]
+                lists = served.server.requests.get("list", 0)
+                assert lists == 0 if how == "watch-list" else lists >= 2 + 6 + 1
+
+    play(test)
+
+
+def test_cut_and_torn_watches_go_on_where_they_were() -> None:
+    async def test() -> None:
+        async with sandbox() as served, following(served, "Node") as seen:
+            await until(watching(seen, "Node"))
+            for torn in (False, True):
+                served.server.faults.torn = torn
+                served.server.faults.cut_watches = 1
+                change(served, torn=str(torn))
+                await until(lambda: served.server.faults.cut_watches == 0)
+                change(served, again=str(torn))
+                await until(lambda: seen.agrees(served))
+            assert seen.listed == ["Node"], "a cut watch needs no new list"
+
+    play(test)
+
+
+def test_an_expired_version_means_a_new_list_in_which_the_lost_are_missing() -> None:
+    async def test() -> None:
+        async with sandbox() as served, following(served, "Node") as seen:
+            await until(watching(seen, "Node"))
+            served.server.faults.expire_watches.add("nodes")
+            served.server.faults.cut_watches = 1
+            served.cluster.api.drop("Node", ("", "b2"))
+            await until(lambda: seen.listed == ["Node", "Node"])
+            await until(lambda: seen.agrees(served))
+            assert ("", "b2") not in seen.objects["Node"]
+
+    play(test)
+
+
+def test_a_version_too_old_in_the_middle_of_a_watch() -> None:
+    async def test() -> None:
+        async with sandbox() as served, following(served, "Node") as seen:
+            await until(watching(seen, "Node"))
+            collection = served.cluster.api.served.collections["Node"]
+            served.server.faults.cut_watches = 1
+            change(served, a="1")
+            change(served, b="1")
+            collection.compact(0)
+            await until(lambda: len(seen.listed) == 2)
+            await until(lambda: seen.agrees(served))
+
+    play(test)
+
+
+def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            pace = Pace(**{**_fields(FAST), "silence_s": 0.4})
+            async with following(served, "Node", pace=pace) as seen:
+                await until(watching(seen, "Node"))
+                served.server.faults.hang_watches.add("nodes")
+                change(served, hidden="yes")
+                watches = served.server.requests["watch"]
+                await until(lambda: served.server.requests["watch"] > watches)
+                served.server.faults.hang_watches.clear()
+                await until(lambda: seen.agrees(served))
+                assert seen.listed == ["Node"]
+
+    play(test)
+
+
+def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.forbid.add("pods")
+            async with following(served, "Node", "Pod") as seen:
+                await until(lambda: seen.source.states["Pod"].phase == REFUSED)
+                await until(watching(seen, "Node"))
+                assert "pods is forbidden" in seen.source.states["Pod"].error
+                assert Phase("Pod", REFUSED) in seen.phases
+                served.server.faults.forbid.clear()
+                await until(watching(seen, "Node", "Pod"))
+                await until(lambda: seen.agrees(served))
+
+    play(test)
+
+
+def test_a_kind_that_is_not_served_is_absent() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.failures.append(
+                Failure(404, times=100, resources=("poddisruptionbudgets",))
+            )
+            async with following(served, "PodDisruptionBudget") as seen:
+                state = seen.source.states["PodDisruptionBudget"]
+                await until(lambda: state.phase == ABSENT)
+
+    play(test)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_retry_after_is_obeyed(code: int) -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            failure = Failure(code, times=1, retry_after_s=1, resources=("nodes",))
+            served.server.faults.failures.append(failure)
+            async with following(served, "Node") as seen:
+                began = asyncio.get_running_loop().time()
+                await until(watching(seen, "Node"))
+                assert asyncio.get_running_loop().time() - began >= 1
+                assert seen.source.states["Node"].phase == WATCHING
+                assert Phase("Node", FAILING) not in seen.phases
+
+    play(test)
+
+
+def test_errors_without_advice_are_tried_again_after_a_pause() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.failures.append(Failure(500, times=3, resources=("nodes",)))
+            async with following(served, "Node") as seen:
+                await until(lambda: seen.source.states["Node"].phase == FAILING)
+                assert "injected" in seen.source.states["Node"].error
+                await until(watching(seen, "Node"))
+                assert seen.source.states["Node"].error == ""
+
+    play(test)
+
+
+def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
+    async def test() -> None:
+        async with sandbox() as served, following(served, "Node") as seen:
+            await until(watching(seen, "Node"))
+            await served.hang_up()
+            await until(lambda: seen.source.states["Node"].phase == FAILING)
+            assert "cannot be reached" in seen.source.states["Node"].error or (
+                "broke" in seen.source.states["Node"].error
+            )
+            change(served, meanwhile="yes")
+            await asyncio.sleep(0.5)
+            await served.listen()
+            await until(lambda: seen.agrees(served))
+            gaps = [phase.gap_ns for phase in seen.phases if phase.phase == WATCHING]
+            assert max(gaps) >= 500_000_000
+            assert seen.listed == ["Node"]
+
+    play(test)
+
+
+def test_a_refused_token_is_an_error_that_says_so() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.refuse_tokens = True
+            async with following(served, "Node") as seen:
+                await until(lambda: seen.source.states["Node"].phase == FAILING)
+                assert "(401)" in seen.source.states["Node"].error
+
+    play(test)
+
+
+def test_a_reader_that_is_slow_loses_nothing() -> None:
+    async def test() -> None:
+        async with sandbox() as served, client(served) as ours:
+            source = Source(ours, [Resource(kind_named("Node"))], FAST, queue_length=1)
+            run = asyncio.create_task(source.run())
+            for number in range(300):
+                change(served, number=str(number))
+                if number % 50 == 0:
+                    await asyncio.sleep(0.01)
+            seen = Seen(source)
+            await asyncio.sleep(0.2)
+            read = asyncio.create_task(seen.read())
+            await until(lambda: "Node" in seen.objects and seen.agrees(served))
+            for task in (run, read):
+                task.cancel()
+
+    play(test)
+
+
+def test_nothing_but_get_is_ever_sent() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            served.server.faults.fail_writes = True
+            async with following(served, "Node", "Pod", "Lease") as seen:
+                await until(watching(seen, "Node", "Pod", "Lease"))
+            assert served.server.faults.writes_seen == []
+            assert set(served.server.requests) <= {"get", "list", "watch"}
+
+    play(test)
+
+
+def _fields(pace: Pace) -> dict[str, Any]:
+    return {name: getattr(pace, name) for name in pace.__struct_fields__}
