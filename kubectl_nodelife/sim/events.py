@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import KINDS, Kind, find_kind, find_resource
-from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
@@ -89,6 +91,15 @@ class ScenarioEvent(msgspec.Struct, frozen=True):
 def read_events(value: Any, at: Place) -> tuple[ScenarioEvent, ...]:
     """The list of events. Raises BadInput."""
     return tuple(_read_event(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+
+
+def decode_at(kind: str, document: dict[str, Any], at: Place) -> KubeObject:
+    """The document as a typed object. Raises BadInput with the place of what is wrong."""
+    try:
+        return decode(kind, document)
+    except InputError as error:
+        place = Place(at.file, f"{at.path}.{error.path}" if error.path else at.path)
+        raise place.fault(error.what, error.remedy) from None
 
 
 def _read_event(value: Any, at: Place) -> ScenarioEvent:
@@ -175,6 +186,7 @@ def _read_apply(value: Any, at: Place) -> ApplyEvent:
     namespace = ""
     if kind.namespaced:
         namespace = text(meta.get("namespace", "default"), at.key("metadata").key("namespace"))
+    decode_at(kind.name, document, at)  # a patch has the form of the object too
     return ApplyEvent(kind, namespace, name, document)
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 
+_MOST_KNOWN = 20
+
 _TYPE_NAMES = {
     dict: "a mapping",
     list: "a list",
@@ -113,10 +115,13 @@ def one_of(value: Any, at: Place, known: Sequence[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Which known word may have been meant, or all of them."""
+    """Which known word may have been meant, or some of them."""
     known = list(known)
-    near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+    near = difflib.get_close_matches(word, known, 1, cutoff=0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    more = ", ..." if len(known) > _MOST_KNOWN else ""
+    return f"known here: {', '.join(known[:_MOST_KNOWN])}{more}" if known else ""
 
 
 def describe(value: Any) -> str:

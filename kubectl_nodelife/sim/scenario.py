@@ -21,7 +21,6 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
-from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.sim.defaults import as_created
@@ -31,6 +30,7 @@ from kubectl_nodelife.sim.events import (
     KubeletEvent,
     ScenarioEvent,
     TaintEvent,
+    decode_at,
     read_events,
 )
 from kubectl_nodelife.sim.fields import (
@@ -253,15 +253,6 @@ def _objects(value: Any, at: Place) -> tuple[KubeObject, ...]:
             obj = replace(obj, metadata=replace(obj.metadata, namespace="default"))
         objects.append(obj)
     return tuple(objects)
-
-
-def decode_at(kind: str, document: dict[str, Any], at: Place) -> KubeObject:
-    """The document as a typed object. Raises BadInput with the place of what is wrong."""
-    try:
-        return decode(kind, document)
-    except InputError as error:
-        place = Place(at.file, f"{at.path}.{error.path}" if error.path else at.path)
-        raise place.fault(error.what, error.remedy) from None
 
 
 def assemble(scenario: Scenario, given: Given | None = None) -> Setting:

@@ -1,0 +1,210 @@
+"""What the simulated kubelets do, told by the records and the end state."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.sim.run import run
+from kubectl_nodelife.sim.scenario import assemble
+from tests.sim.documents import found, node, owner, pod, scenario, start, stop, story, times
+
+QUIET = {"controllers": [], "duration": "2m"}
+
+
+def final_node(name: str, **spec: object) -> Node:
+    setting = assemble(scenario(**spec))
+    return run(setting, []).cluster.nodes[name]
+
+
+def ready_times(**spec: object) -> tuple[int | None, int | None]:
+    """(heartbeat, transition) of a's Ready condition at the end, in seconds since t=0."""
+    setting = assemble(scenario(**spec))
+    ready = run(setting, []).cluster.nodes["a"].ready()
+    assert ready is not None
+    return tuple(
+        None if t is None else (t - setting.start_ns) // 10**9
+        for t in (ready.last_heartbeat_time, ready.last_transition_time)
+    )
+
+
+def test_the_first_renewal_brings_a_status() -> None:
+    told = ready_times(**QUIET, objects=[node("a")], kubelet={"leaseRenewPhase": "7300ms"})
+    assert told == (7, None)
+
+
+def test_a_changed_status_has_a_new_transition_time() -> None:
+    report = {"nodes": ["a"], "conditions": {"Ready": "False"}}
+    events = [{"at": "5s", "kubelet": report}, {"at": "9s", "kubelet": report}]
+    assert ready_times(**QUIET, objects=[node("a")], events=events) == (5, 5)
+
+
+def test_a_silent_kubelet_posts_nothing() -> None:
+    spec = {**QUIET, "objects": [node("a")], "kubelet": {"leaseRenewPhase": "9s"}}
+    ready = final_node("a", **spec, events=[stop("8s", "a")]).ready()
+    assert ready is not None and ready.last_heartbeat_time is None
+
+
+def test_silence_begins_before_a_renewal_at_the_same_instant() -> None:
+    spec = {**QUIET, "objects": [node("a")], "kubelet": {"leaseRenewPhase": "9s"}}
+    ready = final_node("a", **spec, events=[stop("9s", "a")]).ready()
+    assert ready is not None and ready.last_heartbeat_time is None
+
+
+def test_a_condition_changes_at_once_and_keeps_its_transition_time_after() -> None:
+    report = {"nodes": ["a"], "conditions": {"DiskPressure": "True"}}
+    told = story(
+        **QUIET,
+        objects=[node("a")],
+        events=[{"at": "5500ms", "kubelet": report}, {"at": "9s", "kubelet": report}],
+    )
+    (change,) = found(told, "SetNodeCondition")
+    assert (change.at, change.controller) == (5.5, "cluster")
+    assert change.detail == {
+        "type": "DiskPressure",
+        "status": "True",
+        "reason": "KubeletHasDiskPressure",
+    }
+
+
+def test_conditions_told_to_a_silent_kubelet_are_posted_when_it_starts() -> None:
+    report = {"nodes": ["a"], "conditions": {"Ready": "False"}}
+    events = [stop("1s", "a"), {"at": "2s", "kubelet": report}, start("30s", "a")]
+    told = story(**QUIET, objects=[node("a")], events=events)
+    assert times(found(told, "SetNodeCondition", type="Ready", status="False")) == [30]
+
+
+def test_a_node_that_is_not_ready_is_silent_until_told_to_start() -> None:
+    objects = [node("a", ready="False"), node("b")]
+    silent = story(duration="3m", objects=objects)
+    assert times(found(silent, "SetNodeCondition", name="a", status="Unknown")) == [50.01] * 4
+    alive = story(duration="3m", objects=objects, events=[start("1s", "a")])
+    assert not found(alive, "SetNodeCondition", name="a")
+
+
+def test_what_the_monitor_wrote_is_undone_when_the_kubelet_starts() -> None:
+    lost = node("a", ready="Unknown")
+    lost["status"]["conditions"][0]["reason"] = "NodeStatusUnknown"
+    told = story(**QUIET, objects=[lost], events=[start("3s", "a")])
+    (ready,) = found(told, "SetNodeCondition")
+    assert (ready.at, ready.detail["type"], ready.detail["status"]) == (3, "Ready", "True")
+
+
+def test_a_kubelet_whose_renewals_are_too_rare_undoes_unknown_with_its_next_status() -> None:
+    told = story(
+        duration="6m",
+        objects=[node("a"), node("b")],
+        kubelet={"leaseRenewInterval": "3m", "nodeStatusReportInterval": "2m30s"},
+    )
+    lost = found(told, "SetNodeCondition", name="a", status="Unknown", type="Ready")
+    back = found(told, "SetNodeCondition", name="a", status="True", type="Ready")
+    assert times(lost)[0] < 60
+    assert times(back) == [150, 300]
+
+
+@pytest.mark.parametrize(
+    ("terms", "grace", "gone"),
+    [
+        pytest.param({}, None, 40, id="the-default-grace-period"),
+        pytest.param({}, 7, 17, id="its-own-grace-period"),
+        pytest.param({"podStopDuration": "3s"}, None, 13, id="stops-sooner"),
+        pytest.param({"podStopDuration": "3s"}, 2, 12, id="but-never-later-than-the-grace-period"),
+    ],
+)
+def test_a_deleted_pod_is_gone_in_time(terms: dict[str, str], grace: int | None, gone: int) -> None:
+    grace_period = {} if grace is None else {"terminationGracePeriodSeconds": grace}
+    told = story(
+        **QUIET,
+        kubelet=terms,
+        objects=[node("a"), pod("p", "a", **grace_period)],
+        events=[{"at": "10s", "delete": {"kind": "Pod", "name": "p"}}],
+    )
+    assert times(found(told, "DeletePod")) == [10, gone]
+    assert told.final["pods"]["gone"] == 1
+
+
+def test_a_pod_whose_time_is_over_goes_when_its_kubelet_starts_again() -> None:
+    told = story(
+        **QUIET,
+        objects=[node("a"), pod("p", "a"), pod("q", "a", terminationGracePeriodSeconds=70)],
+        events=[
+            stop("5s", "a"),
+            {"at": "10s", "delete": {"kind": "Pod", "name": "p"}},
+            {"at": "10s", "delete": {"kind": "Pod", "name": "q"}},
+            start("60s", "a"),
+        ],
+    )
+    assert times(found(told, "DeletePod", name="p")) == [10, 60.1]
+    assert times(found(told, "DeletePod", name="q")) == [10, 80]
+
+
+def test_a_pod_on_a_silent_node_stays_terminating() -> None:
+    told = story(
+        **QUIET,
+        objects=[node("a"), pod("p", "a")],
+        events=[stop("5s", "a"), {"at": "10s", "delete": {"kind": "Pod", "name": "p"}}],
+    )
+    assert told.final["pods"]["terminating"] == 1
+
+
+def test_a_finalizer_holds_a_pod_that_has_stopped() -> None:
+    held = pod("p", "a")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    told = story(
+        **QUIET,
+        objects=[node("a"), held],
+        events=[{"at": "10s", "delete": {"kind": "Pod", "name": "p"}}],
+    )
+    assert told.final["pods"]["terminating"] == 1
+
+
+def test_a_new_pod_runs_after_podStartDuration_where_the_kubelet_lives() -> None:  # noqa: N802
+    told = story(
+        **QUIET,
+        objects=[node("a"), node("b")],
+        kubelet={"podStartDuration": "4s"},
+        events=[
+            stop("1s", "b"),
+            {"at": "10s", "apply": pod("on-a", "a", ready=False)},
+            {"at": "10s", "apply": pod("on-b", "b", ready=False)},
+            start("30s", "b"),
+        ],
+    )
+    assert times(found(told, "SetPodCondition", name="on-a", status="True")) == [14]
+    assert times(found(told, "SetPodCondition", name="on-b", status="True")) == [34]
+
+
+def test_a_pod_that_was_starting_when_its_kubelet_died_begins_anew() -> None:
+    told = story(
+        **QUIET,
+        objects=[node("a")],
+        kubelet={"podStartDuration": "5s"},
+        events=[
+            {"at": "10s", "apply": pod("p", "a", ready=False)},
+            stop("12s", "a"),
+            start("14s", "a"),
+        ],
+    )
+    assert times(found(told, "SetPodCondition", name="p", status="True")) == [19]
+
+
+def test_a_kubelet_outlives_its_node_and_greets_a_new_one() -> None:
+    told = story(
+        duration="3m",
+        objects=[node("a"), node("b"), owner("ReplicaSet", "rs", 1)],
+        events=[
+            {"at": "20s", "delete": {"kind": "Node", "name": "a"}},
+            {"at": "40s", "apply": node("a")},
+        ],
+    )
+    assert not found(told, "SetNodeCondition", name="a")
+    assert {n["name"]: n["ready"] for n in told.final["nodes"]} == {"a": "True", "b": "True"}
+
+
+def test_a_node_that_appears_not_ready_is_silent() -> None:
+    told = story(
+        duration="3m",
+        objects=[node("b")],
+        events=[{"at": "20s", "apply": node("a", ready="False")}],
+    )
+    assert found(told, "SetNodeCondition", name="a", type="Ready", status="Unknown")
