@@ -13,6 +13,7 @@ from typing import Final
 
 from kubectl_nodelife.drain.actors import Actor
 from kubectl_nodelife.drain.admission import GATE_NAMESPACE
+from kubectl_nodelife.drain.answers import ACCEPTED, CONFLICT, MISSING
 from kubectl_nodelife.drain.filters import (
     DELETE,
     REFUSE,
@@ -23,7 +24,7 @@ from kubectl_nodelife.drain.filters import (
 )
 from kubectl_nodelife.drain.limiter import Bucket
 from kubectl_nodelife.drain.options import DrainOptions
-from kubectl_nodelife.drain.world import ACCEPTED, CONFLICT, MISSING, World
+from kubectl_nodelife.drain.world import World
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS

@@ -7,16 +7,28 @@ drain would finish all the same, because replacements come, is the plan's to say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from kubectl_nodelife.drain.advice import operator_of, rule_of
+from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.scope import standing
 from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.survey_findings import (
+    BLOCKING,
+    NEVER,
+    OK,
+    STALE,
+    STATES,
+    SYNC_FAILED,
+    UNUSED,
+    BudgetView,
+    findings,
+    guarded,
+)
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import format_selector, selector_fault
+from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
     PodDisruptionBudget,
@@ -29,17 +41,7 @@ from kubectl_nodelife.workloads.budgets import (
     expected_pods,
     sync_failure,
 )
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
-
-# What a budget is, worst first.
-NEVER: Final = "never"
-SYNC_FAILED: Final = "sync-failed"
-STALE: Final = "stale"
-BLOCKING: Final = "blocking"
-UNUSED: Final = "unused"
-OK: Final = "ok"
-STATES: Final = (NEVER, SYNC_FAILED, STALE, BLOCKING, UNUSED, OK)
 
 POOL_LABELS: Final = (
     "cloud.google.com/gke-nodepool",
@@ -51,40 +53,6 @@ POOL_LABELS: Final = (
     "pool",
 )
 """Labels that name a node's pool, in the order in which they are looked for."""
-
-
-@dataclass(slots=True)
-class BudgetFinding:
-    """One thing worth knowing about a budget, and what to do about it, "" if nothing."""
-
-    what: str
-    remedy: str = ""
-
-
-@dataclass(slots=True)
-class BudgetView:
-    """One budget. `allowed` is the status' figure; `counted` what the objects give, None unknown.
-
-    `undrainable`: nodes from which it now lets no pod go.
-    """
-
-    namespace: str
-    name: str
-    rule: str
-    selector: str
-    policy: str
-    state: str
-    expected: int
-    desired: int
-    healthy: int
-    allowed: int
-    disrupted: int
-    counted: int | None
-    pods: int
-    owners: list[str]
-    nodes: list[str]
-    undrainable: list[str]
-    findings: list[BudgetFinding] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -153,7 +121,7 @@ def _view(
     if expectation is not None:
         healthy = count_healthy_pods(pods, disrupted, snapshot.now_ns)
         counted = disruptions_allowed(healthy, expectation.desired, expectation.expected)
-    guarded = [pod for pod in pods if pod.spec.node_name and _guarded(pod)]
+    asking = [pod for pod in pods if pod.spec.node_name and guarded(pod)]
     view = BudgetView(
         namespace=budget.namespace,
         name=budget.name,
@@ -169,23 +137,13 @@ def _view(
         counted=counted,
         pods=len(pods),
         owners=sorted({_owner_name(snapshot, pod) for pod in pods}),
-        nodes=sorted({pod.spec.node_name for pod in guarded}),
+        nodes=sorted({pod.spec.node_name for pod in asking}),
         undrainable=[],
     )
     if view.state not in (OK, UNUSED):
         view.undrainable = view.nodes
-    view.findings = list(_findings(snapshot, budget, pods, view, expectation, failure, floors))
+    view.findings = list(findings(budget, pods, view, expectation, failure, floors))
     return view
-
-
-def _guarded(pod: Pod) -> bool:
-    """Whether an eviction of the pod asks the budget."""
-    owner = controller_of(pod.metadata)
-    return (
-        pod.status.phase not in (*TERMINAL_PHASES, "Pending")
-        and pod.metadata.deletion_timestamp is None
-        and not (owner is not None and owner.kind == "DaemonSet")
-    )
 
 
 def _expectation(
@@ -230,100 +188,6 @@ def _owner_name(snapshot: Snapshot, pod: Pod) -> str:
     return f"{owner.kind}/{owner.name}"
 
 
-# --- findings ------------------------------------------------------------------------------------
-
-
-def _findings(
-    snapshot: Snapshot,
-    budget: PodDisruptionBudget,
-    pods: list[Pod],
-    view: BudgetView,
-    expectation: Expectation | None,
-    failure: str,
-    floors: dict[tuple[str, str, str], int],
-) -> Iterable[BudgetFinding]:
-    fault = selector_fault(budget.spec.selector)
-    if fault is not None:
-        yield BudgetFinding(f"its selector is malformed, {fault}: evictions pass it by")
-    elif not pods:
-        counted = budget.status.expected_pods
-        if counted:
-            yield BudgetFinding(f"it matches no pod that was read; its status counts {counted}")
-        else:
-            yield BudgetFinding(
-                f"it matches no pod ({view.selector})", "correct the selector, or delete it"
-            )
-    recorded = sync_failure(budget.status)
-    if recorded is not None or failure:
-        yield BudgetFinding(
-            f"its sync fails, so nothing may go: {recorded or failure}",
-            "give it an integer minAvailable, or narrow its selector",
-        )
-    if view.state == STALE:
-        yield BudgetFinding(
-            "the disruption controller has not seen its newest spec",
-            "check kube-controller-manager",
-        )
-    yield from _never(view, expectation)
-    yield from _rounding(budget, expectation)
-    unready = [pod.name for pod in pods if _guarded(pod) and not pod.ready()]
-    if unready and view.state == BLOCKING:
-        yield BudgetFinding(
-            f"{len(unready)} of its pods are not Ready: {', '.join(unready[:3])}",
-            "mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow",
-        )
-    if expectation is not None and expectation.unmanaged:
-        yield BudgetFinding(
-            f"{len(expectation.unmanaged)} of its pods have no controller and do not count",
-            "use an integer minAvailable",
-        )
-    if view.counted is not None and view.counted != view.allowed and view.state in (OK, BLOCKING):
-        yield BudgetFinding(
-            f"its status allows {view.allowed}, the objects give {view.counted}",
-            "look again; if a second budget matches its pods, only one of the two is kept current",
-        )
-    yield from _floor(view, expectation, floors)
-    yield from _operator(pods, view)
-
-
-def _never(view: BudgetView, expectation: Expectation | None) -> Iterable[BudgetFinding]:
-    if view.state != NEVER or expectation is None:
-        return
-    if view.rule.startswith("maxUnavailable"):
-        yield BudgetFinding(
-            f"{view.rule} of {expectation.expected} spares none, ever", "set maxUnavailable to 1"
-        )
-    else:
-        yield BudgetFinding(
-            f"{view.rule} asks for {expectation.desired} of {expectation.expected} pods: it spares"
-            " none, ever",
-            "use maxUnavailable: 1 instead, or scale up by one",
-        )
-
-
-def _rounding(
-    budget: PodDisruptionBudget, expectation: Expectation | None
-) -> Iterable[BudgetFinding]:
-    """Percentages round up, both of them."""
-    if expectation is None or expectation.expected == 0:
-        return
-    spec, expected = budget.spec, expectation.expected
-    if isinstance(spec.max_unavailable, str):
-        spared = expected - expectation.desired
-        exact = int(spec.max_unavailable.rstrip("%")) * expected / 100
-        if 0 < exact <= spared - 0.5:
-            yield BudgetFinding(
-                f"{spec.max_unavailable} of {expected} is {exact:g}, rounded up to {spared}"
-            )
-    elif isinstance(spec.min_available, str):
-        exact = int(spec.min_available.rstrip("%")) * expected / 100
-        if exact < expectation.desired == expected:
-            yield BudgetFinding(
-                f"{spec.min_available} of {expected} is {exact:g}, rounded up to all of them",
-                "use maxUnavailable: 1 instead",
-            )
-
-
 def _floors(snapshot: Snapshot) -> dict[tuple[str, str, str], int]:
     """minReplicas of each autoscaler's target, by namespace, kind and name."""
     return {
@@ -332,28 +196,6 @@ def _floors(snapshot: Snapshot) -> dict[tuple[str, str, str], int]:
         )
         for hpa in snapshot.all_of(HorizontalPodAutoscaler)
     }
-
-
-def _floor(
-    view: BudgetView, expectation: Expectation | None, floors: dict[tuple[str, str, str], int]
-) -> Iterable[BudgetFinding]:
-    """An autoscaler that may shrink the workload to what the budget asks for."""
-    if expectation is None or len(view.owners) != 1 or not view.rule.startswith("minAvailable"):
-        return
-    kind, _, name = view.owners[0].partition("/")
-    floor = floors.get((view.namespace, kind, name))
-    if floor is not None and floor <= expectation.desired and "%" not in view.rule:
-        yield BudgetFinding(
-            f"the autoscaler may go down to {floor} pods, and {view.rule} spares none then",
-            f"set minReplicas to {expectation.desired + 1}",
-        )
-
-
-def _operator(pods: list[Pod], view: BudgetView) -> Iterable[BudgetFinding]:
-    if view.state in (NEVER, BLOCKING) and pods:
-        operator = operator_of(pods[0])
-        if operator is not None:
-            yield BudgetFinding(f"{operator[0]} pins it by design", operator[1])
 
 
 # --- two budgets, and pools ----------------------------------------------------------------------

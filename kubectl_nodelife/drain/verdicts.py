@@ -7,7 +7,7 @@ changes: a budget that waits for a replacement with nowhere to go is not the bud
 
 from __future__ import annotations
 
-from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.actors import Actor, new_pod
 from kubectl_nodelife.drain.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.advice import Advice
 from kubectl_nodelife.drain.filters import KEEP, REFUSE, Decision, decide, faults
@@ -26,7 +26,6 @@ from kubectl_nodelife.drain.results import (
     PodFault,
     PodPlan,
 )
-from kubectl_nodelife.drain.world import new_pod
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod

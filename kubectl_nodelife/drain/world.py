@@ -9,22 +9,22 @@ or by a dead kubelet stays, and a budget whose replacement has no node never ref
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.drain.actors import Actor, Workload
+from kubectl_nodelife.drain.actors import Actor, Workload, new_pod
 from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.answers import ACCEPTED, CONFLICT, MISSING, Answer
 from kubectl_nodelife.drain.history import is_starting
 from kubectl_nodelife.drain.landing import Landing, cordoned, uncordoned
 from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
-from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.eviction import (
     TERMINAL_PHASES,
@@ -48,26 +48,6 @@ CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
 
 BACK_OFF_NS: Final = 1 * SECOND_NS
 """How long the scheduler lets a pod wait before it tries again."""
-
-_TOPOLOGY_LABELS = (LABEL_ZONE, LABEL_REGION)
-
-
-class Accepted(NamedTuple):
-    """The eviction or deletion was accepted."""
-
-
-class Missing(NamedTuple):
-    """404: the pod is gone."""
-
-
-class Conflict(NamedTuple):
-    """The API server itself tries again in a moment: another eviction wrote to the budget."""
-
-
-ACCEPTED = Accepted()
-MISSING = Missing()
-CONFLICT = Conflict()
-Answer = Accepted | Missing | Conflict | Refused
 
 
 class World:
@@ -394,22 +374,3 @@ def _within(spent_ns: int | None, now_ns: int) -> bool:
 
 
 _RUNNING = PodStatus(phase="Running", conditions=(PodCondition(type="Ready", status="True"),))
-
-
-def new_pod(old: Pod, number: int, now_ns: int) -> Pod:
-    """The pod that an owner makes in place of `old`: the same template, on no node yet."""
-    meta = old.metadata
-    labels = {k: v for k, v in (meta.labels or {}).items() if k not in _TOPOLOGY_LABELS}
-    generated = meta.generate_name or f"{meta.name}-"
-    keeps_name = any(o.controller and o.kind == "StatefulSet" for o in meta.owner_references)
-    meta = msgspec.structs.replace(
-        meta,
-        name=meta.name if keeps_name else f"{generated}new-{number}",
-        uid=f"new-{number}",
-        labels=labels,
-        creation_timestamp=Time(now_ns),
-        deletion_timestamp=None,
-        deletion_grace_period_seconds=None,
-    )
-    spec = msgspec.structs.replace(old.spec, node_name="")
-    return msgspec.structs.replace(old, metadata=meta, spec=spec, status=PodStatus(phase="Pending"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kubectl_nodelife.drain.survey import BudgetSurvey, BudgetView, PoolView
+from kubectl_nodelife.drain.survey import BudgetSurvey, PoolView
+from kubectl_nodelife.drain.survey_findings import BudgetView
 from kubectl_nodelife.report.formats import API_VERSION, Block
 from kubectl_nodelife.report.table import Column, Table
 
