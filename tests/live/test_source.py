@@ -110,7 +110,9 @@ def test_list_and_watch_show_what_there_is(how: str) -> None:
     async def test() -> None:
         async with sandbox() as served:
             served.server.faults.watch_list = how != "server-without-watch-list"
-            async with following(served, "Node", "Pod", "Lease", watch_list=how != "pages") as seen:
+            pace = Pace(**{**_fields(FAST), "page_size": 3})
+            wanted = ("Node", "Pod", "Lease")
+            async with following(served, *wanted, pace=pace, watch_list=how != "pages") as seen:
                 await until(watching(seen, "Node", "Pod", "Lease"))
                 await until(lambda: len(seen.objects) == 3 and seen.agrees(served))
                 assert len(seen.objects["Node"]) == 4
