@@ -317,7 +317,8 @@ class World:
 
     def _will_be_ready(self, actor: Actor, age_ns: int) -> None:
         took = self.scope.history.time_to_ready(actor.pod)
-        if took is not None:
+        # One that should have been Ready long ago will not be, for all that can be seen.
+        if took is not None and age_ns <= took.high_ns:
             rest_ns = max(0, took.pick(self.timing.ready) - age_ns)
             self.timeline.at(self.timeline.now_ns + rest_ns, self._ready, actor)
 

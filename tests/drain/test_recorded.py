@@ -22,8 +22,8 @@ from tests.drain.recorded import (
 )
 
 # The kubelet of a1 was stopped between the snapshot and the drain: its Lease is as fresh as those
-# of the other nodes, its Ready condition True, and nothing else in the objects differs from those of
-# a healthy cluster. No plan can know; test_gates has a Lease that ran out.
+# of the other nodes, its Ready condition True, and the objects are those of a healthy cluster. No
+# plan can know; test_gates has a Lease that ran out.
 UNKNOWABLE = {"dead-kubelet"}
 
 NAMES = sorted(folder.name for folder in DRAINS.iterdir() if (folder / "outcome.json").exists())
