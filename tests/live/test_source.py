@@ -197,7 +197,7 @@ def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
                 await until(lambda: seen.source.states["Pod"].phase == REFUSED)
                 await until(watching(seen, "Node"))
                 assert "pods is forbidden" in seen.source.states["Pod"].error
-                assert Phase("Pod", REFUSED) in seen.phases
+                await until(lambda: Phase("Pod", REFUSED) in seen.phases)
                 served.server.faults.forbid.clear()
                 await until(watching(seen, "Node", "Pod"))
                 await until(lambda: seen.agrees(served))
