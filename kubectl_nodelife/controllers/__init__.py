@@ -19,7 +19,7 @@ CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "taint-eviction": ("tainteviction", "TaintEvictionController"),
     "daemonset": ("daemonset", "DaemonSetController"),
     "pod-gc": ("podgc", "PodGCController"),
-    "pod-status": ("pod_status", "PodStatusController"),
+    "pod-status": ("pod_status.controller", "PodStatusController"),
 }
 
 
@@ -39,11 +39,9 @@ def make_controllers(
     for name, (folder, class_name) in CONTROLLERS.items():
         if name not in names or (name == "taint-eviction" and not settings.taint_manager):
             continue
-        try:
-            module = import_module(f"{__name__}.{folder}")
-            make: Callable[..., Controller] = getattr(module, class_name)
-        except (ImportError, AttributeError):
-            continue  # not written yet
+        make: Callable[..., Controller] = getattr(
+            import_module(f"{__name__}.{folder}"), class_name
+        )
         options: dict[str, Any] = {}
         if name in ("node-lifecycle", "pod-gc"):
             options["pass_drift_ns"] = pass_drift_ns
