@@ -1,0 +1,154 @@
+"""Carrying out actions: what the API server refuses, faults, and the order of one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    QueueNode,
+    RecordEvent,
+    RemoveTaints,
+)
+from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.agenda import KUBELET, SCRIPT
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.kubelet import KubeletTerms
+from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.world import Fault, Faults, World
+from tests.sim.documents import node, pod, scenario
+
+TAINT = Taint(key="k", effect="NoExecute")
+
+
+def world(faults: Faults | None = None, end_ns: int = 100 * SECOND_NS) -> World:
+    setting = assemble(scenario(time="1970-01-01T00:00:00Z", objects=[node("a"), pod("p", "a")]))
+    timeline = Timeline(0)
+    api = Api(timeline, 0, setting.cluster.copy())
+    made = World((), KubeletTerms(), timeline, start_ns=0, end_ns=end_ns, faults=faults, api=api)
+    made.begin(())
+    made.next(None)
+    return made
+
+
+def add_taint(**fields: str) -> AddTaints:
+    return AddTaints(controller="c", because="b", node="a", taints=(TAINT,), **fields)
+
+
+def next_events(made: World) -> list[Event]:
+    tick = made.next(None)
+    return list(tick[1]) if tick is not None else []
+
+
+def outcomes(events: Iterable[Event]) -> list[int]:
+    return [e.code for e in events if isinstance(e, Outcome)]
+
+
+def taints(made: World) -> tuple[Taint, ...]:
+    return made.api.store.nodes["a"].spec.taints
+
+
+def test_a_write_is_seen_in_the_next_tick_of_the_same_instant() -> None:
+    made = world()
+    action = add_taint()
+    made.start(action, 0)
+    tick = made.next(None)
+    assert tick is not None
+    now_ns, events = tick
+    (put,) = events
+    assert (now_ns, type(put)) == (0, Put)
+    assert isinstance(put, Put) and isinstance(put.obj, Node)
+    assert put.cause is action
+    assert put.obj.spec.taints == (TAINT,)
+
+
+EVENT = RecordEvent(controller="c", because="", kind="Node", name="a", reason="R")
+QUEUED = QueueNode(controller="c", because="", node="a", zone="")
+NOTHING = RemoveTaints(controller="c", because="", node="a", taints=(TAINT,))
+
+
+@pytest.mark.parametrize("action", [EVENT, QUEUED, NOTHING], ids=["event", "decision", "no-change"])
+def test_what_changes_nothing_is_no_news(action: Action) -> None:
+    made = world()
+    made.start(action, 0)
+    assert not made.api.pending
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [
+        pytest.param(
+            DeletePod(controller="c", because="", namespace="default", pod="gone"), 404, id="no-pod"
+        ),
+        pytest.param(
+            DeletePod(controller="c", because="", namespace="default", pod="p", pod_uid="old"),
+            404,
+            id="another-pod-of-that-name",
+        ),
+        pytest.param(add_taint(node_uid="old"), 404, id="another-node-of-that-name"),
+    ],
+)
+def test_what_is_not_there_is_refused(action: Action, code: int) -> None:
+    made = world()
+    made.start(action, 0)
+    assert outcomes(next_events(made)) == [code]
+    assert [(f.action, f.code) for f in made.failures] == [(action, code)]
+
+
+def test_a_fault_leaves_things_as_they_are() -> None:
+    made = world(lambda action, now: Fault(500, "boom"))
+    made.start(add_taint(), 0)
+    assert outcomes(next_events(made)) == [500]
+    assert taints(made) == ()
+
+
+def test_a_lost_answer_to_a_call_that_was_carried_out() -> None:
+    made = world(lambda action, now: Fault(500, "time out", applied=True))
+    made.start(add_taint(), 0)
+    events = next_events(made)
+    assert outcomes(events) == [500]
+    assert any(isinstance(e, Put) for e in events)
+    assert taints(made) == (TAINT,)
+
+
+def test_a_late_answer() -> None:
+    made = world(lambda action, now: Fault(429, delay_ns=3 * SECOND_NS))
+    made.start(add_taint(), 0)
+    assert not made.api.pending
+    tick = made.next(None)
+    assert tick is not None and tick[0] == 3 * SECOND_NS
+    assert outcomes(tick[1]) == [429]
+
+
+def test_a_forced_delete_is_gone_at_once() -> None:
+    made = world()
+    delete = DeletePod(
+        controller="c", because="", namespace="default", pod="p", grace_period_seconds=0
+    )
+    made.start(delete, 0)
+    assert [type(e) for e in next_events(made)] == [Gone]
+    assert not made.api.store.pods
+
+
+def test_the_script_comes_before_kubelets_and_both_before_controllers() -> None:
+    made = world()
+    order: list[str] = []
+    made.agenda.add(SECOND_NS, KUBELET, lambda at: order.append("kubelet"))
+    made.agenda.add(SECOND_NS, SCRIPT, lambda at: order.append("script"))
+    tick = made.next(SECOND_NS)
+    assert tick is not None and tick[0] == SECOND_NS
+    assert order == ["script", "kubelet"]
+
+
+def test_the_end_is_the_last_instant() -> None:
+    made = world(end_ns=5 * SECOND_NS)
+    assert made.next(5 * SECOND_NS) is not None
+    assert made.next(5 * SECOND_NS + 1) is None
+    assert made.next(None) is None
