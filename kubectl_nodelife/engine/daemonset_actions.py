@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import SECOND_NS, Action, Detail, PodAction
+from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
@@ -63,7 +63,7 @@ class CreatePod(PodAction, frozen=True, kw_only=True, gc=False):
         """The new pod, Pending; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
-        pod = msgspec.convert(self.manifest, Pod)
+        pod = convert(self.manifest, Pod, "", "")
         pod = replace(pod, status=replace(pod.status, phase="Pending"))
         created: Pod = _created(pod, "Pod", now_ns)
         return created

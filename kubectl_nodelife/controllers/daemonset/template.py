@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.meta import OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
 from kubectl_nodelife.kube.wellknown import (
@@ -177,9 +178,9 @@ class PodTemplate:
     def spec(self) -> PodSpec:
         """The pod spec as typed slices, without the default tolerations.
 
-        Raises msgspec.ValidationError where the template is not a pod template.
+        Raises InputError where the template is not a pod template.
         """
-        return msgspec.convert(_without_nulls(self.raw_spec), PodSpec)
+        return convert({"spec": self.raw_spec}, Pod, "", "").spec
 
     @cached_property
     def critical(self) -> bool:
@@ -191,7 +192,8 @@ class PodTemplate:
     @cached_property
     def trial_tolerations(self) -> tuple[Toleration, ...]:
         """What the trial pod of a placement decision tolerates."""
-        return msgspec.convert(self._tolerations(trial=True), tuple[Toleration, ...])
+        tolerations = {"tolerations": self._tolerations(trial=True)}
+        return convert({"spec": tolerations}, Pod, "", "").spec.tolerations
 
     @cached_property
     def _pod_spec(self) -> Json:
@@ -247,11 +249,3 @@ def owner_manifest(daemon_set: DaemonSet) -> Json:
     """The same as JSON."""
     manifest: Json = msgspec.to_builtins(controller_reference(daemon_set))
     return manifest
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value

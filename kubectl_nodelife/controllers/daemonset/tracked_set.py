@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
-
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.budget import allows_surge
 from kubectl_nodelife.controllers.daemonset.census import Census, Yardstick
@@ -15,6 +13,7 @@ from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -35,7 +34,7 @@ class History(NamedTuple):
 class TrackedSet:
     """A set with its pods and what each node is to it.
 
-    Raises msgspec.ValidationError where the template is not a pod template.
+    Raises InputError where the template is not a pod template.
     """
 
     def __init__(
@@ -128,9 +127,10 @@ class SetIndex:
         orphans = self.orphans.get(daemon_set.namespace, {})
         try:
             tracked = TrackedSet(daemon_set, rules, cache, orphans)
-        except msgspec.ValidationError as error:
+        except InputError as error:
             self.invalid[daemon_set.key] = str(error)
             return
+        self.invalid.pop(daemon_set.key, None)
         self.by_key[tracked.key] = tracked
         self.by_uid[daemon_set.uid] = tracked
         self.by_namespace.setdefault(daemon_set.namespace, {})[tracked.key] = tracked
@@ -139,7 +139,7 @@ class SetIndex:
         """Take in a newer version of a set that is followed."""
         try:
             tracked.update(daemon_set, self.orphans.get(daemon_set.namespace, {}))
-        except msgspec.ValidationError as error:
+        except InputError as error:
             self.remove(daemon_set.key)
             self.invalid[daemon_set.key] = str(error)
 

@@ -1,0 +1,394 @@
+"""The controller's ways out: calls that fail, calls that are never seen, sets that go away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
+from kubectl_nodelife.controllers.daemonset.expectations import EXPECTATIONS_TIMEOUT_NS
+from kubectl_nodelife.controllers.daemonset.work_queue import RateLimiter, WorkQueue
+from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.daemonset_actions import (
+    AdoptObject,
+    CreateControllerRevision,
+    CreatePod,
+    ReleaseObject,
+    UpdateDaemonSetStatus,
+)
+from kubectl_nodelife.engine.events import Gone, Outcome, Put
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import DaemonSet
+
+START = 1_800_000_000 * SECOND_NS
+KEY = ("default", "agent")
+
+
+def agent(uid: str = "uid-1", **spec: Any) -> DaemonSet:
+    """The set."""
+    raw = {
+        "metadata": {"name": "agent", "namespace": "default", "uid": uid, "generation": 1},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": []}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            **spec,
+        },
+    }
+    found = decode("DaemonSet", raw)
+    assert isinstance(found, DaemonSet)
+    return found
+
+
+class Desk:
+    """A cache and a controller; the test plays the API server, call by call."""
+
+    def __init__(self, *objects: KubeObject, profile: str = "v1.36", nodes: int = 3) -> None:
+        self.now = START
+        self.cache = Cache()
+        for i in range(nodes):
+            self.cache.apply(Put("Node", Node(metadata=ObjectMeta(name=f"n{i}"))), self.now)
+        for obj in objects:
+            self.cache.apply(Put(type(obj).__name__, obj), self.now)
+        self.controller = DaemonSetController(make_settings(profile, {}))
+        self.requeues: dict[Any, int] = {}
+        self.open: list[Action] = []
+        self.done: list[Action] = []
+        self.take(self.controller.start(self.cache, self.now))
+
+    def take(self, actions: Iterable[Action | Requeue]) -> None:
+        """Calls wait for an answer; wishes to be woken are kept."""
+        for action in actions:
+            if isinstance(action, Requeue):
+                assert action.at_ns > self.now
+                self.requeues[action.key] = action.at_ns
+            else:
+                assert action.because
+                self.open.append(action)
+
+    def wake(self, key: Any = "queue") -> None:
+        """The time that the controller asked for has come."""
+        self.now = max(self.now, self.requeues.pop(key))
+        self.take(self.controller.reconcile(key, self.cache, self.now))
+
+    def answer(self, *kinds: type[Action], code: int = 200, message: str = "") -> list[Action]:
+        """Answer the open calls of these kinds, all if none is named; returns them."""
+        calls = [a for a in self.open if not kinds or isinstance(a, kinds)]
+        self.open = [a for a in self.open if a not in calls]
+        for action in calls:
+            self.done.append(action)
+            if isinstance(action, RecordEvent):
+                continue
+            if code != 200:
+                outcome = Outcome(action, code, message)
+                self.take(self.controller.failed(outcome, self.cache, self.now))
+            else:
+                self.carry_out(action)
+        return calls
+
+    def carry_out(self, action: Action) -> None:
+        """Apply one call and show what it did."""
+        kind, key = action.target
+        old = self.cache.get(kind, key)
+        new = action.effect(old, self.now)
+        if isinstance(action, CreatePod) and isinstance(new, Pod):
+            new = replace(new, spec=replace(new.spec, node_name=action.node))  # scheduled at once
+        if new is not old:
+            self.see(Gone(kind, key) if new is None else Put(kind, new))
+
+    def see(self, event: Put | Gone) -> None:
+        """Something changed."""
+        change = self.cache.apply(event, self.now)
+        if change is not None:
+            self.take(self.controller.changed(change, self.cache, self.now))
+
+    def settle(self) -> None:
+        """Answer everything until nothing is left to do now."""
+        for _ in range(100):
+            if self.open:
+                self.answer()
+            elif self.requeues.get("queue", self.now + SECOND_NS) <= self.now + 1:
+                self.wake()
+            else:
+                return
+        raise AssertionError("it never settles")
+
+    def kinds(self) -> list[str]:
+        """The open calls by kind."""
+        return [type(a).__name__ for a in self.open]
+
+    def reasons(self) -> list[str]:
+        """The events so far, by reason."""
+        events = [*self.done, *self.open]
+        return [a.reason for a in events if isinstance(a, RecordEvent)]
+
+
+def test_creates_come_in_growing_batches() -> None:
+    desk = Desk(agent(), nodes=10)
+    desk.wake()
+    assert desk.kinds() == ["CreateControllerRevision"]
+    sizes = []
+    desk.answer()
+    while any(isinstance(a, CreatePod) for a in desk.open):
+        sizes.append(len(desk.answer(CreatePod)))
+    assert sizes == [1, 2, 4, 3]
+
+
+def test_a_failed_batch_ends_the_creates_but_the_status_is_written() -> None:
+    desk = Desk(agent(), nodes=10)
+    desk.wake()
+    desk.answer()
+    desk.answer(CreatePod)
+    assert desk.kinds().count("CreatePod") == 2
+    desk.answer(CreatePod, code=403, message="exceeded quota")
+    assert desk.kinds().count("CreatePod") == 0
+    (status,) = [a for a in desk.open if isinstance(a, UpdateDaemonSetStatus)]
+    assert (status.status.desired_number_scheduled, status.status.current_number_scheduled) == (
+        10,
+        1,
+    )
+    desk.answer()
+    assert desk.reasons().count("FailedCreate") == 2
+    assert desk.reasons().count("SuccessfulCreate") == 1
+    assert "exceeded quota" in desk.controller.errors[KEY]
+    assert desk.controller.expectations.satisfied(KEY, desk.now)
+    assert KEY in desk.controller.queue.rate_limited
+
+
+def test_before_1_26_the_status_is_not_written_after_an_error() -> None:
+    desk = Desk(agent(), profile="v1.25")
+    desk.wake()
+    desk.answer()
+    desk.answer(CreatePod, code=500, message="no")
+    assert "UpdateDaemonSetStatus" not in desk.kinds()
+
+
+def test_a_terminating_namespace_is_no_error() -> None:
+    desk = Desk(agent())
+    desk.wake()
+    desk.answer()
+    message = (
+        "forbidden: unable to create new content in namespace x because it is being terminated"
+    )
+    for _ in range(2):
+        desk.answer(CreatePod, code=403, message=message)
+    desk.answer()
+    assert KEY not in desk.controller.errors
+    assert "FailedCreate" not in desk.reasons()
+
+
+def test_what_is_never_seen_is_given_up_after_five_minutes() -> None:
+    desk = Desk(agent())
+    desk.wake()
+    (create,) = desk.open
+    assert isinstance(create, CreateControllerRevision)
+    desk.open.clear()  # the call was made, and nothing came of it
+    overdue = ("overdue", *KEY)
+    assert desk.requeues[overdue] == desk.now + EXPECTATIONS_TIMEOUT_NS
+    desk.wake(overdue)
+    assert "not seen" in desk.controller.errors[KEY]
+    desk.wake()
+    assert desk.kinds() == ["CreateControllerRevision"]
+    desk.settle()
+    assert len(desk.cache.pods) == 3
+
+
+def test_a_set_that_goes_takes_its_sync_with_it() -> None:
+    desk = Desk(agent())
+    desk.wake()
+    (create,) = desk.open
+    desk.open.clear()
+    desk.see(Gone("DaemonSet", KEY))
+    desk.carry_out(create)
+    assert desk.open == []
+    desk.settle()
+    assert not desk.cache.pods
+
+
+def test_a_set_made_anew_under_its_name_starts_afresh() -> None:
+    desk = Desk(agent())
+    desk.settle()
+    assert len(desk.cache.pods) == 3
+    desk.see(Put("DaemonSet", agent("uid-2")))
+    desk.settle()
+    owners = {p.metadata.owner_references[0].uid for p in desk.cache.pods.values()}
+    assert owners == {"uid-1", "uid-2"}  # the old set's pods are the garbage collector's
+    assert len(desk.cache.pods) == 6
+
+
+def test_a_template_that_cannot_be_read_harms_nobody_else() -> None:
+    broken = agent(template={"spec": {"tolerations": "none"}})
+    other = replace(agent("uid-2"), metadata=replace(agent("uid-2").metadata, name="other"))
+    desk = Desk(broken, other)
+    desk.settle()
+    assert KEY in desk.controller.index.invalid
+    assert len(desk.cache.pods) == 3
+    desk.see(Put("DaemonSet", agent()))
+    desk.settle()
+    assert KEY not in desk.controller.index.invalid
+    assert len(desk.cache.pods) == 6
+
+
+def test_a_template_with_nulls_makes_pods() -> None:
+    spec = {"containers": [], "nodeSelector": None, "tolerations": None, "affinity": None}
+    template = {"metadata": {"labels": {"app": "agent"}, "creationTimestamp": None}, "spec": spec}
+    desk = Desk(agent(template=template))
+    desk.settle()
+    assert len(desk.cache.pods) == 3
+
+
+def test_the_status_is_tried_once_more() -> None:
+    desk = Desk(agent(), nodes=0)
+    desk.wake()
+    desk.answer()
+    (first,) = desk.answer(UpdateDaemonSetStatus, code=409, message="conflict")
+    (second,) = desk.answer(UpdateDaemonSetStatus, code=409, message="conflict")
+    assert isinstance(first, UpdateDaemonSetStatus) and isinstance(second, UpdateDaemonSetStatus)
+    assert (first.reread, second.reread) == (False, True)
+    assert desk.kinds() == []
+    assert "error storing status" in desk.controller.errors[KEY]
+
+
+def test_a_pod_that_is_gone_already_is_no_error() -> None:
+    desk = Desk(agent())
+    desk.settle()
+    unfit = replace(desk.cache.nodes["n1"].metadata, name="n1")
+    node = decode(
+        "Node",
+        {
+            "metadata": {"name": unfit.name},
+            "spec": {"taints": [{"key": "x", "effect": "NoExecute"}]},
+        },
+    )
+    desk.see(Put("Node", node))
+    desk.wake()
+    (delete,) = desk.answer(DeletePod, code=404, message="not found")
+    assert "is not tolerated" in delete.because
+    desk.settle()
+    assert KEY not in desk.controller.errors
+    assert "FailedDelete" not in desk.reasons()
+
+
+def test_orphans_are_adopted_and_strangers_released() -> None:
+    def pod(name: str, owned: bool, app: str) -> Pod:
+        owner = {"kind": "DaemonSet", "name": "agent", "uid": "uid-1", "controller": True}
+        raw = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}",
+                "labels": {"app": app},
+                "ownerReferences": [owner] if owned else [],
+            },
+            "spec": {"nodeName": "n0"},
+            "status": {"phase": "Running"},
+        }
+        found = decode("Pod", raw)
+        assert isinstance(found, Pod)
+        return found
+
+    desk = Desk(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
+    desk.settle()
+    claims = [type(a) for a in desk.done if isinstance(a, AdoptObject | ReleaseObject)]
+    assert sorted(c.__name__ for c in claims) == ["AdoptObject", "ReleaseObject"]
+    adopted = desk.cache.pods["default", "orphan"]
+    assert adopted.metadata.owner_references[0].uid == "uid-1"
+    assert desk.cache.pods["default", "strayed"].metadata.owner_references == ()
+    assert len([p for p in desk.cache.pods.values() if p.metadata.owner_references]) == 3
+
+
+def test_a_failed_pod_comes_back_later_each_time() -> None:
+    desk = Desk(agent(), nodes=1)
+    desk.settle()
+    waits = []
+    for _ in range(4):
+        (pod,) = desk.cache.pods.values()
+        failed = replace(pod, status=replace(pod.status, phase="Failed"))
+        desk.see(Put("Pod", failed))
+        before = desk.now
+        while desk.cache.pods.get(pod.key) is not None:
+            desk.settle()
+            if "queue" in desk.requeues and desk.cache.pods.get(pod.key) is not None:
+                desk.wake()
+        waits.append(round((desk.now - before) / SECOND_NS))
+        desk.settle()
+    assert waits == [0, 1, 2, 4]
+    assert desk.reasons().count("FailedDaemonPod") == 4
+
+
+def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
+    desk = Desk(agent(minReadySeconds=10), nodes=1)
+    desk.settle()
+    (pod,) = desk.cache.pods.values()
+    ready = decode(
+        "Pod",
+        {
+            "metadata": {},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+    )
+    assert isinstance(ready, Pod)
+    condition = replace(ready.status.conditions[0], last_transition_time=Time(desk.now))
+    status = replace(ready.status, conditions=(condition,))
+    desk.see(Put("Pod", replace(pod, status=status)))
+    desk.settle()
+    daemon_set = desk.cache.get("DaemonSet", KEY)
+    assert isinstance(daemon_set, DaemonSet)
+    counts = (daemon_set.status.number_ready, daemon_set.status.number_available)
+    assert counts == (1, 0)
+    desk.wake()
+    desk.settle()
+    daemon_set = desk.cache.get("DaemonSet", KEY)
+    assert isinstance(daemon_set, DaemonSet)
+    assert daemon_set.status.number_available == 1
+    assert desk.now - START < 12 * SECOND_NS
+
+
+def test_the_rate_limiter_waits_longer_each_time_and_for_the_bucket() -> None:
+    limiter = RateLimiter()
+    milliseconds = [limiter.when(("a", "b"), 0) / 1e6 for _ in range(5)]
+    assert milliseconds == [5, 10, 20, 40, 80]
+    for i in range(95):
+        assert limiter.when(("a", str(i)), 0) == 5_000_000
+    assert limiter.when(("a", "over"), 0) == 100_000_000  # a tenth of a second for the next token
+    limiter.forget(("a", "b"))
+    assert limiter.failures(("a", "b")) == 0
+
+
+def test_the_queue_keeps_the_earlier_of_two_delays() -> None:
+    queue = WorkQueue()
+    queue.add_after(KEY, 20)
+    queue.add_after(KEY, 30)
+    queue.add_after(KEY, 10)
+    assert queue.next_due() == 10
+    assert queue.pop(9) == []
+    assert queue.pop(10) == [(KEY, None)]
+    assert queue.next_due() is None
+
+
+@pytest.mark.parametrize("profile", ["v1.11", "v1.16", "v1.21", "v1.30", "v1.36"])
+def test_every_release_brings_its_pods_up(profile: str) -> None:
+    desk = Desk(agent(), profile=profile)
+    node = {"allocatable": {"pods": "10", "cpu": "1"}}
+    for name in list(desk.cache.nodes):
+        desk.see(Put("Node", decode("Node", {"metadata": {"name": name}, "status": node})))
+    desk.settle()
+    nodes = set()
+    for action in desk.done:
+        if isinstance(action, CreatePod):
+            nodes.add(action.node)
+            bound = bool(action.manifest["spec"].get("nodeName"))
+            assert bound == (profile == "v1.11")
+    assert nodes == {"n0", "n1", "n2"}
