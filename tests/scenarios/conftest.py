@@ -1,0 +1,13 @@
+"""`pytest tests/scenarios --update-golden` writes the narrations anew.
+
+Commit a changed narration only when you can say why it changed.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The switch that rewrites the narrations."""
+    parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
