@@ -11,7 +11,7 @@ from typing import Any
 
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, PodPlan
 from kubectl_nodelife.report.drain import blockers, clock, headline, landing_text
-from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon
+from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
 
 _MOST_ROWS = 600
 """Rows of the table of pods; the others are counted."""
@@ -40,8 +40,9 @@ td { border-bottom: 1px solid var(--line); padding: .2rem .5rem; vertical-align:
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); }
 svg .tick { fill: var(--dim); text-anchor: middle; } svg .tick.end { text-anchor: end; }
 svg .grid { stroke: var(--line); } svg .group .label { font-weight: 600; }
-svg .mark { fill: var(--never); }
-svg rect.wave { fill: #eef1f6; } svg rect.node { fill: #dbe3ef; }
+svg .mark { fill: var(--dim); } svg .never .mark, svg .refused .mark { fill: var(--never); }
+h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; } td.short { white-space: nowrap; }
+svg rect.wave { fill: #c9d4e5; } svg rect.node { fill: #dbe3ef; }
 svg rect.waiting { fill: var(--waiting); } svg rect.going { fill: var(--going); }
 svg rect.starting { fill: var(--starting); } svg rect.stuck { fill: #f2b8b5; }
 svg polyline { fill: none; stroke-width: 1.8; } svg .healthy { stroke: var(--ready); }
@@ -123,7 +124,7 @@ def _blockers(plan: DrainPlan) -> Iterable[str]:
 def _chart(plan: DrainPlan) -> Iterable[str]:
     yield "<h2>When</h2>"
     words = (
-        ("waiting", "waits for its budget"),
+        ("waiting", "waits for its turn or its budget"),
         ("going", "is terminating"),
         ("starting", "replacement starts"),
         ("stuck", "does not go"),
@@ -132,6 +133,8 @@ def _chart(plan: DrainPlan) -> Iterable[str]:
         f'<span style="background: var(--{style}, #f2b8b5)"></span>{word}' for style, word in words
     )
     yield f'<p class="key dim">{key}</p><div class="scroll">{gantt(plan)}</div>'
+    for index, chart in wave_charts(plan):
+        yield f'<h3>Wave {index + 1}</h3><div class="scroll">{chart}</div>'
 
 
 def _budgets(plan: DrainPlan) -> Iterable[str]:
@@ -233,7 +236,8 @@ def _notes(plan: DrainPlan) -> Iterable[str]:
     yield "<h2>What this rests on</h2><ul>"
     bound = plan.bound
     yield (
-        f"<li>{len(plan.waves)} waves; no plan needs fewer than {bound.waves},"
+        f"<li>{len(plan.waves)} wave{'s' if len(plan.waves) != 1 else ''}; no plan needs fewer"
+        f" than {bound.waves},"
         f" nor less than {clock(bound.seconds)}</li>"
     )
     for missing in plan.not_evaluated:
@@ -248,5 +252,10 @@ def _table(headers: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterable
     yield "".join(f"<th>{escape(header)}</th>" for header in headers)
     yield "</tr></thead><tbody>"
     for row in rows:
-        yield "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+        yield "<tr>" + "".join(_cell(str(cell)) for cell in row) + "</tr>"
     yield "</tbody></table></div>"
+
+
+def _cell(text: str) -> str:
+    kind = ' class="short"' if len(text) <= 12 else ""
+    return f"<td{kind}>{escape(text)}</td>"

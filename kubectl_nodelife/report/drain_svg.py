@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, BudgetPlan, DrainPlan, PodPlan
+from kubectl_nodelife.drain.results import (
+    KEPT,
+    NEVER,
+    REFUSED,
+    BudgetPlan,
+    DrainPlan,
+    PodPlan,
+    WavePlan,
+)
 from kubectl_nodelife.report.drain import clock
 
 ROW: Final = 18
@@ -50,26 +58,41 @@ def horizon(plan: DrainPlan) -> float:
 
 
 def gantt(plan: DrainPlan) -> str:
-    """The chart of waves, and of pods or nodes in them."""
-    return _chart(list(_rows(plan)), horizon(plan))
-
-
-def _rows(plan: DrainPlan) -> Iterable[Row]:
-    by_pod = len(plan.pods()) <= MOST_POD_ROWS
+    """The chart of nodes and their pods; for waves of our own, of waves and nodes."""
     last = horizon(plan)
-    ends = {node.name: node.end for node in plan.nodes}
-    starts = {node.name: node.start for node in plan.nodes}
+    by_pod = not plan.own_waves and len(plan.pods()) <= MOST_POD_ROWS
+    rows: list[Row] = []
     for wave in plan.waves:
         if plan.own_waves:
             span = _span(wave.start, wave.end, last, "wave")
-            yield Row(f"wave {wave.index + 1}", span, f"{len(wave.nodes)} nodes", "group")
-        for name in wave.nodes:
-            pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
-            span = _span(starts[name], ends[name], last, "node")
-            yield Row(name, span, f"{name}: {len(pods)} pods", "group", _mark(pods))
-            if by_pod:
-                for pod in pods:
-                    yield _pod_row(pod, starts[name] or 0.0, last)
+            rows.append(Row(f"wave {wave.index + 1}", span, f"{len(wave.nodes)} nodes", "group"))
+        rows += _wave_rows(plan, wave, by_pod, last)
+    return _chart(rows, 0.0, last)
+
+
+def wave_charts(plan: DrainPlan) -> list[tuple[int, str]]:
+    """(index, chart) of each wave of our own, on its own axis: a maintenance lies between them."""
+    if not plan.own_waves or len(plan.pods()) > 4 * MOST_POD_ROWS:
+        return []
+    charts = []
+    for wave in plan.waves:
+        if wave.start is not None:
+            last = wave.end if wave.end is not None else horizon(plan)
+            rows = list(_wave_rows(plan, wave, True, last))
+            charts.append((wave.index, _chart(rows, wave.start, max(last, wave.start + 1))))
+    return charts
+
+
+def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> Iterable[Row]:
+    nodes = {node.name: node for node in plan.nodes}
+    for name in wave.nodes:
+        node = nodes[name]
+        pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
+        span = _span(node.start, node.end, last, "node")
+        yield Row(name, span, f"{name}: {len(pods)} pods", "group", _mark(pods))
+        if by_pod:
+            for pod in pods:
+                yield _pod_row(pod, node.start or 0.0, last)
 
 
 def _span(begin: float | None, end: float | None, last: float, style: str) -> list[Bar]:
@@ -98,27 +121,29 @@ def _pod_row(pod: PodPlan, begin: float, last: float) -> Row:
         bars.append(Bar(start, gone, "going" if pod.gone is not None else "stuck"))
         if pod.end is not None and pod.end > gone:
             bars.append(Bar(gone, pod.end, "starting"))
-    mark = "" if pod.verdict in ("ready", "slow") else f"{pod.verdict}: {pod.gate}"
+    mark = ""
+    if pod.verdict not in ("ready", "slow"):
+        mark = pod.verdict if pod.gate == "none" else f"{pod.verdict}: {pod.gate}"
     return Row(f"{pod.namespace}/{pod.name}", bars, pod.reason, pod.verdict, mark)
 
 
-def _chart(rows: list[Row], last: float) -> str:
-    scale = (WIDTH - LEFT - 130) / last
+def _chart(rows: list[Row], first: float, last: float) -> str:
+    scale = (WIDTH - LEFT - 130) / (last - first)
     height = TOP + ROW * len(rows) + 8
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
         ' role="img" aria-label="waves and pods over time">'
     ]
-    for tick in ticks(last):
+    for tick in ticks(last - first):
         x = LEFT + tick * scale
         parts.append(f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{height}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{TOP - 8}">{clock(tick)}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{TOP - 8}">{clock(first + tick)}</text>')
     for i, row in enumerate(rows):
-        parts += _row_parts(row, TOP + i * ROW, scale)
+        parts += _row_parts(row, TOP + i * ROW, first, scale)
     return "\n".join([*parts, "</svg>"])
 
 
-def _row_parts(row: Row, y: int, scale: float) -> Iterable[str]:
+def _row_parts(row: Row, y: int, first: float, scale: float) -> Iterable[str]:
     title = f"<title>{escape(row.title or row.label)}</title>"
     indent = 0 if row.style == "group" else 14
     yield f'<g class="row {row.style}">{title}'
@@ -128,7 +153,7 @@ def _row_parts(row: Row, y: int, scale: float) -> Iterable[str]:
     )
     right = float(LEFT)
     for bar in row.bars:
-        x = LEFT + bar.begin * scale
+        x = LEFT + (bar.begin - first) * scale
         width = max(1.5, (bar.end - bar.begin) * scale)
         yield (
             f'<rect class="{bar.style}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}"'
@@ -181,6 +206,6 @@ def budget_chart(budget: BudgetPlan, last: float) -> str:
         f' role="img" aria-label="{escape(budget.name)} over time">'
         f'<text class="tick end" x="{left - 4}" y="{height - 12 - top * y_scale:.1f}">{top}</text>'
         f'<text class="tick end" x="{left - 4}" y="{height - 12}">0</text>{axis}'
-        f'<polyline class="desired" points="{desired}"/>'
-        f'<polyline class="healthy" points="{healthy}"/></svg>'
+        f'<polyline class="healthy" points="{healthy}"/>'
+        f'<polyline class="desired" points="{desired}"/></svg>'
     )
