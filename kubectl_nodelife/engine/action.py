@@ -36,6 +36,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What all actions share. `target` is (kind, (namespace, name)) of the object acted on."""
 
     writes: ClassVar[bool] = True
+    replaces: ClassVar[bool] = False
+    """Whether a plan for the same object takes the place of an earlier one of this kind."""
 
     controller: str
     because: str

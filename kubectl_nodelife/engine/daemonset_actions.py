@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -260,6 +260,8 @@ class UpdateDaemonSetStatus(DaemonSetAction, frozen=True, kw_only=True, gc=False
     `reread`: the second try after an error; who carries it out reads the set afresh first, and an
     error of that read is the outcome.
     """
+
+    replaces: ClassVar[bool] = True
 
     status: DaemonSetStatus
     reread: bool = False

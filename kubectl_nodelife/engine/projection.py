@@ -108,6 +108,8 @@ class Projection:
         if isinstance(action, RemoveTaints):
             self._take_back(action, planned, self._observed[key], now_ns)
         else:
+            if action.replaces:
+                self._give_way(action, planned, now_ns)
             planned.append((action, now_ns))
             if view is None:
                 self._created.setdefault(key[0], {})[key] = action
@@ -210,6 +212,12 @@ class Projection:
             planned.append((action, now_ns))
         else:
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
+
+    def _give_way(self, action: Action, planned: list[tuple[Action, int]], now_ns: int) -> None:
+        """Earlier plans of the same kind are no longer what we would do."""
+        for entry in [e for e in planned if type(e[0]) is type(action)]:
+            planned.remove(entry)
+            self._settle(entry[0], SUPERSEDED, now_ns, "a later one takes its place")
 
     def _keep(self, key: ObjectKey, planned: list[tuple[Action, int]]) -> None:
         if planned:
