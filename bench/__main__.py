@@ -22,7 +22,7 @@ import bench
 def names() -> list[str]:
     """All benches, from the modules in this folder."""
     modules = (module.name for module in pkgutil.iter_modules(bench.__path__))
-    return sorted(name.replace("_", "-") for name in modules if name != "__main__")
+    return sorted(name.replace("_", "-") for name in modules if not name.startswith("_"))
 
 
 def measure(name: str, nodes: int | None, pods: int | None, seed: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ import gc
 import time
 
 from bench import Stopwatch
-from bench.drain_cluster import cluster
+from bench._drain_cluster import cluster
 from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import Findings, replay

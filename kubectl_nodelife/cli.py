@@ -46,7 +46,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "budgets": (
         "kubectl_nodelife.commands.budgets:budgets",
-        "Show each disruption budget's arithmetic and what it makes undrainable.",
+        "Show budgets' arithmetic, and which nodes they hold.",
     ),
     "daemonset": (
         "kubectl_nodelife.commands.daemonset:daemonset",
@@ -55,6 +55,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "rollout": (
         "kubectl_nodelife.commands.rollout:rollout",
         "Say how a DaemonSet's update goes on, or what undo would do.",
+    ),
+    "changes": (
+        "kubectl_nodelife.commands.changes:changes",
+        "Say what controllers would change or have changed, with reasons.",
+    ),
+    "daemon": (
+        "kubectl_nodelife.commands.daemon:daemon",
+        "Start, stop or look at the process that watches a cluster.",
     ),
     "audit": (
         "kubectl_nodelife.commands.audit:audit_command",
@@ -67,6 +75,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "sandbox": (
         "kubectl_nodelife.commands.sandbox:sandbox",
         "Serve a simulated cluster on loopback, to try things out.",
+    ),
+    "rbac": (
+        "kubectl_nodelife.commands.rbac:rbac",
+        "Print the least ClusterRole for reading.",
     ),
     "options": (
         "kubectl_nodelife.commands.options:options",

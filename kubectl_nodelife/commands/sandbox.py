@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 import time
 
 import click
@@ -51,7 +50,7 @@ def sandbox(
 
     \b
     Examples:
-      kubectl nodelife sandbox &
+      kubectl nodelife sandbox
       kubectl nodelife sandbox -f zone-outage.yaml --controllers none
       kubectl nodelife sandbox --set node-monitor-grace-period=8s
     """
@@ -94,5 +93,5 @@ async def _serve(served: Sandbox) -> None:
         loop.add_signal_handler(number, stopped.set)
     async with served:
         terminal.write(f"export KUBECONFIG={served.kubeconfig}\n")
-        sys.stdout.flush()
+        terminal.flush()
         await served.run_until(stopped)
