@@ -47,7 +47,7 @@ class Pace(msgspec.Struct, frozen=True):
     `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
     anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
     quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
-    objects.
+    objects. `gather_s`: how long events of a watch are gathered before they are read.
     """
 
     first_backoff_s: float = 0.8
@@ -58,6 +58,7 @@ class Pace(msgspec.Struct, frozen=True):
     first_byte_s: float = 120.0
     watch_s: int = 300
     page_size: int = PAGE_SIZE
+    gather_s: float = 0.05
 
 
 class KindState(msgspec.Struct):
@@ -327,6 +328,23 @@ class Follower:
             first = False
             self.state.last_sign_ns = time.monotonic_ns()
             yield chunk
+            if self.state.phase == WATCHING:
+                await self._gather(response)
+
+    async def _gather(self, response: aiohttp.ClientResponse) -> None:
+        """Let what comes in the next moment come in one piece.
+
+        A busy watch sends many small pieces, and each would be decrypted, parsed and told alone.
+        """
+        connection = response.connection
+        transport = connection.transport if connection is not None else None
+        if transport is None or transport.is_closing():
+            return
+        transport.pause_reading()
+        try:
+            await asyncio.sleep(self._pace.gather_s)
+        finally:
+            transport.resume_reading()
 
 
 def _to_event(kind: str, type_: str, obj: KubeObject) -> Put | Gone:
