@@ -1,0 +1,139 @@
+"""`budgets`: states, findings and pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.drain.survey import BudgetSurvey, survey
+from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
+
+POOL = {"metadata": {"labels": {"pool": "blue"}}}
+NODES = [*node("a1", **POOL), *node("a2")]
+
+
+def surveyed(*objects: Any, **options: Any) -> BudgetSurvey:
+    return survey(snapshot(NODES, *objects), **options)
+
+
+def deployment(name: str, replicas: int) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"replicas": replicas},
+    }
+
+
+@pytest.mark.parametrize(
+    "guard, state, undrainable, told",
+    [
+        pytest.param(
+            budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable=1),
+            "ok",
+            [],
+            "",
+            id="ok",
+        ),
+        pytest.param(
+            budget("g", "web", healthy=2, desired=2, expected=2, maxUnavailable=0),
+            "never",
+            ["a1", "a2"],
+            "spares none, ever",
+            id="max-unavailable-0",
+        ),
+        pytest.param(
+            budget("g", "web", healthy=2, desired=2, expected=2, minAvailable="60%"),
+            "never",
+            ["a1", "a2"],
+            "rounded up to all of them",
+            id="percentage-rounds-up-to-all",
+        ),
+        pytest.param(
+            budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable="10%"),
+            "ok",
+            [],
+            "10% of 2 is 0.2, rounded up to 1",
+            id="percentage-rounds-up-to-more",
+        ),
+        pytest.param(
+            budget("g", "nobody", healthy=0, desired=0, expected=0, maxUnavailable=1),
+            "unused",
+            [],
+            "matches no pod (app=nobody)",
+            id="matches-nothing",
+        ),
+        pytest.param(
+            merged(
+                budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable=1),
+                {"metadata": {"generation": 3}},
+            ),
+            "stale",
+            ["a1", "a2"],
+            "has not seen its newest spec",
+            id="stale",
+        ),
+        pytest.param(
+            budget("g", "web", healthy=1, desired=1, expected=2, maxUnavailable=1),
+            "blocking",
+            ["a1", "a2"],
+            "its status allows 0, the objects give 1",
+            id="older-than-the-objects",
+        ),
+    ],
+)
+def test_states(guard: Json, state: str, undrainable: list[str], told: str) -> None:
+    view = surveyed(replica_set("web", "a1", "a2"), guard).budgets[0]
+    assert (view.state, view.undrainable) == (state, undrainable)
+    findings = " / ".join(finding.what for finding in view.findings)
+    assert told in findings if told else not findings
+
+
+def test_two_budgets_and_pools() -> None:
+    guard = {"healthy": 2, "desired": 1, "expected": 2}
+    found = surveyed(
+        replica_set("web", "a1", "a1"),
+        budget("g1", "web", **guard, maxUnavailable=1),
+        budget("g2", "web", **guard, minAvailable=1),
+    )
+    assert found.two_budgets == {"default/web-0": ["g1", "g2"], "default/web-1": ["g1", "g2"]}
+    pools = {pool.name: (pool.nodes, pool.undrainable, pool.budgets) for pool in found.pools}
+    assert pools == {"blue": (1, ["a1"], ["default/g1+g2"]), "<none>": (1, [], [])}
+    by_zone = surveyed(pool_label="topology.kubernetes.io/zone").pools
+    assert [(pool.name, pool.nodes) for pool in by_zone] == [("a", 2)]
+
+
+def test_unmanaged_pods_and_operators() -> None:
+    labels = {"metadata": {"labels": {"app": "pg", "cnpg.io/cluster": "main"}}}
+    guard = budget("g", "pg", healthy=1, desired=1, expected=1, minAvailable=1)
+    view = surveyed(pod("pg-1", "a1", **labels), guard).budgets[0]
+    assert any("CloudNativePG" in finding.what for finding in view.findings)
+    percent = budget("g", "pg", healthy=1, desired=0, expected=0, maxUnavailable="50%")
+    view = surveyed(pod("pg-1", "a1", **labels), percent).budgets[0]
+    assert any("have no controller" in finding.what for finding in view.findings)
+
+
+def test_an_autoscaler_s_floor() -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "minReplicas": 2},
+    }
+    objects = replica_set("web", "a1", "a1", "a2")
+    above = {"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": True}
+    objects[0]["metadata"]["ownerReferences"] = [{**above, "apiVersion": "apps/v1"}]
+    guard = budget("g", "web", healthy=3, desired=2, expected=3, minAvailable=2)
+    view = surveyed(deployment("web", 3), objects, guard, scaler).budgets[0]
+    assert view.owners == ["Deployment/web"]
+    assert any("go down to 2 pods" in finding.what for finding in view.findings)
+
+
+def test_namespaces_and_what_was_not_read() -> None:
+    guard = budget("g", "web", healthy=2, desired=1, expected=2, maxUnavailable=1)
+    elsewhere = merged(guard, {"metadata": {"namespace": "other"}})
+    found = surveyed(guard, elsewhere, namespace="other")
+    assert [view.namespace for view in found.budgets] == ["other"]
+    nothing = survey(snapshot(NODES, read={"Node", "Pod"}))
+    assert nothing.warnings and not nothing.budgets
