@@ -7,9 +7,9 @@ import difflib
 import click
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.inputs import Snapshot, settings_from
-from kubectl_nodelife.commands.status import load, source_of
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import EXIT_NO, BadInput

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.inputs import Snapshot, settings_from
-from kubectl_nodelife.commands.status import load, source_of
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.outlook.daemonset.summary import summarize
 from kubectl_nodelife.outlook.daemonset.table import truth_table

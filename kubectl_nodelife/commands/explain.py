@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import Snapshot, settings_from
-from kubectl_nodelife.commands.status import load, missing, source_of
-from kubectl_nodelife.errors import BadInput, Failed
-from kubectl_nodelife.outlook.explain import Explanation, Section
-from kubectl_nodelife.outlook.explain_node import node_sections
-from kubectl_nodelife.outlook.explain_pod import pod_sections
-from kubectl_nodelife.outlook.join import joined
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.commands.status import FIRST_LOOK, show
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.status import ExplanationPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.outlook.explain import Explanation
 
 _KINDS = {
     "node": "Node",
@@ -30,6 +28,7 @@ _KINDS = {
 @click.command()
 @click.argument("subject", nargs=-1, metavar="node NAME | pod NAME")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
@@ -38,6 +37,7 @@ _KINDS = {
 def explain(
     subject: tuple[str, ...],
     filename: tuple[str, ...],
+    no_daemon: bool,
     profile: str | None,
     assignments: tuple[str, ...],
     now: str | None,
@@ -47,6 +47,8 @@ def explain(
 ) -> None:
     """Say in sentences what happens to a node or a pod, with every number put in.
 
+    Answered by the daemon where one watches the cluster, else by a first look at it.
+
     \b
     Examples:
       kubectl nodelife explain node worker-1
@@ -54,63 +56,83 @@ def explain(
       kubectl nodelife explain node worker-1 -f dump/
     """
     kind, namespace, name = parse_subject(subject, connection.namespace)
-    if not filename:
-        raise BadInput("no input", remedy="name a dump with -f")
-    snapshot = load(filename, now, profile)
-    answer = of_snapshot(snapshot, kind, namespace, name, assignments)
-    for warning in answer.warnings:
+    if now and not filename:
+        raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
+    if not (filename or no_daemon or profile or assignments):
+        query: dict[str, Any] = {
+            "kind": kind,
+            "name": name,
+            "output": output,
+            "headers": not no_headers,
+        }
+        if kind == "Pod":
+            query["namespace"] = namespace or _namespace_of(connection)
+        answer = ask.ask(connection, "explain", **query)
+        if answer is not None:
+            show(answer)
+            return
+        terminal.note(FIRST_LOOK)
+    from kubectl_nodelife.report.formats import render
+    from kubectl_nodelife.report.status import ExplanationPage
+
+    if filename:
+        made = _of_dump((kind, namespace or "default", name), filename, now, profile, assignments)
+    else:
+        made = _direct((kind, namespace, name), connection, profile, assignments)
+    for warning in made.warnings:
         terminal.warn(warning)
-    terminal.write(render(ExplanationPage(answer), output, headers=not no_headers))
+    terminal.write(render(ExplanationPage(made), output, headers=not no_headers))
 
 
 def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
     """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME` or `pod/NS/NAME`.
 
-    Raises BadInput.
+    The namespace of a pod is "" where none is given. Raises BadInput.
     """
     parts = [part for word in words for part in word.split("/")]
     kind = _KINDS.get(parts[0].lower()) if parts else None
     if kind == "Node" and len(parts) == 2 and parts[1]:
         return kind, "", parts[1]
     if kind == "Pod" and len(parts) == 2 and parts[1]:
-        return kind, namespace or "default", parts[1]
+        return kind, namespace or "", parts[1]
     if kind == "Pod" and len(parts) == 3 and all(parts):
         return kind, parts[1], parts[2]
     given = " ".join(words) or "nothing"
     raise BadInput(
-        f"cannot tell what to explain from {given!r}",
+        f"cannot tell which object is meant by {given!r}",
         remedy="write 'node NAME' or 'pod NAME -n NS'",
     )
 
 
-def of_snapshot(
-    snapshot: Snapshot, kind: str, namespace: str, name: str, assignments: tuple[str, ...]
+def _namespace_of(connection: Connection) -> str:
+    """The namespace of the context, for a pod without one."""
+    line = ask.find(connection)
+    return line.known.namespace if line is not None else "default"
+
+
+def _of_dump(
+    subject: tuple[str, str, str],
+    filename: tuple[str, ...],
+    now: str | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
 ) -> Explanation:
-    """The explanation of one object of a dump. Raises BadInput where the dump does not have it."""
-    settings = settings_from(snapshot.profile, assignments)
-    cache = snapshot.cache()
-    outlook, _ = joined(cache, settings, snapshot.moment_ns)
-    return Explanation(
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        source=source_of(snapshot),
-        profile=settings.profile.name,
-        moment=snapshot.moment(),
-        sections=sections_of(outlook, kind, namespace, name),
-        warnings=[*snapshot.warnings, *missing(snapshot, cache)],
-    )
+    from kubectl_nodelife.commands.dumps import load
+    from kubectl_nodelife.commands.subjects import explanation_of_snapshot
+
+    return explanation_of_snapshot(load(filename, now, profile), *subject, assignments)
 
 
-def sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[Section]:
-    """The sections about one object. Raises BadInput where there is no such object."""
-    if kind == "Node":
-        node = outlook.cache.node(name)
-        if node is None:
-            raise Failed("not found", on=f"node {name}", remedy="check the name")
-        return list(node_sections(outlook, outlook.node(node)))
-    pod = outlook.cache.pod(namespace, name)
-    if pod is None:
-        remedy = "check the name, and the namespace with -n"
-        raise Failed("not found", on=f"pod {namespace}/{name}", remedy=remedy)
-    return list(pod_sections(outlook, pod))
+def _direct(
+    subject: tuple[str, str, str],
+    connection: Connection,
+    profile: str | None,
+    assignments: tuple[str, ...],
+) -> Explanation:
+    from kubectl_nodelife.commands.first_look import first_look, own_namespace
+    from kubectl_nodelife.commands.subjects import explanation_of_sight
+
+    kind, namespace, name = subject
+    if kind == "Pod" and not namespace:
+        namespace = own_namespace(connection)
+    return explanation_of_sight(first_look(connection, profile, assignments), kind, namespace, name)

@@ -47,3 +47,13 @@ def _rewritten(args: Sequence[str], switches: set[str], shorts: set[str]) -> Ite
             yield from (name + value,) if value else (name, "")
         else:
             yield arg
+
+
+class SpellingGroup(click.Group):
+    """A group whose commands take kubectl's spellings of flags."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, in_click_spelling(command, rest) if command is not None else rest

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands.audit import answer_of, check_classes, read, seen_in
+from kubectl_nodelife.commands.dumps import source_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.inputs import Snapshot, settings_from
-from kubectl_nodelife.commands.status import source_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.outlook.audit.findings import Finding

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands.daemonset import find, missing, sets_of, view_of
+from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.inputs import Snapshot
-from kubectl_nodelife.commands.pflag import in_click_spelling
-from kubectl_nodelife.commands.status import load, source_of
+from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.controllers.daemonset.rollout import (
     NO_HISTORY,
     RolloutError,
@@ -26,16 +26,6 @@ from kubectl_nodelife.report.daemonset import HistoryPage, RolloutPage, UndoPage
 from kubectl_nodelife.report.formats import render
 
 _KINDS = frozenset({"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"})
-
-
-class SpellingGroup(click.Group):
-    """A group whose commands take kubectl's spellings of flags."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command, in_click_spelling(command, rest) if command is not None else rest
 
 
 @click.group(cls=SpellingGroup)

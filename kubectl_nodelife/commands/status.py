@@ -1,28 +1,32 @@
-"""`kubectl nodelife status`: a clock for each node, a block for each zone."""
+"""`kubectl nodelife status`: a clock for each node, a block for each zone.
+
+Through the daemon this is the quick path: the daemon makes the text, and nothing is imported here
+but click, a socket and json. Everything else is imported where it is needed.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import Snapshot, read_snapshot, settings_from
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
-from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.outlook.join import joined
-from kubectl_nodelife.outlook.status import Status, make_status
+from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.progress import progress_bar
-from kubectl_nodelife.report.status import StatusPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.outlook.status import Status
+
+FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
+@click.option("-w", "--watch", is_flag=True, help="Go on: a line for each node that changes.")
+@click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
@@ -33,6 +37,8 @@ def status(
     nodes: tuple[str, ...],
     filename: tuple[str, ...],
     selector: str | None,
+    watch: bool,
+    no_daemon: bool,
     profile: str | None,
     assignments: tuple[str, ...],
     now: str | None,
@@ -43,85 +49,93 @@ def status(
 ) -> int:
     """How long until each node is called Unknown, tainted, its pods deleted; each zone's brake.
 
+    Answered by the daemon where one watches the cluster, else by a first look at it, and it says
+    which. --profile and --set need a first look: the daemon has its own.
+
     \b
     Examples:
       kubectl nodelife status
+      kubectl nodelife status -w
       kubectl nodelife status -f dump/ -o wide
       kubectl nodelife status -l topology.kubernetes.io/zone=a -o json
     """
-    if not filename:
-        raise BadInput("no input", remedy="name a dump with -f")
-    snapshot = load(filename, now, profile)
-    answer = of_snapshot(snapshot, nodes, selector, assignments)
-    for warning in answer.warnings:
+    if filename:
+        if watch:
+            raise BadInput("a dump does not change", on="--watch")
+        made = _of_dump(filename, nodes, selector, now, profile, assignments)
+        return _tell(made, output, no_headers, exit_code)
+    if now:
+        raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
+    query: dict[str, object] = {
+        "node": nodes,
+        "selector": selector,
+        "output": output,
+        "headers": not no_headers,
+    }
+    if watch:
+        return _watch(connection, query, no_daemon or bool(profile or assignments))
+    if not (no_daemon or profile or assignments):
+        answer = ask.ask(connection, "status", **query)
+        if answer is not None:
+            return show(answer, exit_code)
+    terminal.note(FIRST_LOOK)
+    made = _direct(connection, nodes, selector, profile, assignments)
+    return _tell(made, output, no_headers, exit_code)
+
+
+def show(answer: dict[str, object], exit_code: bool = False) -> int:
+    """Print what a daemon has answered, and return the exit code."""
+    warnings = answer.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else ():
         terminal.warn(warning)
-    if not answer.nodes:
+    if answer.get("empty"):
         terminal.note("No resources found")
-        if output in ("table", "wide", "name"):
-            return 0
-    terminal.write(render(StatusPage(answer), output, headers=not no_headers))
-    return EXIT_NO if exit_code and answer.in_trouble() else 0
+    terminal.write(str(answer.get("text", "")))
+    return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 
 
-def load(filename: tuple[str, ...], now: str | None, profile: str | None) -> Snapshot:
-    """Read `-f` with a progress bar on a terminal."""
-    with progress_bar("reading objects") as step:
-        return read_snapshot(filename, now=now, profile=profile, progress=step)
+def _watch(connection: Connection, query: dict[str, object], direct: bool) -> int:
+    answers = None if direct else ask.follow(connection, "status", **query)
+    if answers is None:
+        raise BadInput(
+            "watching is the daemon's work",
+            on="--watch",
+            remedy="run: kubectl nodelife daemon start",
+        )
+    for answer in answers:
+        show(answer)
+        terminal.flush()
+    return 0
 
 
-def of_snapshot(
-    snapshot: Snapshot,
+def _tell(made: Status, output: str, no_headers: bool, exit_code: bool) -> int:
+    from kubectl_nodelife.commands.node_status import tell
+
+    return tell(made, output, headers=not no_headers, exit_code=exit_code)
+
+
+def _of_dump(
+    filename: tuple[str, ...],
     nodes: tuple[str, ...],
     selector: str | None,
+    now: str | None,
+    profile: str | None,
     assignments: tuple[str, ...],
 ) -> Status:
-    """The status of a dump. Raises BadInput for a node that is not in it."""
-    settings = settings_from(snapshot.profile, assignments)
-    cache = snapshot.cache()
-    outlook, _ = joined(cache, settings, snapshot.moment_ns)
-    return make_status(
-        outlook,
-        names=choose_nodes(cache, nodes, selector),
-        source=source_of(snapshot),
-        mode="dry-run",
-        moment=snapshot.moment(),
-        warnings=[*snapshot.warnings, *missing(snapshot, cache)],
-    )
+    from kubectl_nodelife.commands.dumps import load
+    from kubectl_nodelife.commands.node_status import of_snapshot
+
+    return of_snapshot(load(filename, now, profile), nodes, selector, assignments)
 
 
-def source_of(snapshot: Snapshot) -> dict[str, Any]:
-    """The contract's `source` of a dump."""
-    return {"kind": "snapshot", "context": None, "synced": True, "age": None}
+def _direct(
+    connection: Connection,
+    nodes: tuple[str, ...],
+    selector: str | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
+) -> Status:
+    from kubectl_nodelife.commands.first_look import first_look
+    from kubectl_nodelife.commands.node_status import of_sight
 
-
-def missing(snapshot: Snapshot, cache: Cache) -> list[str]:
-    """What was not read, and what cannot be said for that reason."""
-    warnings = []
-    if (stand_in := snapshot.profile.stands_in()) is not None:
-        warnings.append(stand_in)
-    without = [name for name in cache.nodes if name not in cache.heartbeats]
-    if without and len(without) == len(cache.nodes):
-        warnings.append("no node Lease was read: how long until a node is Unknown is not evaluated")
-    elif without:
-        names = ", ".join(sorted(without)[:3]) + (", ..." if len(without) > 3 else "")
-        warnings.append(f"no Lease of {names} was read: their age is not evaluated")
-    if not snapshot.has_read("Pod"):
-        warnings.append("no pods were read: evictions are not evaluated")
-    return warnings
-
-
-def choose_nodes(cache: Cache, names: tuple[str, ...], selector: str | None) -> list[str]:
-    """The nodes asked for, in order of their names. Raises BadInput."""
-    if names and selector:
-        raise BadInput("give names or a selector, not both", on="--selector")
-    wanted = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
-    for name in wanted:
-        if name not in cache.nodes:
-            raise Failed("not found", on=f"node {name}", remedy="check the name")
-    if selector is None:
-        return sorted(wanted or cache.nodes)
-    try:
-        parsed = parse_selector(selector)
-    except ValueError as error:
-        raise BadInput(str(error), on="--selector") from None
-    return sorted(n.name for n in cache.nodes.values() if matches(parsed, n.metadata.labels))
+    return of_sight(first_look(connection, profile, assignments), nodes, selector)

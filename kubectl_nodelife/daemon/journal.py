@@ -13,7 +13,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -24,12 +24,16 @@ from kubectl_nodelife.errors import Failed
 
 T = TypeVar("T")
 
+Listener = asyncio.Queue[list[Change] | None]
+"""Batches of changes; None: too many came to keep them."""
+
 FLUSH_SECONDS: Final = 0.2
 PRUNE_SECONDS: Final = 60.0
 
 _MOST_WAITING = 100_000
 _RETRY_SECONDS = 2.0
-_LISTENER_QUEUE = 10_000
+_LISTENER_QUEUE = 600  # batches: two minutes
+_IN_MEMORY = "changes are kept in memory, and lost when the daemon ends"
 
 
 class TooSlow(Failed):
@@ -51,7 +55,7 @@ class Journal:
         self._waiting: list[Change] = []
         self._settlements: list[Settlement] = []
         self._retry_at = 0.0
-        self._listeners: set[asyncio.Queue[Change | None]] = set()
+        self._listeners: set[Listener] = set()
 
     def waiting(self) -> int:
         """How many changes are not in the file."""
@@ -89,20 +93,25 @@ class Journal:
             found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
         return found if limit is None else found[-limit:]
 
-    async def follow(self, wanted: Wanted) -> AsyncIterator[Change]:
+    def listen(self) -> Listener:
+        """From now on changes are kept for this listener, until `leave`."""
+        listener: Listener = asyncio.Queue(_LISTENER_QUEUE)
+        self._listeners.add(listener)
+        return listener
+
+    async def follow(self, listener: Listener, wanted: Wanted) -> AsyncIterator[list[Change]]:
         """Changes as they come, and again whenever one of them has another outcome.
 
         Raises TooSlow.
         """
-        queue: asyncio.Queue[Change | None] = asyncio.Queue(_LISTENER_QUEUE)
-        self._listeners.add(queue)
-        try:
-            while (change := await queue.get()) is not None:
-                if wanted.takes(change):
-                    yield change
-            raise TooSlow("more changes came than were read", remedy="ask again with --since")
-        finally:
-            self._listeners.discard(queue)
+        while (batch := await listener.get()) is not None:
+            if chosen := [change for change in batch if wanted.takes(change)]:
+                yield chosen
+        raise TooSlow("more changes came than were read", remedy="ask again with --since")
+
+    def leave(self, listener: Listener) -> None:
+        """Keep nothing more for the listener."""
+        self._listeners.discard(listener)
 
     async def close(self) -> None:
         """Write what is left and close the file."""
@@ -135,16 +144,15 @@ class Journal:
             kept = self._waiting[0].id
             self._settlements = [s for s in self._settlements if s.id >= kept]
 
-    def _tell(self, changed: Iterable[Change]) -> None:
-        for change in changed:
-            for queue in list(self._listeners):
-                try:
-                    queue.put_nowait(change)
-                except asyncio.QueueFull:
-                    self._listeners.discard(queue)
-                    while not queue.empty():
-                        queue.get_nowait()
-                    queue.put_nowait(None)
+    def _tell(self, changed: list[Change]) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener.put_nowait(changed)
+            except asyncio.QueueFull:
+                self._listeners.discard(listener)
+                while not listener.empty():
+                    listener.get_nowait()
+                listener.put_nowait(None)
 
     async def _prune(self, now_ns: int) -> None:
         async with self._writing:
@@ -161,7 +169,8 @@ def open_journal(path: str) -> Journal:
     """The journal in that file, moved aside where it is broken; in memory where none can be
     made.
     """
-    warning = ""
+    if path == ":memory:":
+        return Journal(Store(path), "no folder for the journal can be made: " + _IN_MEMORY)
     try:
         return Journal(Store(path))
     except (sqlite3.DatabaseError, OSError) as error:
@@ -175,6 +184,4 @@ def open_journal(path: str) -> Journal:
                     if os.path.exists(path + end):
                         os.replace(path + end, aside + end)
                 return Journal(Store(path), f"the journal was broken and is now {aside}")
-    return Journal(
-        Store(":memory:"), f"{warning}: changes are kept in memory, until the daemon ends"
-    )
+    return Journal(Store(":memory:"), f"{warning}: {_IN_MEMORY}")

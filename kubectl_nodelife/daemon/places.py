@@ -68,16 +68,37 @@ def socket_path(runtime: str, identity: str) -> str:
     return f"{runtime}/{identity}.sock"
 
 
+def journal_path(environ: dict[str, str], identity: str) -> str:
+    """The journal of that cluster's daemon; ":memory:" where no file can be made."""
+    try:
+        return f"{_of_cluster(environ, identity)}/journal.db"
+    except Failed:
+        return ":memory:"
+
+
+def log_path(environ: dict[str, str], runtime: str, identity: str) -> str:
+    """The log of that cluster's daemon; beside the socket where the state folder cannot be made."""
+    try:
+        return f"{_of_cluster(environ, identity)}/daemon.log"
+    except Failed:
+        return f"{runtime}/{identity}.log"
+
+
+def _of_cluster(environ: dict[str, str], identity: str) -> str:
+    folder = f"{make_private(state_folder(environ))}/{identity}"
+    make_private(folder)
+    if not os.access(folder, os.W_OK):
+        raise Failed("cannot be written to", on=folder)
+    return folder
+
+
 def make_private(folder: str) -> str:
     """Make the folder with mode 0700 if need be, and return it.
 
     Raises Failed as `check_private`.
     """
     try:
-        os.makedirs(os.path.dirname(folder), exist_ok=True)
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
+        _make(folder)
     except OSError as error:
         raise Failed(
             f"cannot make the folder: {error.strerror}",
@@ -86,6 +107,16 @@ def make_private(folder: str) -> str:
         ) from None
     check_private(folder)
     return folder
+
+
+def _make(folder: str) -> None:
+    """The folder and those above it that are missing, all for the user alone."""
+    if not os.path.lexists(folder):
+        _make(os.path.dirname(folder))
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            return
 
 
 def check_private(folder: str) -> None:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.dry_run import DryRun, same_version
 from kubectl_nodelife.daemon.kinds import EYES, KindSight, out_of_reach, runnable
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -63,7 +64,9 @@ class Watcher:
         ledger: Ledger,
         settings: Settings,
         controllers: Iterable[str],
+        read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
     ) -> None:
+        """`read_settings` is asked for the settings each time before the controllers begin."""
         self.feed = feed
         self.clock = clock
         self.settings = settings
@@ -77,6 +80,7 @@ class Watcher:
         self.last_news_ns = 0
         self.busiest_s = 0.0
         self._names = list(controllers)
+        self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
         self._blind_since_ns: int | None = None
         self._held: dict[tuple[str, tuple[str, str]], Event] = {}
@@ -228,6 +232,8 @@ class Watcher:
     async def _begin(self, because: str) -> None:
         """Join the running controllers on what was read."""
         self._missing = frozenset(out_of_reach(self.feed.states))
+        if self._read_settings is not None:
+            self.settings = await self._read_settings(self.dry_run.cache)
         self.dry_run.join(self.settings, runnable(self._names, self._missing))
         gc.enable()
         gc.collect()

@@ -117,6 +117,10 @@ class Cache:
         """The pods bound to a node ("" is none), in the order in which they came there."""
         return [self.pods[key] for key in self._pods_by_node.get(node, ())]
 
+    def count_on(self, node: str) -> int:
+        """How many pods are bound to a node."""
+        return len(self._pods_by_node.get(node, ()))
+
     def nodes_with_pods(self) -> Collection[str]:
         """Names of the nodes to which some pod is bound, whether or not the node exists."""
         return self._pods_by_node.keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration
@@ -172,7 +172,7 @@ def _staying(pod: Pod, name: str, what: Fate) -> str:
     return f"{name} would be deleted {after}: {what.because}."
 
 
-def _counted(pods: list[Pod], taints: object, timed: object) -> Iterator[str]:
+def _counted(pods: Sequence[Pod], taints: object, timed: object) -> Iterator[str]:
     """Many pods: how many go after how long, the shortest first."""
     after: dict[int | None, int] = {}
     for pod in pods:

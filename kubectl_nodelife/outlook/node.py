@@ -8,6 +8,9 @@ the last.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -46,12 +49,37 @@ class Queued(msgspec.Struct, frozen=True):
     turn: Range | None
 
 
+class PodsOn(Sequence[Pod]):
+    """The pods on a node, fetched when they are asked for: a line of status only counts them."""
+
+    __slots__ = ("_cache", "_node", "_pods")
+
+    def __init__(self, cache: Cache, node: str) -> None:
+        self._cache = cache
+        self._node = node
+        self._pods: list[Pod] | None = None
+
+    def __len__(self) -> int:
+        return self._cache.count_on(self._node) if self._pods is None else len(self._pods)
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(self._fetched())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._fetched()[index]
+
+    def _fetched(self) -> list[Pod]:
+        if self._pods is None:
+            self._pods = self._cache.pods_on(self._node)
+        return self._pods
+
+
 class NodeOutlook(msgspec.Struct, frozen=True):
     """What is known of one node's future.
 
     `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
-    more.
+    more. `first_look`: nobody has watched the node, so that its age alone proves nothing.
     """
 
     node: Node
@@ -63,8 +91,9 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     grace_ns: int
     unknown_in: Range | None
     queued: Queued | None
-    pods: list[Pod]
+    pods: Sequence[Pod]
     timers: list[Timer]
+    first_look: bool = False
 
 
 class Outlook:
@@ -77,11 +106,15 @@ class Outlook:
         lifecycle: NodeLifecycleController,
         eviction: TaintEvictionController | None,
         now_ns: int,
+        *,
+        first_look: bool = False,
     ) -> None:
+        """`first_look`: nobody has watched the cluster before this instant."""
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
         self.now_ns = now_ns
+        self.first_look = first_look
         self._eviction = eviction
         self._positions = {
             name: (zone, i)
@@ -111,8 +144,9 @@ class Outlook:
             grace_ns=grace_ns,
             unknown_in=self._unknown_in(node, renew_ns is not None, grace_ns),
             queued=self._queued(node.name),
-            pods=self.cache.pods_on(node.name),
+            pods=PodsOn(self.cache, node.name),
             timers=self._timers(node.name),
+            first_look=self.first_look,
         )
 
     def zone_of(self, node: Node) -> str:

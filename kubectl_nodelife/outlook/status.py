@@ -5,6 +5,7 @@ every node in a line, every zone in a block, in the contract's JSON shape.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -59,20 +60,23 @@ class Status(msgspec.Struct, frozen=True):
         }
 
 
+def node_statuses(outlook: Outlook, names: Iterable[str]) -> Iterator[NodeStatus]:
+    """The status of each of these nodes (of the cache)."""
+    for name in names:
+        of_node = outlook.node(outlook.cache.nodes[name])
+        yield NodeStatus(of_node, judge(of_node, outlook.now_ns))
+
+
 def make_status(
     outlook: Outlook,
     *,
-    names: list[str],
+    nodes: list[NodeStatus],
     source: dict[str, Any],
     mode: str,
     moment: dict[str, str],
     warnings: list[str],
 ) -> Status:
-    """The status of these nodes (of the cache), and of all zones."""
-    nodes = []
-    for name in names:
-        of_node = outlook.node(outlook.cache.nodes[name])
-        nodes.append(NodeStatus(of_node, judge(of_node, outlook.now_ns)))
+    """The status of these nodes, and of all zones."""
     settings = outlook.settings
     return Status(
         source=source,

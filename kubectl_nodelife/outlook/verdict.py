@@ -45,6 +45,12 @@ def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
     grace = format_duration(outlook.grace_ns)
     if left is not None and age_ns is not None and age_ns > _LATE_NS:
         age = format_duration(age_ns // SECOND_NS * SECOND_NS)
+        if left.low_ns <= 0 and outlook.first_look:
+            because = (
+                f"its lease was last renewed {age} ago, longer than the grace period {grace}, and "
+                f"Ready is still True; a first look cannot tell silence from a clock that is wrong"
+            )
+            return Verdict("silent", because, None)
         if left.low_ns <= 0:
             because = (
                 f"its lease was last renewed {age} ago, longer than the grace period {grace}, yet "

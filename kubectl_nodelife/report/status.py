@@ -11,7 +11,7 @@ from kubectl_nodelife.outlook.status import NodeStatus, Status, zone_name
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, human_duration
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
 
 _PREFIX = "node.kubernetes.io/"
 
@@ -67,6 +67,14 @@ class StatusPage:
         return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
 
 
+def node_lines(
+    status: Status, widths: Widths, *, wide: bool = False, headers: bool = True
+) -> list[str]:
+    """The lines of the nodes alone, to stand below what was printed with these widths before."""
+    table = Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
+    return table.lines(widths, wide=wide, headers=headers)
+
+
 class ExplanationPage:
     """An `Explanation` as an answer."""
 
@@ -79,6 +87,10 @@ class ExplanationPage:
             yield f"{section.question}\n" + "\n".join(f"  {s}" for s in section.sentences)
             if section.terms:
                 yield Table(_TERM_COLUMNS, _term_rows(section))
+
+    def warnings(self) -> list[str]:
+        """What belongs on stderr."""
+        return self._explanation.warnings
 
     def document(self) -> object:
         """The Explanation document."""

@@ -37,17 +37,35 @@ class Table(NamedTuple):
 
     def text(self, *, wide: bool = False, headers: bool = True) -> str:
         """The lines of the table, or "" if it has no rows."""
+        return "".join(self.lines(Widths(), wide=wide, headers=headers))
+
+    def lines(self, widths: Widths, *, wide: bool = False, headers: bool = True) -> list[str]:
+        """The lines. `widths` grow with what is printed, so that later rows stand below it."""
         shown = [i for i, column in enumerate(self.columns) if wide or not column.wide]
         lines = [[cell(row[i]) for i in shown] for row in self.rows]
         if not lines:
-            return ""
+            return []
         if headers:
             lines.insert(0, [self.columns[i].header.upper() for i in shown])
-        widths = [
-            max(_MIN_WIDTH, _PADDING + max(len(line[i]) for line in lines))
-            for i in range(len(shown) - 1)
-        ]
-        return "".join(_line(line, widths) for line in lines)
+        needed = widths.grow(
+            max(_MIN_WIDTH, _PADDING + max(map(len, column)))
+            for column in list(zip(*lines, strict=True))[:-1]
+        )
+        return [_line(line, needed) for line in lines]
+
+
+class Widths:
+    """The widths of the columns of tables that follow one another."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def grow(self, needed: Iterable[int]) -> list[int]:
+        """What is needed, and at least what was."""
+        new = list(needed)
+        before = self._widths + [0] * (len(new) - len(self._widths))
+        self._widths = [max(pair) for pair in zip(new, before, strict=True)]
+        return self._widths
 
 
 def cell(value: object) -> str:

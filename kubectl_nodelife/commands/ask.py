@@ -1,0 +1,113 @@
+"""Find the cluster's daemon and ask it: the quick way of every live verb.
+
+Nothing heavy is imported unless the kubeconfig must be read, which is only when it changed. The
+answer must come from a daemon that watches the very server that the flags mean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.known import Known, recall, remember
+from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.report import terminal
+
+
+class Line(NamedTuple):
+    """The way to one cluster's daemon."""
+
+    socket: str
+    known: Known
+
+
+def find(connection: Connection) -> Line | None:
+    """The way to the daemon of the cluster that the flags mean; None: certainly none runs.
+
+    Raises BadInput where the flags mean no cluster, Failed where somebody else has our folder.
+    """
+    runtime = runtime_folder(os.environ)
+    if not os.path.isdir(runtime):
+        return None
+    check_private(runtime)
+    known = recall(runtime, connection, os.environ)
+    if known is None:
+        known = resolve(connection, runtime)
+    return Line(socket_path(runtime, known.identity), known)
+
+
+def ask(connection: Connection, question: str, **query: Any) -> dict[str, Any] | None:
+    """The daemon's answer; None where none runs.
+
+    A daemon of another protocol is replaced, once, with a word on stderr. Raises NodelifeError.
+    """
+    line = find(connection)
+    if line is None:
+        return None
+    try:
+        answer = client.ask(line.socket, question, **query)
+    except client.NotRunning:
+        return None
+    except client.OtherProtocol as other:
+        _replace(line, other)
+        answer = client.ask(line.socket, question, **query)
+    _check(line, answer)
+    return answer
+
+
+def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict[str, Any]] | None:
+    """The daemon's answers as they come; None where none runs."""
+    line = find(connection)
+    if line is None or ask(connection, "hello") is None:
+        return None
+    return _checked(line, client.follow(line.socket, question, watch=True, **query))
+
+
+def _checked(line: Line, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for answer in answers:
+        _check(line, answer)
+        yield answer
+
+
+def _check(line: Line, answer: dict[str, Any]) -> None:
+    server = answer.get("server")
+    if server != line.known.server:
+        raise Failed(
+            f"the daemon watches {server}, but the kubeconfig means {line.known.server}",
+            on=line.socket,
+            remedy="run: kubectl nodelife daemon restart",
+        )
+
+
+def resolve(connection: Connection, runtime: str = "") -> Known:
+    """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
+
+    Raises BadInput.
+    """
+    from kubectl_nodelife.live.identity import cluster_identity
+    from kubectl_nodelife.live.kubeconfig import kubeconfig_files
+    from kubectl_nodelife.live.target import Overrides, find_target
+
+    overrides = Overrides(**connection._replace(namespace=None)._asdict())
+    target = find_target(overrides, os.environ)
+    known = Known(cluster_identity(target), target.server, target.context, target.namespace)
+    if target.files and runtime:
+        files = kubeconfig_files(overrides.kubeconfig, os.environ)
+        authority = target.cluster.certificate_authority
+        remember(
+            runtime, connection, os.environ, known, (*files, *([authority] if authority else []))
+        )
+    return known
+
+
+def _replace(line: Line, other: client.OtherProtocol) -> None:
+    from kubectl_nodelife.daemon.instance import Instance, restart
+    from kubectl_nodelife.daemon.places import log_path
+
+    terminal.note(f"{other.what}: it is started anew")
+    runtime, identity = os.path.dirname(line.socket), line.known.identity
+    restart(Instance(runtime, identity), log_path(dict(os.environ), runtime, identity))

@@ -1,0 +1,153 @@
+"""`kubectl nodelife changes`: what the daemon would have changed, with reasons, and how it
+ended.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.explain import parse_subject
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.errors import BadInput, Unreachable
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.changes import ChangesPage, lines, single
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.table import Widths
+
+OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed")
+
+
+@click.command()
+@click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
+@click.option("-w", "--watch", is_flag=True, help="Go on: each change as it comes and ends.")
+@click.option("--since", metavar="DURATION", help="Only what was decided since, such as 10m.")
+@click.option(
+    "--outcome", type=click.Choice(OUTCOMES), metavar="WORD", help=f"One of {', '.join(OUTCOMES)}."
+)
+@output_flags("table", "wide", "json", "yaml", "name")
+@connection_flags
+def changes(
+    subject: tuple[str, ...],
+    watch: bool,
+    since: str | None,
+    outcome: str | None,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> None:
+    """Say what the controllers would change, or have changed, when, why, and how it ended.
+
+    `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
+    another hand; `superseded`: overtaken by something else. Nothing is ever written by us.
+
+    \b
+    Examples:
+      kubectl nodelife changes --since 10m
+      kubectl nodelife changes -w
+      kubectl nodelife changes node worker-1 --outcome would
+      kubectl nodelife changes pod web-0 -n shop -o json
+    """
+    query = _query(subject, since, outcome, connection)
+    if watch:
+        _watch(connection, query, output, headers=not no_headers)
+        return
+    answer = ask.ask(connection, "changes", **query)
+    source: dict[str, Any] = {"kind": "daemon"}
+    if answer is None:
+        answer, source = _from_file(connection, query), {"kind": "journal"}
+    for warning in answer.get("warnings", ()):
+        terminal.warn(warning)
+    source |= {key: answer[key] for key in ("server", "identity") if key in answer}
+    items = answer["items"]
+    if not items:
+        terminal.note("No changes found")
+        if output in ("table", "wide", "name"):
+            return
+    terminal.write(render(ChangesPage(items, source), output, headers=not no_headers))
+
+
+def _query(
+    subject: tuple[str, ...], since: str | None, outcome: str | None, connection: Connection
+) -> dict[str, Any]:
+    query: dict[str, Any] = {"outcome": outcome}
+    if subject:
+        kind, namespace, name = parse_subject(subject, connection.namespace)
+        if kind == "Node":
+            query["node"] = name
+        else:
+            line = None if namespace else ask.find(connection)
+            query["namespace"] = namespace or (line.known.namespace if line else "default")
+            query["pod"] = name
+    if since:
+        from kubectl_nodelife.kube.duration import parse_duration
+
+        try:
+            query["since"] = parse_duration(since)
+        except ValueError as error:
+            raise BadInput(str(error), on="--since") from None
+    return query
+
+
+def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
+    if output == "yaml":
+        raise BadInput("is not for watching", on="-o yaml", remedy="use -o json")
+    answers = ask.follow(connection, "changes", **query)
+    if answers is None:
+        raise Unreachable(
+            "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
+        )
+    widths = Widths()
+    for answer in answers:
+        for warning in answer.get("warnings", ()):
+            terminal.warn(warning)
+        items = answer["items"]
+        if output == "json":
+            terminal.write(_one_a_line(items))
+        elif output == "name":
+            terminal.write("".join(f"{name}\n" for name in ChangesPage(items, {}).names()))
+        else:
+            new = lines(items, widths, wide=output == "wide", headers=headers)
+            headers = headers and not new
+            terminal.write("".join(new))
+        terminal.flush()
+
+
+def _one_a_line(items: list[dict[str, Any]]) -> str:
+    import json
+
+    made = (json.dumps(single(item), ensure_ascii=False) for item in items)
+    return "".join(f"{terminal.escape_json(text)}\n" for text in made)
+
+
+def _from_file(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
+    """What a daemon that has ended has left. Raises Unreachable where there is nothing."""
+    import sqlite3
+    import time
+
+    from kubectl_nodelife.daemon.changes import document
+    from kubectl_nodelife.daemon.places import journal_path
+    from kubectl_nodelife.daemon.store import Wanted, read_only
+
+    known = ask.resolve(connection)
+    wanted = Wanted(
+        since_ns=time.time_ns() - query["since"] if "since" in query else None,
+        outcome=query["outcome"] or "",
+        node=query.get("node", ""),
+        pod=(query["namespace"], query["pod"]) if "pod" in query else None,
+    )
+    try:
+        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
+    except (OSError, sqlite3.Error):
+        raise Unreachable(
+            "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
+        ) from None
+    return {
+        "items": [document(change) for change in found],
+        "server": known.server,
+        "identity": known.identity,
+        "warnings": ["no daemon watches this cluster: this is what the last one has left"],
+    }

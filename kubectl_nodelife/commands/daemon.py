@@ -1,0 +1,318 @@
+"""`kubectl nodelife daemon`: start, stop and look at the process that watches a cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import click
+
+from kubectl_nodelife.commands import ask, units
+from kubectl_nodelife.commands.flags import (
+    CONNECTION_FLAGS,
+    Connection,
+    connection_flags,
+    output_flags,
+)
+from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, instances, restart, spawn
+from kubectl_nodelife.daemon.known import Known
+from kubectl_nodelife.daemon.places import check_private, log_path, make_private, runtime_folder
+from kubectl_nodelife.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    BadInput,
+    Failed,
+    NodelifeError,
+    Unreachable,
+)
+from kubectl_nodelife.report import terminal
+
+SYNC_SECONDS = 5.0
+"""How long `start` waits to see the cluster read; larger ones go on being read behind it."""
+
+_TAIL_LINES = 50
+_LOOK_SECONDS = 0.3
+
+_SETTINGS = (
+    click.option("--profile", metavar="v1.N", help="Release whose behaviour is followed."),
+    click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting."),
+)
+
+
+def _settings_flags(callback: Any) -> Any:
+    for option in reversed(_SETTINGS):
+        callback = option(callback)
+    return callback
+
+
+@click.group(cls=SpellingGroup)
+@connection_flags
+def daemon(connection: Connection) -> None:
+    """A process of yours that watches one cluster, thinks along in dry-run, and answers at once.
+
+    It writes nothing to the cluster, ever. There is one for each cluster and user.
+    """
+
+
+@daemon.command("start")
+@_settings_flags
+@connection_flags
+def start(profile: str | None, assignments: tuple[str, ...], connection: Connection) -> None:
+    """Start the daemon of this cluster behind the terminal, if it does not run yet.
+
+    \b
+    Examples:
+      kubectl nodelife daemon start
+      kubectl nodelife daemon start --set node-monitor-grace-period=40s
+    """
+    known, instance = _instance(connection)
+    words = ["daemon", "run", *connection_arguments(connection)]
+    words += [f"--profile={profile}"] if profile else []
+    words += [f"--set={assignment}" for assignment in assignments]
+    try:
+        spawn(words, _log(instance))
+    except AlreadyRuns as already:
+        terminal.note(f"{already}: nothing to do")
+        return
+    _tell_beginning(known, instance)
+
+
+@daemon.command("run")
+@_settings_flags
+@click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
+@connection_flags
+def run(
+    profile: str | None,
+    assignments: tuple[str, ...],
+    ready_fd: int | None,
+    connection: Connection,
+) -> int:
+    """Be the daemon of this cluster, in the foreground, until interrupted.
+
+    \b
+    Example:
+      kubectl nodelife daemon run --context production
+    """
+    from kubectl_nodelife.commands.answers import make_answers
+    from kubectl_nodelife.daemon.run import Options, run_daemon
+    from kubectl_nodelife.live.target import Overrides
+
+    options = Options(
+        overrides=Overrides(**connection._asdict()),
+        environ=dict(os.environ),
+        profile=profile or "",
+        assignments=assignments,
+        ready_fd=ready_fd,
+    )
+    return run_daemon(options, make_answers)
+
+
+@daemon.command("stop")
+@click.option("--all", "every", is_flag=True, help="All daemons of yours.")
+@click.option("--force", is_flag=True, help="By signals, where it does not listen.")
+@connection_flags
+def stop(every: bool, force: bool, connection: Connection) -> int:
+    """End the daemon of this cluster, in good order.
+
+    \b
+    Examples:
+      kubectl nodelife daemon stop
+      kubectl nodelife daemon stop --all
+    """
+    chosen = _all_instances() if every else [_instance(connection)[1]]
+    ended = [instance for instance in chosen if instance.stop(force=force)]
+    if not ended:
+        terminal.note("no daemon runs")
+        return EXIT_UNREACHABLE
+    return EXIT_DONE
+
+
+@daemon.command("restart")
+@connection_flags
+def restart_command(connection: Connection) -> None:
+    """End the daemon of this cluster and start it with the flags that it had.
+
+    \b
+    Example:
+      kubectl nodelife daemon restart
+    """
+    known, instance = _instance(connection)
+    restart(instance, _log(instance))
+    _tell_beginning(known, instance)
+
+
+@daemon.command("status")
+@output_flags()
+@connection_flags
+def status(output: str, no_headers: bool, connection: Connection) -> int:
+    """Show all daemons of yours and how they are. Exits with 3 where none runs.
+
+    \b
+    Examples:
+      kubectl nodelife daemon status
+      kubectl nodelife daemon status -o wide
+    """
+    from kubectl_nodelife.report.daemon import DaemonsPage, state_of
+    from kubectl_nodelife.report.formats import render
+
+    items = [_health(instance) for instance in _all_instances()]
+    for item in items:
+        for warning in item.get("warnings", ()):
+            terminal.warn(f"{item.get('context') or item['identity']}: {warning}")
+    if not items:
+        terminal.note("no daemon runs")
+    if items or output in ("json", "yaml"):
+        terminal.write(render(DaemonsPage(items), output, headers=not no_headers))
+    if not any(item["running"] for item in items):
+        return EXIT_UNREACHABLE
+    healthy = {"watching", "cold", "reading"}
+    return EXIT_DONE if all(state_of(item) in healthy for item in items) else EXIT_FAILED
+
+
+@daemon.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines come.")
+@click.option("--tail", type=int, default=_TAIL_LINES, show_default=True, help="Lines; -1: all.")
+@connection_flags
+def logs(follow: bool, tail: int, connection: Connection) -> None:
+    """Show the log of this cluster's daemon.
+
+    \b
+    Example:
+      kubectl nodelife daemon logs -f
+    """
+    path = _log(_instance(connection)[1])
+    for text in _log_lines(path, tail, follow):
+        terminal.write(text)
+        terminal.flush()
+
+
+@daemon.command("install")
+@click.option("--print", "to_print", is_flag=True, help="Print it; nothing is installed.")
+@click.option(
+    "--for",
+    "manager",
+    type=click.Choice(("systemd", "launchd")),
+    help="Default: what this system has.",
+)
+@connection_flags
+def install(to_print: bool, manager: str | None, connection: Connection) -> None:
+    """Print a systemd user unit or a launchd agent that runs the daemon at each login.
+
+    \b
+    Examples:
+      kubectl nodelife daemon install --print
+      kubectl nodelife daemon install --print --for launchd
+    """
+    if not to_print:
+        raise BadInput(
+            "this program installs nothing by itself",
+            on="daemon install",
+            remedy="give --print, and put the text where its first lines say",
+        )
+    known = ask.resolve(connection)
+    terminal.write(units.unit(manager, known, connection_arguments(connection)))
+
+
+def connection_arguments(connection: Connection) -> list[str]:
+    """The connection flags as arguments of another call of this program."""
+    words = []
+    for flag in CONNECTION_FLAGS:
+        value = getattr(connection, flag.field)
+        name = flag.spellings[0]
+        if isinstance(value, tuple):
+            words += [f"{name}={each}" for each in value]
+        elif value is True:
+            words.append(name)
+        elif value:
+            words.append(f"{name}={value}")
+    return words
+
+
+def _instance(connection: Connection) -> tuple[Known, Instance]:
+    """The daemon of the cluster that the flags mean, whether or not it runs."""
+    runtime = make_private(runtime_folder(os.environ))
+    known = ask.resolve(connection)
+    return known, Instance(runtime, known.identity)
+
+
+def _all_instances() -> list[Instance]:
+    runtime = runtime_folder(os.environ)
+    if not os.path.isdir(runtime):
+        return []
+    check_private(runtime)
+    return instances(runtime)
+
+
+def _log(instance: Instance) -> str:
+    return log_path(dict(os.environ), instance.runtime, instance.identity)
+
+
+def _health(instance: Instance) -> dict[str, Any]:
+    """The daemon's own word, or its card with an error."""
+    card = instance.read_card()
+    try:
+        return {**client.ask(instance.socket, "health", seconds=2.0), "running": True}
+    except NodelifeError as error:
+        what = str(error) if instance.is_taken() else "it ended without saying so"
+        return {
+            **card,
+            "identity": instance.identity,
+            "running": instance.is_taken(),
+            "error": what,
+            "warnings": [what],
+        }
+
+
+def _tell_beginning(known: Known, instance: Instance) -> None:
+    """Wait a little for the first sight of the cluster, and say how it went."""
+    end = time.monotonic() + SYNC_SECONDS
+    health: dict[str, Any] = {}
+    while not health.get("synced") and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+        try:
+            health = client.ask(instance.socket, "health")
+        except client.NotRunning:
+            raise Failed("the daemon has ended again", on=_log(instance)) from None
+    for warning in health.get("warnings", ()):
+        terminal.warn(warning)
+    where = f"{known.context or 'the cluster'} ({known.server})"
+    counts = {k["kind"]: k for k in health.get("kinds", ())}
+    if health.get("synced"):
+        nodes, pods = counts["Node"]["objects"], counts["Pod"]["objects"]
+        terminal.write(f"watching {where}: {nodes} nodes, {pods} pods; pid {health['pid']}\n")
+        return
+    errors = [k["error"] for k in counts.values() if k["error"]]
+    terminal.write(f"started, still reading {where}; pid {health.get('pid', '?')}\n")
+    if errors:
+        terminal.warn(errors[0])
+
+
+def _log_lines(path: str, tail: int, follow: bool) -> Iterator[str]:
+    """The last lines of the log, then what comes, over rotations. Raises Unreachable."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()
+            yield "".join(lines if tail < 0 else lines[len(lines) - min(tail, len(lines)) :])
+            if follow:
+                yield from _growing(file, path)
+        while follow:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                yield from _growing(file, path)
+    except OSError as error:
+        raise Unreachable(f"the log cannot be read: {error.strerror}", on=path) from None
+
+
+def _growing(file: TextIO, path: str) -> Iterator[str]:
+    """What is added to the file, until another one has taken its place."""
+    while True:
+        if text := file.read():
+            yield text
+        elif os.path.exists(path) and not os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+            return
+        else:
+            time.sleep(_LOOK_SECONDS)

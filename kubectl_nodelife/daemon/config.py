@@ -1,0 +1,91 @@
+"""`~/.config/nodelife/config.yaml`: what nobody can read from a managed control plane.
+
+    apiVersion: nodelife.dev/v1alpha1
+    kind: Config
+    clusters:
+      https://10.0.0.1:6443:        # an API server's URL, or a context's name
+        profile: v1.33
+        settings:
+          node-monitor-grace-period: 40s
+
+No file is as good as an empty one. An unknown key is an error: a typo must not pass for a setting.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubectl_nodelife.errors import BadInput
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_KEYS = {"": ("apiVersion", "kind", "clusters"), "clusters": ("profile", "settings")}
+
+
+class ClusterConfig(msgspec.Struct, frozen=True):
+    """What the file says about one cluster. `name` is its key in the file."""
+
+    name: str = ""
+    profile: str = ""
+    settings: dict[str, str | int | float | bool] = {}
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The file. `path` is where it was, or would be."""
+
+    path: str = ""
+    clusters: dict[str, ClusterConfig] = {}
+
+    def section(self, server: str, context: str) -> ClusterConfig:
+        """What is said of the cluster; its server's URL counts before the context's name."""
+        for name in (server, f"{server}/", context):
+            if name and name in self.clusters:
+                return self.clusters[name]
+        return ClusterConfig()
+
+
+def load_config(path: str) -> Config:
+    """Read the file. Raises BadInput with the place in the document."""
+    try:
+        with open(path, "rb") as file:
+            document = yaml.load(file, Loader=_LOADER)
+    except FileNotFoundError:
+        return Config(path)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", on=path) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark is not None else ""
+        what = getattr(error, "problem", None) or "cannot be read"
+        raise BadInput(f"is not YAML{line}: {what}", on=path) from None
+    if document is None:
+        return Config(path)
+    _check_keys(path, "", document, _KEYS[""])
+    clusters = document.get("clusters") or {}
+    if not isinstance(clusters, dict):
+        raise BadInput("must be a map of clusters", on=f"{path}: clusters")
+    sections = {}
+    for name, section in clusters.items():
+        _check_keys(path, f"clusters.{name}", section or {}, _KEYS["clusters"])
+        try:
+            sections[str(name)] = msgspec.convert(
+                {"name": str(name), **(section or {})}, ClusterConfig
+            )
+        except msgspec.ValidationError as error:
+            raise BadInput(str(error), on=f"{path}: clusters.{name}") from None
+    return Config(path, sections)
+
+
+def _check_keys(path: str, where: str, found: Any, known: tuple[str, ...]) -> None:
+    on = f"{path}: {where}" if where else path
+    if not isinstance(found, dict):
+        raise BadInput("must be a map", on=on)
+    for key in found:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise BadInput(f"unknown key {key!r}", on=on, remedy=meant)

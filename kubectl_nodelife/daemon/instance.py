@@ -1,0 +1,313 @@
+"""One daemon for each user and cluster: lock, socket and card; start, find, stop.
+
+Whoever holds the lock is the daemon: only he clears a stale socket away and binds his own. The lock
+file is never removed. The card beside it (pid, version, context) is for people, never for
+decisions. A starting daemon tells its parent through a pipe how it went: `ready`, or the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
+from kubectl_nodelife.daemon.places import socket_path
+from kubectl_nodelife.errors import Failed, NodelifeError
+
+READY_SECONDS: Final = 15.0
+STOP_SECONDS: Final = 10.0
+KILL_SECONDS: Final = 3.0
+
+_BACKLOG = 64
+
+
+class AlreadyRuns(Failed):
+    """Another daemon holds the lock."""
+
+
+class Instance:
+    """The files of one daemon in the runtime folder."""
+
+    def __init__(self, runtime: str, identity: str) -> None:
+        self.runtime = runtime
+        self.identity = identity
+        self.socket = socket_path(runtime, identity)
+        self.lock = f"{runtime}/{identity}.lock"
+        self.card = f"{runtime}/{identity}.json"
+        self._lock: int | None = None
+        self._inode: tuple[int, int] | None = None
+
+    # The daemon's side
+
+    def take(self) -> None:
+        """Become the daemon. Raises AlreadyRuns."""
+        handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            pid = self.read_card().get("pid", "?")
+            raise AlreadyRuns(f"a daemon runs already for this cluster (pid {pid})") from None
+        self._lock = handle
+
+    def bind(self) -> socket.socket:
+        """The listening socket, 0600 from its first moment. Only with the lock."""
+        assert self._lock is not None
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.socket)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            bound.bind(self.socket)
+        finally:
+            os.umask(before)
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+        found = os.stat(self.socket)
+        self._inode = (found.st_dev, found.st_ino)
+        return bound
+
+    def owns_socket(self) -> bool:
+        """Whether the socket's path still leads to ours: a logout may take the folder away."""
+        try:
+            found = os.stat(self.socket)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._inode
+
+    def write_card(self, card: dict[str, Any]) -> None:
+        """Say who runs here, for people."""
+        draft = f"{self.card}.{os.getpid()}"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(card, file)
+        os.replace(draft, self.card)
+
+    def release(self) -> None:
+        """Take socket and card away, and let the lock go."""
+        with contextlib.suppress(OSError):
+            if self.owns_socket():
+                os.unlink(self.socket)
+            os.unlink(self.card)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # The client's side
+
+    def read_card(self) -> dict[str, Any]:
+        """The card, {} where there is none."""
+        try:
+            with open(self.card, encoding="utf-8") as file:
+                card = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return card if isinstance(card, dict) else {}
+
+    def is_taken(self) -> bool:
+        """Whether some daemon holds the lock."""
+        try:
+            handle = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def wait_until_free(self, seconds: float) -> bool:
+        """Whether the lock became free within that time."""
+        end = time.monotonic() + seconds
+        while self.is_taken():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def stop(self, *, force: bool) -> bool:
+        """Ask the daemon to end, and wait. False: none ran. `force`: by signals if it does not.
+
+        Raises Failed.
+        """
+        if not self.is_taken():
+            return False
+        try:
+            ask(self.socket, "stop", seconds=5.0)
+        except NodelifeError as error:
+            if not force:
+                if isinstance(error, NotRunning):
+                    raise Failed(
+                        "a daemon holds the lock, but does not listen",
+                        on=self.socket,
+                        remedy="run: kubectl nodelife daemon stop --force",
+                    ) from None
+                raise
+        if self.wait_until_free(KILL_SECONDS if force else STOP_SECONDS):
+            return True
+        if not force:
+            raise Failed(
+                f"did not end within {STOP_SECONDS:.0f}s",
+                on=f"daemon (pid {self.read_card().get('pid', '?')})",
+                remedy="run: kubectl nodelife daemon stop --force",
+            )
+        self._kill()
+        return True
+
+    def _kill(self) -> None:
+        card = self.read_card()
+        pid = card.get("pid")
+        if not isinstance(pid, int) or start_ticks(pid) != card.get("startTicks"):
+            raise Failed("cannot tell which process it is", on=self.lock)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+            if self.wait_until_free(KILL_SECONDS):
+                return
+        raise Failed("is still there after SIGKILL", on=f"daemon (pid {pid})")
+
+
+def instances(runtime: str) -> list[Instance]:
+    """All daemons of which there is a card or a lock that is held."""
+    try:
+        names = sorted(os.listdir(runtime))
+    except OSError:
+        return []
+    found = [Instance(runtime, n.removesuffix(".lock")) for n in names if n.endswith(".lock")]
+    return [i for i in found if i.is_taken() or os.path.exists(i.card)]
+
+
+def card(instance: Instance, **more: Any) -> dict[str, Any]:
+    """What the card of this process says."""
+    return {
+        "pid": os.getpid(),
+        "startTicks": start_ticks(os.getpid()),
+        "version": __version__,
+        "protocol": PROTOCOL,
+        "identity": instance.identity,
+        "socket": instance.socket,
+        "started": int(time.time()),
+        "arguments": own_arguments(),
+        **more,
+    }
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, as Linux counts it; None elsewhere, or where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def own_command() -> list[str]:
+    """How this program was called, up to its own arguments: the same again starts it again."""
+    ours = len(sys.orig_argv) - len(sys.argv) + 1
+    before = list(sys.orig_argv[1:ours])
+    if before and not before[-1].startswith("-") and os.path.isfile(before[-1]):
+        before[-1] = os.path.abspath(before[-1])
+    return [sys.executable, *before]
+
+
+def spawn(arguments: Sequence[str], log: str) -> dict[str, Any]:
+    """Start a daemon apart from this terminal, and wait for its word.
+
+    Raises Failed, AlreadyRuns.
+    """
+    readable, writable = os.pipe()
+    os.set_inheritable(writable, True)
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
+        child = subprocess.Popen(
+            [*own_command(), *arguments, "--ready-fd", str(writable)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(writable,),
+        )
+    os.close(writable)
+    word = _read_word(readable)
+    if word is None:
+        tail = _tail(log)
+        code = child.poll()
+        how = "gave no sign of life in time" if code is None else f"ended with code {code}"
+        raise Failed(f"the daemon {how}{': ' + tail if tail else ''}", on=log)
+    if "error" in word:
+        kind = AlreadyRuns if word.get("already") else Failed
+        raise kind(word["error"])
+    return word
+
+
+def restart(instance: Instance, log: str) -> dict[str, Any]:
+    """End the daemon if it runs, and start it with the arguments that it had. Raises Failed."""
+    arguments = instance.read_card().get("arguments")
+    instance.stop(force=False)
+    if not isinstance(arguments, list) or not arguments:
+        raise Failed(
+            "nobody knows how the daemon was started",
+            on=instance.card,
+            remedy="run: kubectl nodelife daemon start",
+        )
+    return spawn([str(word) for word in arguments], log)
+
+
+def own_arguments() -> list[str]:
+    """The arguments of this process, without the pipe to its parent."""
+    words = sys.argv[1:]
+    if "--ready-fd" in words:
+        at = words.index("--ready-fd")
+        del words[at : at + 2]
+    return words
+
+
+def tell_parent(ready_fd: int | None, word: dict[str, Any]) -> None:
+    """Say through the pipe how the start went, once."""
+    if ready_fd is None:
+        return
+    with contextlib.suppress(OSError), open(ready_fd, "w", encoding="utf-8") as pipe:
+        json.dump(word, pipe)
+
+
+def _read_word(readable: int) -> dict[str, Any] | None:
+    received = b""
+    end = time.monotonic() + READY_SECONDS
+    try:
+        while (left := end - time.monotonic()) > 0:
+            if not select.select([readable], [], [], left)[0]:
+                break
+            chunk = os.read(readable, 1 << 16)
+            if not chunk:
+                break
+            received += chunk
+    finally:
+        os.close(readable)
+    try:
+        word = json.loads(received)
+    except ValueError:
+        return None
+    return word if isinstance(word, dict) else None
+
+
+def _tail(path: str) -> str:
+    """The last line of a file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

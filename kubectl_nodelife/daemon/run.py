@@ -1,0 +1,372 @@
+"""The process: plugs source, watcher, journal and server together, and sees to them until told to
+stop.
+
+Everything that may be needed is imported before the daemon says that it is ready: an upgrade may
+delete the folder it was started from, and then it must still answer, and end in good order. It has
+no client that could write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+import kubectl_nodelife
+from kubectl_nodelife import __version__
+from kubectl_nodelife.controllers import CONTROLLERS
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.health import health, up_seconds
+from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
+from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.logs import begin_log, log
+from kubectl_nodelife.daemon.places import (
+    config_file,
+    journal_path,
+    log_path,
+    make_private,
+    runtime_folder,
+)
+from kubectl_nodelife.daemon.reload import FileWatch
+from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
+from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
+from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.errors import BadInput, NodelifeError
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.identity import cluster_identity
+from kubectl_nodelife.live.kubeconfig import kubeconfig_files
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.source import Pace, Source
+from kubectl_nodelife.live.target import Overrides, Target, find_target
+
+_KEEP_SECONDS: Final = 2.0
+_REREAD_SECONDS: Final = 30.0
+_OLD_SESSION_SECONDS: Final = 900.0
+_PACE: Final = Pace(silence_by_kind={"Lease": 15.0})
+
+# Imported by name at some later moment, by the standard library or by those we stand on.
+_LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
+
+Look = Callable[[], Sight]
+MakeAnswers = Callable[
+    [Look, Journal, Callable[[], int]], tuple[dict[str, Answer], dict[str, Stream]]
+]
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground."""
+
+    overrides: Overrides
+    environ: Mapping[str, str]
+    profile: str = ""
+    assignments: tuple[str, ...] = ()
+    ready_fd: int | None = None
+
+
+class Daemon:
+    """One cluster's daemon, from `run` to its end."""
+
+    def __init__(
+        self,
+        options: Options,
+        target: Target,
+        instance: Instance,
+        journal: Journal,
+        make_answers: MakeAnswers,
+    ) -> None:
+        self.options = options
+        self.target = target
+        self.instance = instance
+        self.journal = journal
+        self.said: list[str] = []
+        self._settings_said: list[str] = []
+        self._began = time.monotonic()
+        self._stop = asyncio.Event()
+        self._secrets = make_private(f"{instance.runtime}/{instance.identity}.secrets")
+        self._old_sessions: list[Session] = []
+        self.client = Client(Session(target, options.environ, self._secrets))
+        self.cluster = Cluster(instance.identity, target.context, target.server)
+        self.config_path = config_file(dict(options.environ))
+        self.source = Source(self.client, [_resource(kind) for kind in KINDS], _PACE)
+        clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
+        self.watcher = Watcher(
+            self.source, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
+        )
+        answers, streams = make_answers(self.look, journal, clock.now_ns)
+        self.server = Server(
+            self.cluster,
+            {**answers, "health": self._health, "hello": _hello},
+            streams,
+            {"stop": self._order_stop, "reload": self._order_reload},
+        )
+        self._running = Running()
+        self._control_plane: frozenset[tuple[str, str]] = frozenset()
+
+    def look(self) -> Sight:
+        """What can be answered now."""
+        sight = look(self.watcher, self.journal, self.cluster)
+        return sight._replace(warnings=[*sight.warnings, *self.said, *self._settings_said])
+
+    async def settings(self, cache: Cache) -> Settings:
+        """The settings as the running control plane, the user and the config have them."""
+        self._control_plane = self._control_plane_now(cache)
+        self._running = await read_running(self.client, cache)
+        return self._decide(cache)
+
+    async def run(self) -> int:
+        """Serve until told to stop. The exit code."""
+        bound = self.instance.bind()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+        await self.server.start(bound)
+        self.instance.write_card(
+            card(self.instance, context=self.target.context, server=self.target.server)
+        )
+        log.info(
+            "began: version %s, pid %d, context %r, server %s",
+            *(__version__, os.getpid(), self.target.context, self.target.server),
+        )
+        tell_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
+        os.chdir("/")
+        files = (*self._kubeconfig_files(), self.config_path)
+        watch = FileWatch(files, self.reload)
+        parts: dict[str, Coroutine[Any, Any, None]] = {
+            "source": self.source.run(),
+            "watcher": self.watcher.run(),
+            "journal": self.journal.run(self.watcher.clock.now_ns),
+            "file watch": watch.run(),
+            "housekeeping": self._keep(),
+        }
+        tasks = [loop.create_task(part, name=name) for name, part in parts.items()]
+        try:
+            return await self._until_stopped(tasks)
+        finally:
+            await self._end(tasks)
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> int:
+        stop = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        for task in done:
+            if task is not stop and (error := task.exception()) is not None:
+                text = "".join(traceback.format_exception(error))
+                log.error("ends because of a bug in %s: %s", task.get_name(), text)
+                return 1
+        return 0
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.server.close()
+        await self.journal.close()
+        for session in (self.client.session, *self._old_sessions):
+            await session.close()
+        shutil.rmtree(self._secrets, ignore_errors=True)
+        log.info("ended after %.0fs", up_seconds(self._began))
+
+    # Orders
+
+    async def _order_stop(self) -> dict[str, Any]:
+        self._stop.set()
+        return {"stopping": True}
+
+    async def _order_reload(self) -> dict[str, Any]:
+        await self.reload()
+        return {"reloaded": True, "warnings": [*self.said, *self._settings_said]}
+
+    async def reload(self) -> None:
+        """Read config and kubeconfig anew; what makes no sense changes nothing, and is said."""
+        log.info("reads its files again")
+        self.said = []
+        self._look_at_kubeconfig()
+        if self.watcher.synced.is_set():
+            cache = self.watcher.dry_run.cache
+            await self.watcher.change_settings(self._decide(cache))
+
+    def _look_at_kubeconfig(self) -> None:
+        """Take new credentials for the same cluster; stay where we are for anything else."""
+        kept = "the daemon goes on with what it said before"
+        try:
+            target = find_target(self.options.overrides, self.options.environ)
+            same = cluster_identity(target) == self.instance.identity
+        except (NodelifeError, OSError) as error:
+            self.said.append(f"the kubeconfig is of no use any more ({error}): {kept}")
+            return
+        if not same:
+            self.said.append(
+                f"the kubeconfig now leads to {target.server} as context "
+                f"{target.context or 'none'!r}: {kept}"
+            )
+        elif target != self.target:
+            log.info("takes new credentials from the kubeconfig")
+            self.target = target
+            old, new = self.client.session, Session(target, self.options.environ, self._secrets)
+            self.client.session = new
+            self._old_sessions.append(old)
+            asyncio.get_running_loop().call_later(_OLD_SESSION_SECONDS, self._close_old)
+
+    def _close_old(self) -> None:
+        if self._old_sessions:
+            asyncio.get_running_loop().create_task(self._old_sessions.pop(0).close())
+
+    def _decide(self, cache: Cache) -> Settings:
+        """Settings from all that is known; the ones in force where the user's word is wrong."""
+        target, said = self.target, []
+        try:
+            wish = Wish(
+                self.options.profile, self.options.assignments, load_config(self.config_path)
+            )
+            decided = decide(wish, self._running, cache, target.server, target.context)
+        except BadInput as error:
+            said.append(f"{error}: left out")
+            bare = Wish(config=load_config(os.devnull))
+            decided = decide(bare, self._running, cache, target.server, target.context)
+            if self.watcher.synced.is_set():
+                decided = msgspec.structs.replace(decided, settings=self.watcher.settings)
+        self._settings_said = [*said, *decided.warnings]
+        settings = decided.settings
+        log.info("follows %s (%s)", settings.profile.name, decided.profile_origin)
+        return settings
+
+    # Keeping house
+
+    async def _keep(self) -> None:
+        """Look after oneself: is the socket still there, and the program; say what changed."""
+        told = ""
+        reread_at = time.monotonic() + _REREAD_SECONDS
+        program = os.path.abspath(kubectl_nodelife.__file__ or "")
+        while True:
+            await asyncio.sleep(_KEEP_SECONDS)
+            if not self.instance.owns_socket() or not os.path.exists(program):
+                log.warning("ends, because its socket or its program is gone")
+                self._stop.set()
+            now = self._state_line()
+            if now != told:
+                log.info("%s", now)
+                told = now
+            if time.monotonic() > reread_at and self.watcher.synced.is_set():
+                reread_at = time.monotonic() + _REREAD_SECONDS
+                cache = self.watcher.dry_run.cache
+                if self._control_plane_now(cache) != self._control_plane:
+                    log.info("the control plane's pods have changed")
+                    await self.watcher.change_settings(await self.settings(cache))
+
+    def _state_line(self) -> str:
+        watcher = self.watcher
+        if not watcher.synced.is_set():
+            errors = [s.error for s in self.source.states.values() if s.error]
+            return f"still reads {', '.join(watcher.unread())}" + (
+                f" ({errors[0]})" if errors else ""
+            )
+        if watcher.stands_still:
+            return f"stands still: {watcher.stands_still}"
+        cold = watcher.is_cold(watcher.clock.now_ns())
+        return f"cold: {watcher.cold_because}" if cold else "watches"
+
+    def _control_plane_now(self, cache: Cache) -> frozenset[tuple[str, str]]:
+        found = []
+        for _, name in control_plane_pods(cache):
+            pod = cache.pod("kube-system", name)
+            found.append((name, pod.uid if pod is not None else ""))
+        return frozenset(found)
+
+    async def _health(self, query: Query) -> dict[str, Any]:
+        more = {
+            "upSeconds": up_seconds(self._began),
+            "socket": self.instance.socket,
+            "log": log_path(dict(self.options.environ), self.instance.runtime, self.cluster[0]),
+            "asked": self.server.asked,
+        }
+        said = [*self.said, *self._settings_said]
+        return health(self.watcher, self.journal, self.cluster, more, said)
+
+    def _kubeconfig_files(self) -> tuple[str, ...]:
+        return kubeconfig_files(self.options.overrides.kubeconfig, self.options.environ)
+
+
+async def _hello(query: Query) -> dict[str, Any]:
+    return {}
+
+
+def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
+    """Become the daemon of the cluster that the options mean, and stay it. The exit code.
+
+    Raises NodelifeError, which a waiting parent is told as well.
+    """
+    try:
+        return _run(options, make_answers)
+    except NodelifeError as error:
+        word = {"error": str(error), "already": isinstance(error, AlreadyRuns)}
+        tell_parent(options.ready_fd, word)
+        raise
+
+
+def _run(options: Options, make_answers: MakeAnswers) -> int:
+    import_all()
+    options = _from_anywhere(options)
+    environ = dict(options.environ)
+    target = find_target(options.overrides, options.environ)
+    identity = cluster_identity(target)
+    wish = Wish(options.profile, options.assignments, load_config(config_file(environ)))
+    decide(wish, Running(), Cache(), target.server, target.context)  # errors of the user, at once
+    runtime = make_private(runtime_folder(environ))
+    instance = Instance(runtime, identity)
+    instance.take()
+    try:
+        begin_log(log_path(environ, runtime, identity), to_terminal=options.ready_fd is None)
+        journal = open_journal(journal_path(environ, identity))
+
+        async def live() -> int:
+            return await Daemon(options, target, instance, journal, make_answers).run()
+
+        return asyncio.run(live())
+    finally:
+        instance.release()
+
+
+def import_all() -> None:
+    """Import what would else be imported when it is first needed."""
+    for folder, _ in CONTROLLERS.values():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"kubectl_nodelife.controllers.{folder}")
+    for name in _LATE_MODULES:
+        importlib.import_module(name)
+
+
+def _from_anywhere(options: Options) -> Options:
+    """The same options without relative paths: the daemon does not stay where it was started."""
+    environ = dict(options.environ)
+    if environ.get("KUBECONFIG"):
+        paths = environ["KUBECONFIG"].split(os.pathsep)
+        environ["KUBECONFIG"] = os.pathsep.join(os.path.abspath(p) for p in paths if p)
+    replaced: dict[str, Any] = {}
+    for name in ("kubeconfig", "certificate_authority", "client_certificate", "client_key"):
+        path = getattr(options.overrides, name)
+        if path:
+            replaced[name] = os.path.abspath(path)
+    overrides = msgspec.structs.replace(options.overrides, **replaced)
+    return msgspec.structs.replace(options, overrides=overrides, environ=environ)
+
+
+def _resource(kind: str) -> Resource:
+    return Resource(kind_named(kind), NODE_LEASE_NAMESPACE if kind == "Lease" else "")

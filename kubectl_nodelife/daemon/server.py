@@ -1,0 +1,182 @@
+"""The daemon's ear: HTTP on a Unix socket, JSON out, for the same user only.
+
+What an answer looks like is not known here: `answers` are handed in by whoever plugs the daemon
+together, one for each question, and must not hold up the loop (`sliced` helps). Every answer
+carries protocol, version and the cluster's server; a client that speaks another protocol is told
+so, and may still say stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.daemon.client import PROTOCOL
+from kubectl_nodelife.daemon.sight import Cluster
+from kubectl_nodelife.daemon.watcher import SLICE_S
+from kubectl_nodelife.errors import NodelifeError
+
+T = TypeVar("T")
+
+Query = Mapping[str, list[str]]
+Answer = Callable[[Query], Awaitable[dict[str, Any]]]
+Stream = Callable[[Query], AsyncIterator[dict[str, Any]]]
+
+_SO_PEERCRED: Final = getattr(socket, "SO_PEERCRED", None)
+_LOCAL_PEERCRED: Final = 1  # macOS: level 0, struct xucred, whose second int is the uid
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """Serves `answers` (whole) and `streams` (line by line) until `stop` is asked for."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        answers: Mapping[str, Answer],
+        streams: Mapping[str, Stream],
+        orders: Mapping[str, Callable[[], Awaitable[dict[str, Any]]]],
+    ) -> None:
+        self.cluster = cluster
+        self.asked = 0
+        self._answers = answers
+        self._streams = streams
+        self._orders = orders
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, bound: socket.socket) -> None:
+        """Listen on a bound socket."""
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/v1/{question}", self._answer)
+        app.router.add_post("/v1/{question}", self._obey)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, bound).start()
+
+    async def close(self) -> None:
+        """Finish what is being answered, for a second, and listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Only the daemon's own user, only this protocol; errors in our own form."""
+        transport = request.transport
+        peer = transport.get_extra_info("socket") if transport is not None else None
+        if peer is None or peer_uid(peer) not in (os.geteuid(), 0):
+            return self._error("this daemon belongs to another user", status=403)
+        protocol = request.headers.get("X-Nodelife-Protocol", "")
+        if protocol != str(PROTOCOL) and request.path != "/v1/stop":
+            return self._respond({"protocol": PROTOCOL, "version": __version__}, status=426)
+        self.asked += 1
+        try:
+            return await handler(request)
+        except NodelifeError as error:
+            return self._respond({"error": error_document(error)}, status=422)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        question = request.match_info["question"]
+        query = {key: request.query.getall(key) for key in request.query}
+        stream = self._streams.get(question)
+        if stream is not None and query.get("watch") == ["true"]:
+            return await self._stream(request, stream(query))
+        answer = self._answers.get(question)
+        if answer is None:
+            return self._error(f"unknown question {question!r}", status=404)
+        return self._respond(await answer(query))
+
+    async def _obey(self, request: web.Request) -> web.StreamResponse:
+        order = self._orders.get(request.match_info["question"])
+        if order is None:
+            return self._error("unknown order", status=404)
+        return self._respond(await order())
+
+    async def _stream(
+        self, request: web.Request, answers: AsyncIterator[dict[str, Any]]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        try:
+            async for answer in answers:
+                await response.write(self._line(answer))
+        except NodelifeError as error:
+            await response.write(self._line({"error": error_document(error)}))
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the reader went away, or the daemon ends
+        finally:
+            close = getattr(answers, "aclose", None)
+            if close is not None:
+                await close()
+        return response
+
+    def _line(self, answer: dict[str, Any]) -> bytes:
+        return json.dumps(self._signed(answer), ensure_ascii=False).encode() + b"\n"
+
+    def _respond(self, answer: dict[str, Any], status: int = 200) -> web.Response:
+        body = json.dumps(self._signed(answer), ensure_ascii=False).encode()
+        return web.Response(body=body, status=status, content_type="application/json")
+
+    def _error(self, what: str, status: int) -> web.Response:
+        return self._respond({"error": {"what": what}}, status=status)
+
+    def _signed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "identity": self.cluster.identity,
+            "server": self.cluster.server,
+            **answer,
+        }
+
+
+async def sliced(steps: Generator[None, None, T]) -> T:
+    """Run a generator of small steps, with pauses between, to what it returns."""
+    began = time.perf_counter()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if time.perf_counter() - began > SLICE_S:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+
+
+def error_document(error: NodelifeError) -> dict[str, Any]:
+    """An error as the client takes it apart again."""
+    return {
+        "what": error.what,
+        "on": error.on,
+        "remedy": error.remedy,
+        "exitCode": error.exit_code,
+    }
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The uid of whoever is at the other end of a Unix socket; -1 where the system does not say."""
+    try:
+        if _SO_PEERCRED is not None:
+            credentials = connection.getsockopt(
+                socket.SOL_SOCKET, _SO_PEERCRED, struct.calcsize("3i")
+            )
+            return int(struct.unpack("3i", credentials)[1])
+        if sys.platform == "darwin":
+            credentials = connection.getsockopt(0, _LOCAL_PEERCRED, 76)
+            return int(struct.unpack_from("Ii", credentials)[1])
+    except (OSError, struct.error):
+        pass
+    return -1

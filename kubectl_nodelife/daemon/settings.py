@@ -1,0 +1,218 @@
+"""Which settings the running controllers have, as far as can be told, and who says so.
+
+A kube-controller-manager that runs as a static pod shows its flags in its mirror pod; so does the
+API server. A managed control plane shows nothing: there the config file and the defaults of the
+server's release count. --set is the user's word and wins; where it contradicts what runs, that is
+said. Each setting carries its origin.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.daemon.config import ClusterConfig, Config
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.engine.settings import FLAGS, GATES, Settings, SettingsError, make_settings
+from kubectl_nodelife.errors import BadInput, NodelifeError
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.requests import Resource, get_url
+
+_CONTROL_PLANE: Final = ("kube-controller-manager", "kube-apiserver")
+_NAMESPACE: Final = "kube-system"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What the user asked for: --profile, --set FLAG=VALUE, and the config file."""
+
+    profile: str = ""
+    assignments: tuple[str, ...] = ()
+    config: Config = Config()
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What the cluster tells: its release, and flags by name with the pod that shows them."""
+
+    version: str = ""
+    flags: dict[str, str] = {}
+    origins: dict[str, str] = {}
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The settings, where the profile comes from, and what had to be said on the way."""
+
+    settings: Settings
+    profile_origin: str
+    warnings: list[str]
+
+
+async def read_running(client: Client, cache: Cache) -> Running:
+    """Ask the server for its release, and for the control plane's pods that the cache shows.
+
+    What cannot be read is left out: then the next best origin counts.
+    """
+    version = ""
+    try:
+        found = msgspec.json.decode(await client.read("/version"))
+        version = str(found.get("gitVersion", ""))
+    except (NodelifeError, msgspec.MsgspecError, AttributeError):
+        pass
+    flags: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    pods = Resource(kind_named("Pod"), _NAMESPACE)
+    for component, name in control_plane_pods(cache):
+        try:
+            pod = msgspec.json.decode(await client.read(get_url(pods, name)))
+            shown = dict(flags_of(pod, component))
+        except (NodelifeError, msgspec.MsgspecError, AttributeError, TypeError):
+            continue
+        for flag, value in shown.items():
+            if FLAGS[flag].origin == component and flag not in flags:
+                flags[flag], origins[flag] = value, f"{component} (pod {name})"
+    return Running(version, flags, origins)
+
+
+def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
+    """(component, pod's name) of the control plane's pods, in order of their names."""
+    for namespace, name in sorted(key for key in cache.pods if key[0] == _NAMESPACE):
+        del namespace
+        for component in _CONTROL_PLANE:
+            if name.startswith(f"{component}-"):
+                yield component, name
+
+
+def flags_of(pod: Mapping[str, Any], component: str) -> Iterator[tuple[str, str]]:
+    """The flags that concern us on the command line of a raw pod's container."""
+    for container in pod["spec"]["containers"]:
+        if container.get("name") not in (component, None) and len(pod["spec"]["containers"]) > 1:
+            continue
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        yield from _flags(list(_split(words)))
+
+
+def decide(wish: Wish, running: Running, cache: Cache, server: str, context: str) -> Decided:
+    """The effective settings. Raises BadInput, naming the flag and the file or option."""
+    section = wish.config.section(server, context)
+    warnings: list[str] = []
+    profile, profile_origin = _profile(wish, section, running, cache, warnings)
+    flags: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    given = assigned(wish.assignments)
+    for layer, origin in (
+        (_known(running.flags, profile), running.origins),
+        (section.settings, f"{wish.config.path}, clusters.{section.name}"),
+        (given, "--set"),
+    ):
+        for name, value in layer.items():
+            running_value = running.flags.get(name)
+            if origin is not running.origins and running_value not in (None, str(value)):
+                if origin != "--set":
+                    continue
+                warnings.append(f"--set {name}={value}, but it runs with {running_value}")
+            flags[name] = value
+            origins[name] = origin if isinstance(origin, str) else origin[name]
+    try:
+        settings = make_settings(profile, flags, origins=origins)
+    except SettingsError as error:
+        raise BadInput(str(error), on=_whose(str(error), origins)) from None
+    return Decided(settings, profile_origin, warnings)
+
+
+def assigned(assignments: Sequence[str]) -> dict[str, str]:
+    """FLAG=VALUE pairs. Raises BadInput."""
+    flags = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name:
+            raise BadInput(
+                f"{assignment!r} is not FLAG=VALUE",
+                on="--set",
+                remedy="write for example --set node-monitor-grace-period=40s",
+            )
+        flags[name.removeprefix("--")] = value
+    return flags
+
+
+def _profile(
+    wish: Wish, section: ClusterConfig, running: Running, cache: Cache, warnings: list[str]
+) -> tuple[Profile, str]:
+    """The first word on the release that makes sense; a wrong one of the user's is an error."""
+    for text, origin in (
+        (wish.profile, "--profile"),
+        (section.profile, f"{wish.config.path}, clusters.{section.name}"),
+    ):
+        if text:
+            try:
+                return parse_profile(text), origin
+            except ValueError as error:
+                raise BadInput(str(error), on=origin) from None
+    try:
+        return parse_profile(running.version), "the API server's version"
+    except ValueError:
+        warnings.append("the API server's version is not known")
+    versions = [
+        n.status.node_info.kubelet_version for n in cache.all("Node") if isinstance(n, Node)
+    ]
+    known = []
+    for version in set(versions):
+        try:
+            known.append(parse_profile(version))
+        except ValueError:
+            continue
+    if known:
+        return max(known, key=lambda p: p.minor), "the newest kubelet"
+    return parse_profile(NEWEST), "the newest release known here"
+
+
+def _known(flags: Mapping[str, str], profile: Profile) -> dict[str, str]:
+    """Flags and gates that the profile has: a running one may have more than we look at."""
+    kept = {name: text for name, text in flags.items() if profile.minor < FLAGS[name].until}
+    gates = [
+        part
+        for part in kept.get("feature-gates", "").split(",")
+        if (gate := GATES.get(part.partition("=")[0].strip())) is not None
+        and gate.default(profile.minor) is not None
+        and profile.minor < gate.locked
+    ]
+    if "feature-gates" in kept:
+        kept["feature-gates"] = ",".join(gates)
+    return kept
+
+
+def _split(words: Iterable[str]) -> Iterator[str]:
+    """The words, with a shell's command line taken apart."""
+    for word in words:
+        if " " in word.strip() and "--" in word:
+            try:
+                yield from shlex.split(word)
+                continue
+            except ValueError:
+                pass
+        yield word
+
+
+def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
+    for number, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        if name not in FLAGS:
+            continue
+        if not equals:
+            after = words[number + 1] if number + 1 < len(words) else "-"
+            value = after if FLAGS[name].type != "bool" and after[:1] != "-" else "true"
+        yield name, value
+
+
+def _whose(text: str, origins: Mapping[str, str]) -> str:
+    """Who gave the flag that an error names."""
+    for name, origin in origins.items():
+        if f"flag {name}" in text:
+            return origin
+    return ""

@@ -1,0 +1,175 @@
+"""What an answer is made from: the outlook on the cluster as it is shown, at one instant.
+
+`status` tells what the cluster shows, never what it would look like after our own plans; those are
+told by `changes`. Clocks, queues and timers are the running controllers' own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.projection import Projection
+from kubectl_nodelife.errors import Unreachable
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.live.clock import SKEW_TOLD_NS
+from kubectl_nodelife.outlook.join import joined
+from kubectl_nodelife.outlook.node import Outlook
+
+
+class Sight(NamedTuple):
+    """The outlook and what must be said with it; fields as in the status document."""
+
+    outlook: Outlook
+    source: dict[str, Any]
+    moment: dict[str, str]
+    mode: str
+    warnings: list[str]
+
+
+class Cluster(NamedTuple):
+    """Which cluster the daemon watches, as answers say it."""
+
+    identity: str
+    context: str
+    server: str
+
+
+class ShownCache(Cache):
+    """The engine's cache without what is only planned. Shares everything that is the same."""
+
+    def __init__(self, cache: Cache, projection: Projection) -> None:
+        super().__init__()
+        self.objects = cache.objects
+        self.nodes, self.pods = cache.nodes, cache.pods
+        self.heartbeats = cache.heartbeats
+        self._pods_by_node = cache._pods_by_node
+        self._pods_by_owner = cache._pods_by_owner
+        self._shown_pods: dict[tuple[str, str], Pod | None] = {}
+        self._more_on: dict[str, list[Pod]] = {}
+        observed = projection.observed()
+        if not observed:
+            return
+        self.nodes = dict(cache.nodes)
+        for (kind, key), obj in observed.items():
+            if kind == "Node":
+                self.set(kind, key, obj)
+            elif kind == "Pod":
+                pod = obj if isinstance(obj, Pod) else None
+                self._shown_pods[key] = pod
+                if pod is not None and cache.pods.get(key) is None:
+                    self._more_on.setdefault(pod.spec.node_name, []).append(pod)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod, or None."""
+        key = (namespace, name)
+        return self._shown_pods[key] if key in self._shown_pods else self.pods.get(key)
+
+    def count_on(self, node: str) -> int:
+        """How many pods are bound to a node."""
+        return len(self.pods_on(node)) if self._shown_pods else super().count_on(node)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods bound to a node."""
+        pods = super().pods_on(node)
+        if not self._shown_pods:
+            return pods
+        shown = [self._shown_pods.get(pod.key, pod) for pod in pods]
+        return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
+
+
+def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> Sight:
+    """What can be answered now. Raises Unreachable where not even the nodes were read."""
+    now_ns = watcher.clock.now_ns()
+    if "Node" not in watcher.read:
+        raise Unreachable(
+            f"the daemon has not read the nodes yet ({_progress(watcher)})",
+            on=cluster.server,
+            remedy="try again in a moment, or look directly with --no-daemon",
+        )
+    return Sight(
+        outlook=_outlook(watcher, now_ns),
+        source=_source(watcher, cluster, now_ns),
+        moment={
+            "time": format_micro_time(now_ns),
+            "origin": "the API server's clock",
+        },
+        mode="dry-run",
+        warnings=[*_warnings(watcher, now_ns), *journal_warnings(journal)],
+    )
+
+
+def journal_warnings(journal: Journal) -> list[str]:
+    """What is wrong with the journal."""
+    said = [journal.warning] if journal.warning else []
+    if journal.error:
+        said.append(
+            f"the journal cannot be written ({journal.error}): {journal.waiting()} changes are "
+            "kept in memory, and lost if the daemon ends"
+        )
+    if journal.dropped:
+        said.append(f"{journal.dropped} changes were dropped, because memory has a limit as well")
+    return said
+
+
+def _outlook(watcher: Watcher, now_ns: int) -> Outlook:
+    run = watcher.dry_run
+    shown = ShownCache(run.cache, run.projection)
+    if run.lifecycle is not None:
+        return Outlook(shown, watcher.settings, run.lifecycle, run.eviction, now_ns)
+    return joined(shown, watcher.settings, now_ns)[0]
+
+
+def _source(watcher: Watcher, cluster: Cluster, now_ns: int) -> dict[str, Any]:
+    source: dict[str, Any] = {
+        "kind": "daemon",
+        "context": cluster.context or None,
+        "server": cluster.server,
+        "synced": watcher.synced.is_set(),
+        "age": round(max(0, now_ns - watcher.last_news_ns) / SECOND_NS, 3),
+        "cold": watcher.is_cold(now_ns),
+    }
+    if watcher.is_cold(now_ns):
+        source["coldUntil"] = format_micro_time(watcher.cold_until_ns)
+    if watcher.stands_still:
+        source["standsStill"] = watcher.stands_still
+    return source
+
+
+def _warnings(watcher: Watcher, now_ns: int) -> list[str]:
+    said = []
+    if not watcher.synced.is_set():
+        said.append(f"still reading: {_progress(watcher)}; what hangs on it is not evaluated")
+    if watcher.stands_still:
+        said.append(f"{watcher.stands_still}: ages are of what was seen last, nothing is decided")
+    if watcher.is_cold(now_ns) and watcher.synced.is_set():
+        left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
+        said.append(
+            f"cold: {watcher.cold_because}, so that no node is called lost for silence within the "
+            f"next {left}"
+        )
+    skew_ns = watcher.clock.skew_ns()
+    if abs(skew_ns) > SKEW_TOLD_NS:
+        said.append(clock_warning(skew_ns))
+    return said + kind_warnings(watcher.feed.states)
+
+
+def clock_warning(skew_ns: int) -> str:
+    """What is said of a machine whose clock is wrong."""
+    where = "ahead of" if skew_ns > 0 else "behind"
+    seconds = abs(skew_ns) / SECOND_NS
+    return f"this machine's clock is {seconds:.0f}s {where} the API server's; ages use the server's"
+
+
+def _progress(watcher: Watcher) -> str:
+    states = watcher.feed.states
+    parts = []
+    for kind in watcher.unread():
+        error = states[kind].error
+        parts.append(f"{kind}: {error or 'listing'}")
+    return ", ".join(parts) or "everything is read, the controllers begin"

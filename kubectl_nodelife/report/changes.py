@@ -1,0 +1,110 @@
+"""The page of `changes`: what the daemon would do, or what was done, in the order it happened.
+
+Made from the documents that the daemon sends, with nothing but the table: `changes` is a quick
+verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import Column, Table, Widths
+
+_COLUMNS = (
+    Column("time"),
+    Column("outcome"),
+    Column("settled", wide=True),
+    Column("controller", wide=True),
+    Column("action"),
+    Column("object"),
+    Column("detail"),
+    Column("reason"),
+    Column("id", wide=True),
+    Column("cause", wide=True),
+)
+_PREFIX = "node.kubernetes.io/"
+
+
+class ChangesPage:
+    """A list of changes as an answer."""
+
+    def __init__(self, items: Sequence[dict[str, Any]], source: dict[str, Any]) -> None:
+        self._items = items
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """One table."""
+        yield Table(_COLUMNS, [_row(item) for item in self._items])
+
+    def document(self) -> object:
+        """The contract's ChangeList."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "ChangeList",
+            "source": self._source,
+            "items": list(self._items),
+        }
+
+    def names(self) -> Iterable[str]:
+        """kind/name of each object, as often as it changed."""
+        for item in self._items:
+            yield _object(item).lower()
+
+
+def lines(
+    items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
+) -> list[str]:
+    """The rows alone, to stand below what was printed with these widths before."""
+    return Table(_COLUMNS, [_row(i) for i in items]).lines(widths, wide=wide, headers=headers)
+
+
+def single(item: dict[str, Any]) -> dict[str, Any]:
+    """One change as a document of its own."""
+    return {"apiVersion": API_VERSION, "kind": "Change", **item}
+
+
+def _row(item: dict[str, Any]) -> list[object]:
+    return [
+        _clock(item["time"]),
+        item["outcome"],
+        _clock(item.get("settledTime", "")),
+        item["controller"],
+        item["action"],
+        _object(item),
+        ",".join(_detail(item["action"], item["detail"])),
+        item["reason"],
+        item["id"],
+        item["cause"],
+    ]
+
+
+def _object(item: dict[str, Any]) -> str:
+    obj = item["object"]
+    inside = f"{obj['namespace']}/" if obj.get("namespace") else ""
+    return f"{obj['kind']}/{inside}{obj['name']}"
+
+
+def _clock(time: str) -> str:
+    """The instant to the millisecond: `2026-11-21T14:43:50.123Z`."""
+    whole, dot, fraction = time.partition(".")
+    return f"{whole}.{fraction[:3]}Z" if dot else time
+
+
+def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
+    """The detail in as few words as tell it."""
+    if action in ("AddTaint", "RemoveTaint"):
+        value = f"={detail['value']}" if detail.get("value") else ""
+        yield f"{detail['key'].removeprefix(_PREFIX)}{value}:{detail['effect']}"
+    elif action in ("SetNodeCondition", "SetPodCondition", "MarkPodNotReady"):
+        reason = f" ({detail['reason']})" if detail.get("reason") else ""
+        yield f"{detail['type']}={detail['status']}{reason}"
+    elif action == "SetZoneState":
+        yield f"{detail['from']} to {detail['to']} at {detail['rate']:g}/s"
+    else:
+        for key, value in detail.items():
+            if key == "due":
+                yield f"due {_clock(value)}"
+            elif not isinstance(value, (list, dict)):
+                yield f"{key}={value}"

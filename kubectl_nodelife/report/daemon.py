@@ -1,0 +1,98 @@
+"""The pages of `daemon status`: which daemons there are, and how each is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import NONE, Column, Table
+
+_COLUMNS = (
+    Column("context"),
+    Column("server"),
+    Column("state"),
+    Column("pid"),
+    Column("version", wide=True),
+    Column("up"),
+    Column("last news"),
+    Column("nodes"),
+    Column("pods"),
+    Column("profile", wide=True),
+    Column("memory", wide=True),
+    Column("identity", wide=True),
+)
+
+
+class DaemonsPage:
+    """All daemons as an answer. Each item is a health document, or a card with an `error`."""
+
+    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
+        self._items = items
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """A line for each daemon; wide: its files, settings and kinds as well."""
+        yield Table(_COLUMNS, [_row(item) for item in self._items])
+        if wide:
+            for item in self._items:
+                yield "\n".join(_more(item))
+
+    def document(self) -> object:
+        """One document, even where no daemon runs."""
+        return {"apiVersion": API_VERSION, "kind": "DaemonList", "items": list(self._items)}
+
+    def names(self) -> Iterable[str]:
+        """daemon/CONTEXT of each."""
+        return (f"daemon/{item.get('context') or item.get('identity')}" for item in self._items)
+
+
+def state_of(item: dict[str, Any]) -> str:
+    """The daemon's state in a word or two."""
+    if item.get("error"):
+        return "not answering" if item.get("running") else "ended"
+    if not item.get("synced"):
+        return "reading"
+    if item.get("standsStill"):
+        return "blind"
+    return "cold" if item.get("cold") else "watching"
+
+
+def _row(item: dict[str, Any]) -> list[object]:
+    kinds = {k["kind"]: k for k in item.get("kinds", ())}
+    return [
+        item.get("context"),
+        item.get("server"),
+        state_of(item),
+        item.get("pid"),
+        item.get("version"),
+        _age(item.get("upSeconds")),
+        _age(item.get("lastNewsSeconds")),
+        kinds.get("Node", {}).get("objects", NONE),
+        kinds.get("Pod", {}).get("objects", NONE),
+        item.get("profile"),
+        f"{item['residentBytes'] >> 20}Mi" if item.get("residentBytes") else NONE,
+        item.get("identity"),
+    ]
+
+
+def _more(item: dict[str, Any]) -> Iterable[str]:
+    yield f"{item.get('context') or item.get('identity')}:"
+    for name in ("socket", "log"):
+        if item.get(name):
+            yield f"  {name}: {item[name]}"
+    journal = item.get("journal")
+    if journal:
+        yield f"  journal: {journal['path']}, {journal['open']} open changes"
+    if item.get("controllers"):
+        yield f"  controllers: {', '.join(item['controllers'])}"
+    for kind in item.get("kinds", ()):
+        error = f" ({kind['error']})" if kind["error"] else ""
+        yield f"  {kind['kind']}: {kind['phase']}, {kind['objects']} objects{error}"
+    for flag, setting in item.get("settings", {}).items():
+        yield f"  {flag}={setting['value']} ({setting['origin']})"
+
+
+def _age(seconds: float | None) -> str:
+    return NONE if seconds is None else human_duration(round(seconds * SECOND_NS))
