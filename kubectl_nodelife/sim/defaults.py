@@ -12,16 +12,10 @@ from typing import TypeVar, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.workload import (
-    DaemonSet,
-    DaemonSetSpec,
-    DaemonSetUpdateStrategy,
-    RollingUpdateDaemonSet,
-)
+from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-
-_DEFAULT_HISTORY = 10
 
 Object = TypeVar("Object", bound=KubeObject)
 
@@ -30,7 +24,7 @@ def as_created(obj: Object) -> Object:
     """The object as a POST leaves it; one that has a generation already was created before."""
     if not isinstance(obj, DaemonSet):
         return obj
-    obj = cast(Object, replace(obj, spec=_defaulted(obj.spec)))
+    obj = cast(Object, replace(obj, spec=default_daemon_set_spec(obj.spec)))
     if obj.metadata.generation:
         return obj
     annotations = {TEMPLATE_GENERATION: "1", **(obj.metadata.annotations or {})}
@@ -41,7 +35,7 @@ def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
     """The object as a PATCH leaves it: a changed spec or template is a new generation."""
     if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
         return new
-    new = replace(new, spec=_defaulted(new.spec))
+    new = replace(new, spec=default_daemon_set_spec(new.spec))
     meta = replace(new.metadata, generation=old.metadata.generation)
     if new.spec != old.spec:
         meta = replace(meta, generation=meta.generation + 1)
@@ -50,22 +44,3 @@ def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
         annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
         meta = replace(meta, annotations=annotations)
     return replace(new, metadata=meta)
-
-
-def _defaulted(spec: DaemonSetSpec) -> DaemonSetSpec:
-    strategy = spec.update_strategy
-    if not strategy.type:
-        strategy = replace(strategy, type="RollingUpdate")
-    if strategy.type == "RollingUpdate":
-        rolling = strategy.rolling_update or RollingUpdateDaemonSet()
-        if rolling.max_unavailable is None:
-            rolling = replace(rolling, max_unavailable=1)
-        if rolling.max_surge is None:
-            rolling = replace(rolling, max_surge=0)
-        strategy = DaemonSetUpdateStrategy("RollingUpdate", rolling)
-    history = spec.revision_history_limit
-    return replace(
-        spec,
-        update_strategy=strategy,
-        revision_history_limit=_DEFAULT_HISTORY if history is None else history,
-    )

@@ -30,7 +30,10 @@ from kubectl_nodelife.controllers.daemonset.update_plan import budget_of
 from kubectl_nodelife.engine import daemonset_actions as dact
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
-from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
+from kubectl_nodelife.workloads.daemonset_defaults import (
+    default_daemon_set_spec,
+    default_pod_template,
+)
 from tests.conformance.ds_play import Play
 from tests.conformance.ds_world import Json
 from tests.conformance.world import decode
@@ -143,7 +146,7 @@ def apply_defaults(play: Play) -> None:
     play.notes |= {
         "updateStrategy": msgspec.to_builtins(spec.update_strategy),
         "revisionHistoryLimit": spec.revision_history_limit,
-        "templateSpec": spec.template.get("spec"),
+        "templateSpec": default_pod_template(spec.template).get("spec"),
     }
 
 

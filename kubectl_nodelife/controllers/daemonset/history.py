@@ -21,8 +21,10 @@ from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
-
-DEFAULT_HISTORY_LIMIT = 10
+from kubectl_nodelife.workloads.daemonset_defaults import (
+    DEFAULT_REVISION_HISTORY_LIMIT,
+    default_pod_template,
+)
 
 
 def get_patch(template: dict[str, Any]) -> dict[str, Any]:
@@ -32,8 +34,11 @@ def get_patch(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def match(template: dict[str, Any], revision: ControllerRevision) -> bool:
-    """Whether the revision holds this very template. Follows `Match`."""
-    return _canonical(revision.data) == canonical_json(get_patch(template))
+    """Whether the revision holds this very template, as the API server stores it.
+
+    Follows `Match`; templates that nobody has defaulted yet compare as if somebody had.
+    """
+    return _canonical(revision.data) == _canonical(get_patch(template))
 
 
 def equal_data(one: ControllerRevision, other: ControllerRevision) -> bool:
@@ -45,7 +50,8 @@ def _canonical(data: dict[str, Any] | None) -> bytes:
     template = ((data or {}).get("spec") or {}).get("template")
     if data is None or not isinstance(template, dict):
         return canonical_json(data)
-    spec = {**data["spec"], "template": without_null_timestamp(template)}
+    stored = default_pod_template(without_null_timestamp(template))
+    spec = {**data["spec"], "template": stored}
     return canonical_json({**data, "spec": spec})
 
 
@@ -110,7 +116,7 @@ def revisions_to_delete(
     `limit` None: 10, as the API defaults it. Follows `cleanupHistory`.
     """
     old = sorted(old, key=revision_order)
-    to_kill = len(old) - (DEFAULT_HISTORY_LIMIT if limit is None else limit)
+    to_kill = len(old) - (DEFAULT_REVISION_HISTORY_LIMIT if limit is None else limit)
     doomed: list[ControllerRevision] = []
     for revision in old:
         if len(doomed) >= to_kill:

@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.workload import ControllerRevision
 from kubectl_nodelife.outlook.daemonset.changes import TemplateChange, template_changes
 from kubectl_nodelife.outlook.daemonset.table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
+from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 DEFAULT_GRACE_SECONDS = 30
 
@@ -182,6 +183,11 @@ def _ready_seconds(pod: Pod) -> float | None:
     return None if since is None or restarted else max(0, since - created) / SECOND_NS
 
 
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
+    """What changed, defaults that one of them has not spelt out aside."""
+    return template_changes(default_pod_template(old), default_pod_template(new))
+
+
 class RevisionRow(msgspec.Struct, frozen=True):
     """One revision, and what changed from the one before it."""
 
@@ -222,7 +228,7 @@ def history_rows(view: SetView) -> list[RevisionRow]:
                 cause=change_cause(revision),
                 current=revision is view.current,
                 pods=labels.count(hash_label(revision)),
-                changes=[] if before is None else template_changes(before, template),
+                changes=[] if before is None else _changes(before, template),
             )
         )
         before = template
@@ -242,7 +248,7 @@ def undo_outlook(view: SetView, to_revision: int) -> UndoOutlook:
     """Going back to a revision, 0: the one before. Raises RolloutError."""
     plan = rollback(view.daemon_set, view.revisions, to_revision)
     template = template_of(plan.revision)
-    changes = template_changes(view.daemon_set.spec.template, template)
+    changes = _changes(view.daemon_set.spec.template, template)
     return UndoOutlook(view, plan, changes, [] if plan.skipped else list(_effects(view, plan)))
 
 
