@@ -14,7 +14,14 @@ from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
-from kubectl_nodelife.workloads.owners import AT_ONCE, WHEN_GONE, Replacement, ordinal_of
+from kubectl_nodelife.workloads.owners import (
+    AT_ONCE,
+    NEVER,
+    WHEN_GONE,
+    Replacement,
+    back_off_ns,
+    ordinal_of,
+)
 
 _TOPOLOGY_LABELS: Final = (LABEL_ZONE, LABEL_REGION)
 """Labels that a pod gets from its node when it is bound."""
@@ -80,16 +87,19 @@ class Workload:
 
     `active`: pods that count as replicas. `target`: how many it keeps up; never more than there
     were, because what kept it from making more will go on. `ready`: Ready pods; `entries`: how that
-    number went, as (instant, number). `members`: a StatefulSet's pods by ordinal.
+    number went, as (instant, number). `members`: a StatefulSet's pods by ordinal. `failures`: a
+    Job's, those before the plan included; it makes no pod before `not_before_ns`.
     """
 
     __slots__ = (
         "active",
         "entries",
+        "failures",
         "kind",
         "members",
         "name",
         "namespace",
+        "not_before_ns",
         "owed",
         "ready",
         "rule",
@@ -109,6 +119,8 @@ class Workload:
         self.entries: list[tuple[int, int]] = []
         self.members: dict[int, Actor] = {}
         self.owed: list[Actor] = []
+        self.failures = rule.failures
+        self.not_before_ns = 0
 
     @property
     def keeps_names(self) -> bool:
@@ -142,6 +154,17 @@ class Workload:
             return False
         if not self.keeps_names:
             self.owed.append(actor)
+        return True
+
+    def note_failure(self, finished_ns: int) -> bool:
+        """A pod of a Job has failed, or was deleted; whether the Job gives up because of it."""
+        self.failures += 1
+        self.not_before_ns = finished_ns + back_off_ns(self.failures)
+        allowed = self.rule.failures_allowed
+        if allowed is None or self.failures - self.rule.failures <= allowed:
+            return False
+        self.rule = Replacement(NEVER, why=f"its Job {self.name} has failed")
+        self.owed.clear()
         return True
 
     def to_create(self) -> list[Actor]:

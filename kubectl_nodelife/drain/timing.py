@@ -20,7 +20,8 @@ class Timing(NamedTuple):
     `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
     `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
     its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
-    taken, 0 the lowest, 1 the middle, 2 the highest.
+    taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: what an instant loses when it is
+    written in whole seconds.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Timing(NamedTuple):
     grace_percent: int
     stop_extra_ns: int
     ready: int
+    cut_ns: int
 
 
 FAST: Final = Timing(
@@ -42,6 +44,7 @@ FAST: Final = Timing(
     grace_percent=0,
     stop_extra_ns=50 * MILLISECOND_NS,
     ready=0,
+    cut_ns=999 * MILLISECOND_NS,
 )
 MIDDLE: Final = Timing(
     name="middle",
@@ -52,6 +55,7 @@ MIDDLE: Final = Timing(
     grace_percent=100,
     stop_extra_ns=100 * MILLISECOND_NS,
     ready=1,
+    cut_ns=500 * MILLISECOND_NS,
 )
 SLOW: Final = Timing(
     name="slow",
@@ -62,4 +66,5 @@ SLOW: Final = Timing(
     grace_percent=100,
     stop_extra_ns=1500 * MILLISECOND_NS,
     ready=2,
+    cut_ns=0,
 )

@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.workloads.eviction import deletion_grace_seconds
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES, deletion_grace_seconds
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 
 ALTERNATIVES = 5
@@ -251,6 +251,8 @@ class Judge:
     def _landing(self, actor: Actor) -> list[Place]:
         if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
             return []
+        if actor.pod.status.phase in TERMINAL_PHASES:
+            return []  # it does not count any more, so nobody misses it
         replacement = actor.replacement
         if replacement is not None and replacement.node:
             others = self._somewhere(actor)

@@ -223,9 +223,8 @@ class World:
         if workload is not None:
             if actor.ready:
                 workload.note_ready(now_ns, -1)
-            if counted and workload.marked(actor):
-                delay_ns = self.timing.controller_ns + workload.rule.delay_ns
-                self.timeline.at(now_ns + delay_ns, self._create, workload)
+            if counted and (workload.marked(actor) or workload.rule.failures_allowed == 0):
+                self._create_soon(workload)
         self._sync_soon(actor)
         self.landing.marked(actor.pod, actor.node)
         self._retry_soon()
@@ -280,13 +279,29 @@ class World:
             self.waiting.remove(actor)
         workload = actor.workload
         if workload is not None and workload.gone(actor):
-            self.timeline.at(now_ns + self.timing.controller_ns, self._create, workload)
+            self._create_soon(workload)
         self._retry_soon()
 
     # --- a pod comes -----------------------------------------------------------------------------
 
+    def _create_soon(self, workload: Workload) -> None:
+        """The owner sees that a pod is missing: it makes one, or a Job backs off or gives up."""
+        now_ns = self.timeline.now_ns
+        if workload.rule.delay_ns and workload.note_failure(now_ns - self.timing.cut_ns):
+            for pod in self.scope.owner_pods[workload.uid]:
+                self._actor_of(pod)
+            for actor in [a for a in self.actors.values() if a.workload is workload]:
+                if not actor.going and actor.pod.status.phase not in TERMINAL_PHASES:
+                    at_ns = now_ns + self.timing.controller_ns
+                    self.timeline.at(at_ns, self._mark, actor, None)
+            return
+        at_ns = max(now_ns, workload.not_before_ns) + self.timing.controller_ns
+        self.timeline.at(at_ns, self._create, workload)
+
     def _create(self, workload: Workload) -> None:
-        """The owner makes what it owes."""
+        """The owner makes what it owes; a Job that has failed again since waits for longer."""
+        if self.timeline.now_ns < workload.not_before_ns:
+            return
         for old in workload.to_create():
             self._made += 1
             pod = new_pod(old.pod, self._made, self.snapshot.now_ns + self.timeline.now_ns)

@@ -132,6 +132,26 @@ class ReplicationController(KubeObject, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
+class PodFailurePolicyOnPodConditionsPattern(ApiStruct, frozen=True):
+    """`batch/v1.PodFailurePolicyOnPodConditionsPattern`."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailurePolicyRule(ApiStruct, frozen=True):
+    """`batch/v1.PodFailurePolicyRule`."""
+
+    action: str = ""
+    on_pod_conditions: tuple[PodFailurePolicyOnPodConditionsPattern, ...] = ()
+
+
+class PodFailurePolicy(ApiStruct, frozen=True):
+    """`batch/v1.PodFailurePolicy`."""
+
+    rules: tuple[PodFailurePolicyRule, ...] = ()
+
+
 class JobSpec(ApiStruct, frozen=True):
     """`batch/v1.JobSpec`."""
 
@@ -140,12 +160,22 @@ class JobSpec(ApiStruct, frozen=True):
     backoff_limit: int | None = None
     suspend: bool | None = None
     pod_replacement_policy: str | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+
+
+class JobStatus(ApiStruct, frozen=True):
+    """`batch/v1.JobStatus`."""
+
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class Job(KubeObject, frozen=True):
     """`batch/v1.Job`."""
 
     spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
 
 
 class CrossVersionObjectReference(ApiStruct, frozen=True):

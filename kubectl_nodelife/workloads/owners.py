@@ -3,9 +3,10 @@
 Follows pkg/controller/replicaset (`FilterActivePods`: a terminating pod no longer counts, so its
 replacement comes at once), pkg/controller/statefulset (`updateStatefulSet`: the same name again,
 once the old object is gone; in order, one after another, unless the policy is Parallel) and
-pkg/controller/job (podReplacementPolicy, and the back-off after a failed pod). An owner of a kind
-not known here is assumed to replace its pods at once, which is what most do. Left out: rollouts
-that are under way, and autoscalers.
+pkg/controller/job (podReplacementPolicy, backoffLimit, and the back-off that doubles with each
+failed pod; for a Job a pod that is deleted has failed). An owner of a kind not known here is
+assumed to replace its pods at once, which is what most do. Left out: rollouts that are under way,
+autoscalers, and a Job's backoffLimitPerIndex.
 """
 
 from __future__ import annotations
@@ -29,10 +30,17 @@ from kubectl_nodelife.workloads.scales import Owners, replicas_of
 JOB_BACK_OFF_NS: Final = 10 * SECOND_NS
 """DefaultJobPodFailureBackOff: how long a Job waits after the first failure."""
 
+JOB_LONGEST_BACK_OFF_NS: Final = 600 * SECOND_NS
+"""MaxJobPodFailureBackOff."""
+
+JOB_BACKOFF_LIMIT: Final = 6
+"""What a Job's backoffLimit is where it does not say."""
+
 AT_ONCE: Final = "at-once"
 WHEN_GONE: Final = "when-gone"
 NEVER: Final = "never"
 
+_JOB_FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _ORDINAL = re.compile(r".*-([0-9]+)")
 
 
@@ -42,6 +50,8 @@ class Replacement(NamedTuple):
     `when`: AT_ONCE (a pod that terminates no longer counts), WHEN_GONE (its object must be gone) or
     NEVER. `ordered`: one pod after another, each only when those before it are Ready. `replicas`:
     how many there shall be, None for as many as there are. `assumed`: the owner was not read.
+    `delay_ns`: a Job's first back-off. `failures`: of a Job so far, since a pod succeeded;
+    `failures_allowed`: how many more until it gives up and ends its other pods, None: any number.
     """
 
     when: str
@@ -51,6 +61,14 @@ class Replacement(NamedTuple):
     min_ready_seconds: int = 0
     assumed: bool = False
     why: str = ""
+    failures: int = 0
+    failures_allowed: int | None = None
+
+
+def back_off_ns(failures: int) -> int:
+    """How long a Job waits after so many failures. Follows `getRemainingTimeForFailuresCount`."""
+    doubled = JOB_BACK_OFF_NS << min(max(failures, 1) - 1, 10)
+    return min(doubled, JOB_LONGEST_BACK_OFF_NS)
 
 
 def replacement_of(pod: Pod, owners: Owners) -> Replacement:
@@ -102,12 +120,35 @@ def _by_kind(owner: OwnerReference, found: KubeObject) -> Replacement:
 
 
 def _of_job(job: Job) -> Replacement:
-    if job.spec.suspend:
+    """Follows `onlyReplaceFailedPods`, `newBackoffRecord` and `exceedsBackoffLimit`."""
+    spec, status = job.spec, job.status
+    if spec.suspend:
         return Replacement(NEVER, why=f"its Job {job.name} is suspended")
-    if job.spec.backoff_limit == 0:
-        return Replacement(NEVER, why=f"its Job {job.name} allows no failed pod")
-    when = WHEN_GONE if job.spec.pod_replacement_policy == "Failed" else AT_ONCE
-    return Replacement(when, delay_ns=JOB_BACK_OFF_NS)
+    if any(c.type in _JOB_FINISHED and c.status == "True" for c in status.conditions):
+        return Replacement(NEVER, why=f"its Job {job.name} is finished")
+    only_failed = spec.pod_replacement_policy == "Failed" or spec.pod_failure_policy is not None
+    rule = Replacement(
+        WHEN_GONE if only_failed else AT_ONCE,
+        delay_ns=JOB_BACK_OFF_NS,
+        failures=0 if status.succeeded else status.failed,
+    )
+    if _ignores_disruption(job):
+        return rule
+    limit = JOB_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+    rule = rule._replace(failures_allowed=max(0, limit - status.failed))
+    if rule.failures_allowed:
+        return rule
+    return rule._replace(when=NEVER, why=f"its Job {job.name} allows no more failed pods")
+
+
+def _ignores_disruption(job: Job) -> bool:
+    """Whether evicted pods do not count as failed: the usual rule in a podFailurePolicy."""
+    policy = job.spec.pod_failure_policy
+    return policy is not None and any(
+        rule.action == "Ignore"
+        and any(c.type == "DisruptionTarget" and c.status == "True" for c in rule.on_pod_conditions)
+        for rule in policy.rules
+    )
 
 
 def is_active(pod: Pod) -> bool:

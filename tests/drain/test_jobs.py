@@ -1,0 +1,58 @@
+"""Draining a Job's pods: each counts as a failure, and the Job waits longer or gives up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.drain.build import budget, node, owned, plan, pods_of, workload
+
+NODES = [*node("a1"), *node("a2"), *node("a3")]
+
+
+def test_one_failure_more_doubles_the_wait() -> None:
+    """Two pods that go together are two failures: both come back after 20 s, not after 10."""
+    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    found = pods_of(plan(NODES, workload("Job", "batch", 0), pods)).values()
+    assert [pod.end is not None and 19 < pod.end < 26 for pod in found] == [True, True]
+
+
+def test_failures_before_the_drain_count() -> None:
+    job = workload("Job", "batch", 0) | {"status": {"failed": 2}}
+    found = pods_of(plan(NODES, job, owned("Job", "batch", "a1", 0)))["batch-0"]
+    assert found.end is not None and 39 < found.end < 46
+
+
+def test_a_job_over_its_limit_ends_its_other_pods() -> None:
+    """The budget keeps the second pod only until the Job itself deletes it, a moment later."""
+    guard = budget("batch", "batch", healthy=2, desired=1, expected=2, minAvailable=1)
+    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    answer = plan(NODES, workload("Job", "batch", 0, backoffLimit=0), pods, guard)
+    assert answer.verdict in ("ready", "slow")
+    found = pods_of(answer).values()
+    assert all(pod.landing == [] and pod.end == pod.gone for pod in found)
+    starts = sorted(pod.start or 0.0 for pod in found)
+    assert starts[0] < 1 and starts[1] < 6
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_job_within_its_limit_does_not(limit: int) -> None:
+    guard = budget("batch", "batch", healthy=2, desired=1, expected=2, minAvailable=1)
+    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    answer = plan(NODES, workload("Job", "batch", 0, backoffLimit=limit), pods, guard)
+    found = sorted(pods_of(answer).values(), key=lambda pod: pod.start or 0.0)
+    assert found[1].start is not None and 10 < found[1].start < 17
+    assert bool(found[1].landing) == (limit == 2)
+
+
+def test_only_failed_pods_are_replaced_after_the_grace() -> None:
+    job = workload("Job", "batch", 0, podReplacementPolicy="Failed")
+    found = pods_of(plan(NODES, job, owned("Job", "batch", "a1", 0, grace=8)))["batch-0"]
+    assert found.gone is not None and found.end is not None
+    assert 9 < found.end - found.gone < 15
+
+
+def test_a_finished_pod_is_not_missed() -> None:
+    over = {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
+    pods = [owned("Job", "batch", "a1", 0, status=over), owned("Job", "batch", "a1", 1)]
+    found = pods_of(plan(NODES, workload("Job", "batch", 0), pods))
+    assert found["batch-0"].landing == [] and found["batch-1"].landing != []
