@@ -34,6 +34,7 @@ from kubectl_nodelife.live.requests import (
     watch_list_url,
     watch_url,
 )
+from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 
 T = TypeVar("T", bound=KubeObject)
@@ -157,6 +158,7 @@ class Follower:
             dec_hook=decode_time,
         )
         self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
+        self._sharing = Sharing()
         self._version = ""
         self._backoff_s = pace.first_backoff_s
 
@@ -246,7 +248,9 @@ class Follower:
         url = list_url(self.resource, limit=limit)
         while True:
             page = self._decode_page(await self._client.read(url))
-            objects += page.items or ()
+            for obj in page.items or ():
+                self._sharing.share(obj)
+                objects.append(obj)
             if not page.metadata.continue_:
                 return objects, page.metadata.resource_version
             url = list_url(self.resource, limit=limit, continue_=page.metadata.continue_)
@@ -290,6 +294,7 @@ class Follower:
         """The first part of a WatchList; None when it is complete."""
         later: list[Put | Gone] = []
         for event in stream.feed(chunk):
+            self._sharing.share(event.object)
             if stream.initial_events_ended:
                 later.append(_to_event(self.state.kind, event.type, event.object))
             else:
@@ -307,6 +312,7 @@ class Follower:
         events: list[Put | Gone] = []
         try:
             for event in stream.feed(chunk):
+                self._sharing.share(event.object)
                 events.append(_to_event(kind, event.type, event.object))
         finally:
             self._version = stream.resource_version
