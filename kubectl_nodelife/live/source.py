@@ -17,7 +17,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
@@ -25,19 +25,11 @@ import msgspec
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.live.client import ApiError, Client, describe
-from kubectl_nodelife.live.requests import (
-    PAGE_SIZE,
-    Resource,
-    list_url,
-    watch_list_url,
-    watch_url,
-)
+from kubectl_nodelife.live.listing import list_all
+from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
-
-T = TypeVar("T", bound=KubeObject)
 
 LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", "absent", "failing"
 
@@ -99,16 +91,6 @@ class Phase(NamedTuple):
 News = Listed | Happened | Phase
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct, Generic[T]):
-    metadata: _ListMeta
-    items: list[T] | None = None
-
-
 class Source:
     """Follows the kinds and puts `News` on `queue` until it is cancelled."""
 
@@ -153,10 +135,6 @@ class Follower:
         self._pace = pace
         self._watch_list = watch_list
         self._type: Any = resource.kind.type
-        self._page_decoder = msgspec.json.Decoder(
-            _Page[resource.kind.type],  # type: ignore[name-defined]
-            dec_hook=decode_time,
-        )
         self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
         self._sharing = Sharing()
         self._version = ""
@@ -234,33 +212,18 @@ class Follower:
             await self._queue.put(Phase(state.kind, phase, gap_ns))
 
     async def _list(self) -> None:
-        """A consistent list in pages; if its token expires on the way, once more in one piece."""
-        try:
-            objects, version = await self._pages(self._pace.page_size)
-        except ApiError as error:
-            if not error.gone:
-                raise
-            objects, version = await self._pages(0)
-        await self._listed(objects, version)
+        """A consistent list in pages."""
+        listing = await list_all(
+            self._client,
+            self.resource,
+            limit=self._pace.page_size,
+            on_page=self._share,
+        )
+        await self._listed(listing.objects, listing.resource_version)
 
-    async def _pages(self, limit: int) -> tuple[list[KubeObject], str]:
-        objects: list[KubeObject] = []
-        url = list_url(self.resource, limit=limit)
-        while True:
-            page = self._decode_page(await self._client.read(url))
-            for obj in page.items or ():
-                self._sharing.share(obj)
-                objects.append(obj)
-            if not page.metadata.continue_:
-                return objects, page.metadata.resource_version
-            url = list_url(self.resource, limit=limit, continue_=page.metadata.continue_)
-
-    def _decode_page(self, body: bytes) -> _Page[KubeObject]:
-        try:
-            page: _Page[KubeObject] = self._page_decoder.decode(body)
-        except msgspec.MsgspecError as error:
-            raise MalformedLine(f"list of {self.resource}: {error}") from None
-        return page
+    def _share(self, objects: list[KubeObject]) -> None:
+        for obj in objects:
+            self._sharing.share(obj)
 
     async def _listed(self, objects: list[KubeObject], version: str) -> None:
         self._version = version

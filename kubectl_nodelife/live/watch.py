@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from kubectl_nodelife.kube.decode import decode_json
+from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.live.client import ApiError, Status, api_error
@@ -31,8 +33,8 @@ class WatchEvent(msgspec.Struct, Generic[T], gc=False):
 
 
 class _Typed(msgspec.Struct):
-    type: str = ""
-    object: msgspec.Raw = msgspec.Raw(b"{}")
+    type: str
+    object: msgspec.Raw
 
 
 class MalformedLine(Exception):
@@ -53,6 +55,7 @@ class WatchStream(Generic[T]):
             WatchEvent[type_],  # type: ignore[valid-type]
             dec_hook=decode_time,
         ).decode
+        self._type = type_
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
@@ -65,12 +68,12 @@ class WatchStream(Generic[T]):
         self._rest = lines.pop()
         decode = self._decode
         for line in lines:
+            if not line.strip():
+                continue
             try:
                 event = decode(line)
             except msgspec.MsgspecError as error:
-                if not line.strip():
-                    continue
-                raise _error_in(line, error) from None
+                event = self._decode_slowly(line, error)
             if event.type == "ERROR":
                 raise _error_in(line, None)
             if event.object.metadata.resource_version:
@@ -79,6 +82,16 @@ class WatchStream(Generic[T]):
                 yield event
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
+
+    def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[T]:
+        """A line that is no plain event: an error, or an object in which the API is lenient."""
+        try:
+            typed = msgspec.json.decode(line, type=_Typed)
+            if typed.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+                return WatchEvent(typed.type, decode_json(self._type, typed.object))
+        except (msgspec.MsgspecError, InputError):
+            pass
+        raise _error_in(line, error) from None
 
     @property
     def torn(self) -> bool:

@@ -127,6 +127,18 @@ def test_list_and_watch_show_what_there_is(how: str) -> None:
     play(test)
 
 
+@pytest.mark.parametrize("watch_list", [True, False])
+def test_objects_with_nulls_where_none_belong_are_read(watch_list: bool) -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            change(served, odd=None)  # type: ignore[arg-type]
+            async with following(served, "Node", watch_list=watch_list) as seen:
+                await until(lambda: "Node" in seen.objects and seen.agrees(served))
+                assert "odd" not in (seen.objects["Node"][("", "a1")].metadata.labels or {})
+
+    play(test)
+
+
 def test_cut_and_torn_watches_go_on_where_they_were() -> None:
     async def test() -> None:
         async with sandbox() as served, following(served, "Node") as seen:

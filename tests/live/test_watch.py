@@ -96,6 +96,12 @@ def test_events_before_an_error_still_come_and_count() -> None:
     assert not caught.value.gone
 
 
+def test_an_object_with_nulls_where_none_belong_is_read_all_the_same() -> None:
+    text = line("ADDED", "p", "5", labels=None, annotations={"a": None}, generation=None)
+    (event,) = WatchStream(Pod).feed(text)
+    assert (event.object.name, event.object.metadata.labels) == ("p", None)
+
+
 @pytest.mark.parametrize("text", [b"<html>\n", b'{"type": "ADDED"}\n', b'{"type": 1}\n', b"[]\n"])
 def test_a_line_that_is_no_event_is_refused(text: bytes) -> None:
     with pytest.raises(MalformedLine):
