@@ -1,5 +1,5 @@
 """`python -m kubectl_nodelife`: the same as the console script."""
 
-from kubectl_nodelife.cli import main
+from kubectl_nodelife.quick import main
 
 raise SystemExit(main())

@@ -144,14 +144,12 @@ def nodelife(connection: Connection) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code (`errors` lists them)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    terminal.prepare()
     try:
         code = _run(arguments)
         terminal.flush()
     except BaseException as error:
-        return _tell(error, arguments)
+        return tell(error, arguments)
     return code
 
 
@@ -167,7 +165,7 @@ def _run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else errors.EXIT_DONE
 
 
-def _tell(error: BaseException, arguments: Sequence[str]) -> int:
+def tell(error: BaseException, arguments: Sequence[str]) -> int:
     """Say on stderr what `error` means to the user, and return the exit code for it."""
     _settle_stdout()
     match error:

@@ -27,7 +27,8 @@ RULES = {
     "report": "kube workloads engine drain outlook sim",  # their data types
     "commands": "kube workloads engine controllers drain outlook live sim sandbox daemon report",
     "cli": "commands report",
-    "__main__": "cli",
+    "quick": "commands daemon report cli",
+    "__main__": "quick",
     "errors": "",
     "": "",
 }

@@ -7,22 +7,29 @@ answer must come from a daemon that watches the very server that the flags mean.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple
 
-from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.known import Known, recall, remember
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import EXIT_NO, Failed
 from kubectl_nodelife.report import terminal
 
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
-class Line(NamedTuple):
+    from kubectl_nodelife.commands.flags import Connection
+
+
+class Line:
     """The way to one cluster's daemon."""
 
-    socket: str
-    known: Known
+    __slots__ = ("known", "socket")
+
+    def __init__(self, socket: str, known: Known) -> None:
+        self.socket = socket
+        self.known = known
 
 
 def find(connection: Connection) -> Line | None:
@@ -65,6 +72,17 @@ def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict
     if line is None or ask(connection, "hello") is None:
         return None
     return _checked(line, client.follow(line.socket, question, watch=True, **query))
+
+
+def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
+    """Print what a daemon has answered to `status` or `explain`, and return the exit code."""
+    warnings = answer.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else ():
+        terminal.warn(warning)
+    if answer.get("empty"):
+        terminal.note("No resources found")
+    terminal.write(str(answer.get("text", "")))
+    return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 
 
 def _checked(line: Line, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.status import FIRST_LOOK, show
+from kubectl_nodelife.commands.status import FIRST_LOOK
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -69,7 +69,7 @@ def explain(
             query["namespace"] = namespace or _namespace_of(connection)
         answer = ask.ask(connection, "explain", **query)
         if answer is not None:
-            show(answer)
+            ask.show(answer)
             return
         terminal.note(FIRST_LOOK)
     from kubectl_nodelife.report.formats import render

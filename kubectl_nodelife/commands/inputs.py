@@ -184,9 +184,7 @@ def _files_in(folder: Path) -> list[Path]:
     return files
 
 
-def _moment(
-    objects: Iterable[KubeObject], now: str | None, warnings: list[str]
-) -> tuple[int, str]:
+def _moment(objects: Iterable[KubeObject], now: str | None, warnings: list[str]) -> tuple[int, str]:
     if now is not None:
         try:
             return int(parse_time(now)), "--now"

@@ -12,7 +12,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.errors import EXIT_NO, BadInput
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -77,21 +77,10 @@ def status(
     if not (no_daemon or profile or assignments):
         answer = ask.ask(connection, "status", **query)
         if answer is not None:
-            return show(answer, exit_code)
+            return ask.show(answer, exit_code=exit_code)
     terminal.note(FIRST_LOOK)
     made = _direct(connection, nodes, selector, profile, assignments)
     return _tell(made, output, no_headers, exit_code)
-
-
-def show(answer: dict[str, object], exit_code: bool = False) -> int:
-    """Print what a daemon has answered, and return the exit code."""
-    warnings = answer.get("warnings")
-    for warning in warnings if isinstance(warnings, list) else ():
-        terminal.warn(warning)
-    if answer.get("empty"):
-        terminal.note("No resources found")
-    terminal.write(str(answer.get("text", "")))
-    return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 
 
 def _watch(connection: Connection, query: dict[str, object], direct: bool) -> int:
@@ -103,7 +92,7 @@ def _watch(connection: Connection, query: dict[str, object], direct: bool) -> in
             remedy="run: kubectl nodelife daemon start",
         )
     for answer in answers:
-        show(answer)
+        ask.show(answer)
         terminal.flush()
     return 0
 

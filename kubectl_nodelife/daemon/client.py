@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
-from typing import Any
 
 from kubectl_nodelife.errors import EXIT_FAILED, NodelifeError, Unreachable
+
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 PROTOCOL = 1
 """Raised when an older side could misunderstand a newer one; fields may be added without."""

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 FILE = "known.json"
 
 _MOST = 200
 
 # What decides which cluster it is and as whom; secrets and the namespace do not.
-_FIELDS = (
+FIELDS = (
     "kubeconfig",
     "context",
     "cluster",
@@ -95,7 +98,7 @@ def _read(folder: str) -> dict[str, Any]:
 
 
 def _key(flags: Any, environ: Mapping[str, str]) -> str:
-    given = {name: getattr(flags, name) for name in _FIELDS if getattr(flags, name)}
+    given = {name: getattr(flags, name) for name in FIELDS if getattr(flags, name)}
     if "kubeconfig" not in given:
         given["KUBECONFIG"] = environ.get("KUBECONFIG", "")
         given["HOME"] = environ.get("HOME", "")

@@ -7,8 +7,12 @@ C0 and C1, DEL, line separators and the marks that reverse the direction of writ
 
 from __future__ import annotations
 
-import re
+import functools
 import sys
+
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    import re
 
 _C0_NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNSAFE_RANGES = (
@@ -32,30 +36,42 @@ def _shown(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def _character_class(kept: str = "") -> str:
+@functools.cache
+def _unsafe(kept: str = "") -> re.Pattern[str]:
+    """The unsafe characters.
+
+    Made when it is needed: most texts are found clean in a quicker way.
+    """
+    import re
+
     inside = "".join(rf"\u{low:04x}-\u{high:04x}" for low, high in _UNSAFE_RANGES)
-    return f"(?![{kept}])[{inside}]" if kept else f"[{inside}]"
-
-
-_UNSAFE = re.compile(_character_class())
-_UNSAFE_IN_TEXT = re.compile(_character_class(kept=r"\n\t"))
+    return re.compile(f"(?![{kept}])[{inside}]" if kept else f"[{inside}]")
 
 
 def printable(text: str) -> str:
     """`text` on one line with no control character in it: for names, cells and error lines."""
     if text.isprintable():
         return text
-    return _UNSAFE.sub(lambda match: _shown(ord(match[0])), text)
+    return _unsafe().sub(lambda match: _shown(ord(match[0])), text)
 
 
 def printable_text(text: str) -> str:
     """As `printable`, but newlines and tabs stay."""
-    return _UNSAFE_IN_TEXT.sub(lambda match: _shown(ord(match[0])), text)
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return _unsafe(kept=r"\n\t").sub(lambda match: _shown(ord(match[0])), text)
 
 
 def escape_json(text: str) -> str:
     """JSON text with its unsafe characters as `\\uXXXX`: the same document, safe to show."""
-    return _UNSAFE_IN_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _unsafe(kept=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def prepare() -> None:
+    """Print what stdout's encoding does not have as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def write(text: str) -> None:

@@ -1,0 +1,108 @@
+"""The program's entrance, and its quick way: plain `status` through the daemon, without click.
+
+To parse flags click takes longer than everything else that `status` does, so that the few forms in
+which it is mostly typed are recognised here. Whatever is not, and whatever a running daemon does
+not answer at once, goes the whole way through `cli`, which does the same in more time; a test holds
+the two against one another.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.known import FIELDS, recall
+from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
+from kubectl_nodelife.report import terminal
+
+OUTPUTS = ("table", "wide", "json", "yaml", "name")
+
+# flag -> what it is called here; all of them take a value
+_WITH_VALUE = {
+    "-o": "output",
+    "--output": "output",
+    "-l": "selector",
+    "--selector": "selector",
+    "--context": "context",
+    "--kubeconfig": "kubeconfig",
+}
+_SWITCHES = {"--no-headers": "no_headers", "--exit-code": "exit_code"}
+
+
+class Flags:
+    """The connection flags as `known` reads them; those that the quick way does not take are
+    empty.
+    """
+
+    def __init__(self, given: dict[str, str]) -> None:
+        for field in FIELDS:
+            setattr(self, field, given.get(field))
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    arguments = sys.argv[1:]
+    given = parse(arguments) if arguments[:1] == ["status"] else None
+    if given is not None:
+        try:
+            answer = _ask(*given)
+            if answer is not None:
+                terminal.prepare()
+                code = ask.show(answer, exit_code="exit_code" in given[0])
+                terminal.flush()
+                return code
+        except BaseException as error:
+            from kubectl_nodelife import cli
+
+            return cli.tell(error, arguments)
+    from kubectl_nodelife import cli
+
+    return cli.main(arguments)
+
+
+def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]] | None:
+    """(flags, nodes) of `status ...`; None: not one of the quick forms."""
+    given: dict[str, str] = {}
+    nodes: list[str] = []
+    words = iter(arguments[1:])
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word in _SWITCHES:
+            given[_SWITCHES[word]] = "true"
+        elif name in _WITH_VALUE:
+            found = value if equals else next(words, "")
+            if not found or found.startswith("-"):
+                return None
+            given[_WITH_VALUE[name]] = found
+        elif word.startswith("-") or not word:
+            return None
+        else:
+            nodes.append(word)
+    if given.get("output", "table") not in OUTPUTS or (nodes and "selector" in given):
+        return None
+    return given, nodes
+
+
+def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
+    """The daemon's answer; None: none runs, or something must be looked into first."""
+    runtime = runtime_folder(os.environ)
+    if not os.path.isdir(runtime):
+        return None
+    check_private(runtime)
+    known = recall(runtime, Flags(given), os.environ)
+    if known is None:
+        return None
+    try:
+        answer = client.ask(
+            socket_path(runtime, known.identity),
+            "status",
+            node=nodes,
+            selector=given.get("selector"),
+            output=given.get("output", "table"),
+            headers="no_headers" not in given,
+        )
+    except (client.NotRunning, client.OtherProtocol):
+        return None
+    return answer if answer.get("server") == known.server else None
