@@ -25,17 +25,12 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change, Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.kinds import find_kind, kind_of
+from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
-from kubectl_nodelife.kube.workload import (
-    ControllerRevision,
-    DaemonSet,
-    DaemonSetUpdateStrategy,
-    RollingUpdateDaemonSet,
-)
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.events import ApplyEvent, ScenarioEvent
 from kubectl_nodelife.sim.fields import Place
 from kubectl_nodelife.sim.generate import Generate
@@ -44,6 +39,7 @@ from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
 
 SETS = 30
 CHANGES = 20
+STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
 BLOCKED = Taint(key="bench", effect="NoExecute")
 
 
@@ -154,24 +150,18 @@ def rolling_update(nodes: int, seed: int) -> tuple[float, int]:
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": old.name, "namespace": old.namespace},
-        "spec": {"template": template},
+        "spec": {"template": template, "updateStrategy": STRATEGY},
     }
-    strategy = DaemonSetUpdateStrategy("RollingUpdate", RollingUpdateDaemonSet("10%", 0))
-    objects = tuple(
-        replace(obj, spec=replace(obj.spec, update_strategy=strategy)) if obj is old else obj
-        for obj in setting.objects
-    )
-    apply = ApplyEvent(find_kind("apps/v1", "DaemonSet"), old.namespace, old.name, patch)
+    apply = ApplyEvent(kind_named("DaemonSet"), old.namespace, old.name, patch)
     event = ScenarioEvent(MINUTE_NS, apply, Place("bench"))
     scenario = replace(setting.scenario, duration_ns=HOUR_NS, events=(event,))
-    setting = replace(setting, scenario=scenario, objects=objects)
+    setting = replace(setting, scenario=scenario)
     controller = DaemonSetController(make_settings(setting.profile, {}))
     gc.collect()
     began = time.perf_counter()
     done = simulate(setting, [controller])
     seconds = time.perf_counter() - began
     updated = cast(DaemonSet, done.cluster.get("DaemonSet", old.key))
-    expected = sum(isinstance(obj, Node) for obj in objects)
-    if updated.status.updated_number_scheduled != expected:
+    if updated.status.updated_number_scheduled != len(done.cluster.nodes):
         raise RuntimeError(f"the update did not end: {updated.status}")
     return seconds, len(done.timeline.entries)
