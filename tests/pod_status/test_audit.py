@@ -399,3 +399,74 @@ def test_a_ready_node_that_was_not_heard_of_since_is_named_so() -> None:
     for heartbeat, said in ((301, True), (299, False)):
         (finding,) = sweep(dying, nodes=(node(heartbeat=heartbeat),)).findings
         assert ("nothing was heard of it since" in finding.because) is said
+
+
+def told(subject: Pod, of_node: Node) -> Any:
+    (finding, *_) = sweep(subject, nodes=(of_node,)).findings
+    return finding
+
+
+def test_what_to_do_where_that_is_not_what_the_class_says() -> None:
+    dying = pod(metadata__deletionTimestamp=ago(600))
+    off = node(ready="Unknown", taints=(OUT_OF_SERVICE,))
+    assert "nothing has to be forced" in told(dying, off).what_to_do
+    assert "mend the node" in told(dying, node(ready="False")).what_to_do
+    assert "make sure that the machine is off" in told(dying, LOST).what_to_do
+    job = pod(**EVICTED, metadata__ownerReferences=owner("Job"))
+    assert "its Job counts it" in told(job, node()).what_to_do
+    assert "its Job" not in told(pod(**EVICTED), node()).what_to_do
+    ended = pod(status__phase="Succeeded")
+    assert "1.25" in told(ended, node()).what_to_do
+    unready = [{"name": "c", "ready": False, "state": {"running": {}}}]
+    on_paper = pod(status__containerStatuses=unready)
+    assert "kubelet's log" in told(on_paper, node()).what_to_do
+    assert "fenced" in told(pod(), LOST).what_to_do
+
+
+def test_each_finding_says_why_in_a_sentence_of_its_own() -> None:
+    unready = [{"name": "c", "ready": False, "state": {"running": {}}}]
+    gate: dict[str, Any] = {"spec__readinessGates": [{"conditionType": "g"}]}
+    waits = ("False", "ReadinessGatesNotReady", "x")
+    sentences = {
+        told(pod(status__phase="Failed"), LOST).because: "its phase is Failed",
+        told(pod(), LOST).because: "node n1 is Ready=Unknown",
+        told(pod(status__containerStatuses=unready), node()).because: "unready status: [c]",
+        told(
+            pod(**gate, conditions={"Ready": waits, "g": "True"}), node()
+        ).because: "gates are all",
+        told(pod(**gate, conditions={"Ready": waits, "g": "False"}), node()).because: '"g" is not',
+        told(pod(conditions={"ContainersReady": "False"}), node()).because: "does not fit",
+        told(pod(conditions={"Ready": ("False", "X", "")}), node()).because: "Ready is False (X)",
+        told(pod(**EVICTED), node()).because: "the kubelet evicted it",
+    }
+    for sentence, part in sentences.items():
+        assert part in sentence
+
+
+def test_a_deleted_pod_whose_node_was_not_read() -> None:
+    dying = pod(metadata__deletionTimestamp=ago(600))
+    (finding,) = audit(Seen([dying], None, None), SETTINGS, NOW_NS).findings
+    assert finding.name == "terminating-slow"
+    assert "read the nodes too" in finding.what_to_do
+    unbound = pod(metadata__deletionTimestamp=ago(600), spec__nodeName="")
+    (finding,) = audit(Seen([unbound], None, None), SETTINGS, NOW_NS).findings
+    assert finding.name == "orphaned" and "never bound" in finding.because
+
+
+def test_known_issues_of_the_very_shape_come_first() -> None:
+    lost, sick = told(pod(), LOST), told(pod(), node(ready="False"))
+    ended = told(pod(status__phase="Succeeded"), node())
+    unready = [{"name": "c", "ready": False, "state": {"running": {}}}]
+    on_paper = told(pod(status__containerStatuses=unready), node())
+    first = [f.known_issues[:1] for f in (lost, sick, ended, on_paper)]
+    assert first == [
+        ("kubernetes/kubernetes#112733",),
+        ("kubernetes/kubernetes#125618",),
+        ("kubernetes/kubernetes#108594",),
+        (),
+    ]
+
+
+def test_a_mark_is_as_old_as_its_transition() -> None:
+    (finding,) = sweep(marked(since=100), nodes=(LOST,)).findings
+    assert finding.since_ns == NOW_NS - 100 * 10**9

@@ -207,3 +207,43 @@ def test_a_run_is_capped_and_a_node_gets_five_a_second() -> None:
     found = steps(*many, wishes=Wishes(cap=11))
     assert [s.not_before_s for s in found if s.request] == [0] * 5 + [1] * 5 + [2]
     assert found[-1].refusals == ("one run sends at most 11 requests",)
+
+
+def test_an_orphan_with_finalizers_would_stay() -> None:
+    kept = pod(metadata__deletionTimestamp=ago(600), metadata__finalizers=["a/b"])
+    step = only(kept, of_node=node(name="other"))
+    assert step.request is None and "finalizers would keep it" in step.refusals[0]
+
+
+def test_a_leftover_whose_container_runs_is_none() -> None:
+    runs = replace(leftover().status, container_statuses=pod().status.container_statuses)
+    step = only(replace(leftover(), status=runs))
+    assert step.request is None and "reported as running" in step.refusals[0]
+    ended = [{"name": "c", "state": {"terminated": {}}}]
+    gone = pod(status__containerStatuses=ended).status.container_statuses
+    status = replace(leftover().status, container_statuses=gone)
+    assert only(replace(leftover(), status=status)).request is not None
+
+
+@pytest.mark.parametrize(
+    "subject, of_node",
+    [
+        pytest.param(pod(), node(ready="Unknown", heartbeat=None), id="no-heartbeat"),
+        pytest.param(pod(), node(ready="Unknown", heartbeat=49), id="heartbeat-young"),
+        pytest.param(pod(status__phase="Succeeded"), LOST, id="ended"),
+        pytest.param(
+            pod(metadata__annotations={"kubernetes.io/config.mirror": "x"}), LOST, id="mirror"
+        ),
+        pytest.param(pod(metadata__uid=""), LOST, id="no-uid"),
+        pytest.param(pod(metadata__resourceVersion=""), LOST, id="no-version"),
+    ],
+)
+def test_a_stale_ready_pod_is_not_marked(subject: Pod, of_node: Node) -> None:
+    asked = Wishes(classes=frozenset({"stale-ready"}))
+    assert only(subject, of_node=of_node, wishes=asked).request is None
+
+
+def test_at_the_limit_a_heartbeat_is_old() -> None:
+    asked = Wishes(classes=frozenset({"stale-ready"}))
+    silent = node(ready="Unknown", heartbeat=50)
+    assert only(pod(), of_node=silent, wishes=asked).request is not None
