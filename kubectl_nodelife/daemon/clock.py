@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.live.clock import SECOND_NS, steady_ns
 
 DRIFT_NS: Final = 2 * SECOND_NS
@@ -38,12 +39,12 @@ class DaemonClock:
         self._anchor: tuple[int, int] | None = None
 
     def now_ns(self) -> int:
-        """Ns since the epoch; never goes back."""
+        """Ns since the epoch, in whole milliseconds; never goes back."""
         if self._anchor is None:
             self.set()
         assert self._anchor is not None
         now, then = self._anchor
-        return now + self._steady() - then
+        return (now + self._steady() - then) // MILLISECOND_NS * MILLISECOND_NS
 
     def set(self) -> None:
         """Take the server's time, or this machine's where no server has answered yet."""

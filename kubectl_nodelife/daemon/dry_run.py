@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.witness import Witness
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
@@ -26,6 +26,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.wire import request_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 
 class DryRun:
@@ -102,10 +103,16 @@ class DryRun:
 
         Must be exhausted before anything else is asked of this object.
         """
-        assert self.engine is not None
         view: list[Event] = []
         for event in seen:
             view += self.observe(event, now_ns)
+            if not (isinstance(event, Put) and event.kind == "Lease"):
+                yield from self._step(view, now_ns)  # the next event may be about the same object
+                view = []
+        yield from self._step(view, now_ns)
+
+    def _step(self, view: list[Event], now_ns: int) -> Iterator[None]:
+        assert self.engine is not None
         while True:
             planned: list[Event] = []
             for action in self.engine.step(now_ns, view):
@@ -127,6 +134,10 @@ class DryRun:
             return None
         self.ledger.note(action, now_ns, self._node_of(action), "")
         self.ledger.settle(action, CONFIRMED, now_ns, "another hand was first")
+        if isinstance(action, AddTaints) and self.lifecycle is not None:
+            node = self.cache.node(action.node)
+            if node is not None and any(t.effect == NO_EXECUTE for t in action.taints):
+                self.lifecycle.memory.tainted_by_another(node, now_ns)
         return action
 
     def _plan(self, action: Action, now_ns: int) -> list[Event]:

@@ -24,10 +24,10 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
+from kubectl_nodelife.engine.projection import CONFIRMED
 
 _SETTLED_KEPT: Final = 50_000
 """Settled actions that later ones can still name as their cause."""
-
 
 # A decision of our own -> the one about the same thing that it takes the place of.
 _REPLACES: Final[dict[type[Action], type[Action]]] = {
@@ -42,7 +42,9 @@ ObjectKey = tuple[str, tuple[str, str]]
 
 
 class _Entry:
-    __slots__ = ("action", "changes", "dependents", "outcome", "why")
+    """`dependents` end with this action; `events` tell of a decision, and end with what follows."""
+
+    __slots__ = ("action", "changes", "dependents", "events", "outcome", "why")
 
     def __init__(self, action: Action, changes: list[Change]) -> None:
         self.action = action
@@ -50,6 +52,7 @@ class _Entry:
         self.outcome = WOULD
         self.why = ""
         self.dependents: list[Action] = []
+        self.events: list[Action] = []
 
 
 class Ledger:
@@ -91,9 +94,12 @@ class Ledger:
             if entry is None:
                 continue
             ended += entry.dependents
-            cause = entry.action.cause
-            if cause is not None and _unseen(cause):
-                ended.append(cause)
+            if outcome != CONFIRMED:
+                ended += entry.events
+            decision = self._entry(entry.action.cause)
+            if decision is not None and _unseen(decision.action):
+                ended += [*decision.events, decision.action]
+                decision.events = []
 
     def inherited(self) -> Iterator[Change]:
         """Open plans of a daemon before this one that were not made again."""
@@ -127,16 +133,24 @@ class Ledger:
 
     def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
         """What nobody can see follows its cause: at once if that has ended, else when it does."""
-        past = self._past.get(id(cause))
-        if past is not None and past.outcome != WOULD:
-            at_ns = entry.changes[0].time_ns if entry.changes else 0
-            self._end(entry.action, past.outcome, at_ns, past.why, "")
+        above, action = self._entry(cause), entry.action
+        if isinstance(action, RecordEvent):
+            if above is None:
+                self._remember(self._open.pop(id(action)))  # nothing will ever settle it
+                return
+            if _unseen(above.action):
+                above.events.append(action)
+                return
+        if above is None:
             return
-        above = self._open.get(id(cause))
-        if above is not None:
-            above.dependents.append(entry.action)
-        elif isinstance(entry.action, RecordEvent):
-            self._remember(self._open.pop(id(entry.action)))  # nothing will ever settle it
+        if above.outcome == WOULD:
+            above.dependents.append(action)
+        else:
+            at_ns = entry.changes[0].time_ns if entry.changes else 0
+            self._end(action, above.outcome, at_ns, above.why, "")
+
+    def _entry(self, action: Action | None) -> _Entry | None:
+        return self._open.get(id(action)) or self._past.get(id(action))
 
     def _end(
         self, action: Action, outcome: str, now_ns: int, why: str, error: str
@@ -169,7 +183,7 @@ class Ledger:
     def _id_of(self, action: Action | None) -> int | None:
         """The first record of the action, or of the nearest one before it that has a record."""
         while action is not None:
-            entry = self._open.get(id(action)) or self._past.get(id(action))
+            entry = self._entry(action)
             if entry is not None and entry.changes:
                 return entry.changes[0].id
             action = action.cause

@@ -100,7 +100,7 @@ class Projection:
         key = action.target
         view = self.view(key)
         after = action.effect(view, now_ns)
-        if after is view:
+        if after is view or (view is not None and action.shown_by(view)):
             self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
             return []
         self._observed.setdefault(key, view)
