@@ -12,6 +12,7 @@ from typing import Final
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
+from kubectl_nodelife.drain.limiter import BURST, QPS
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
@@ -235,10 +236,19 @@ def estimate(
     ends = [middle.end_ns / SECOND_NS, *scaled]
     low, high = min(ends), max(ends)
     low = max(0.0, low - max(1.0, 0.05 * low))
-    high += max(1.5, 0.05 * high)
+    high += max(1.5, 0.05 * high) + _another_round(middle)
     graces = [pod.grace for pod in plan.pods() if pod.grace and pod.start is not None]
     grace = float(max(graces, default=0))
     return Estimate(round(narrowed(low, high, grace), 1), round(high, 1))
+
+
+def _another_round(play: Play) -> float:
+    """Seconds for one look more at each pod of the fullest node, where kubectl's limit slows it.
+
+    Looks at many pods stand in line, and one that comes a moment too early costs a whole round.
+    """
+    most = max((len(run.targets) for run in play.runs.values()), default=0)
+    return most / QPS if most > BURST else 0.0
 
 
 def narrowed(low: float, high: float, grace: float) -> float:
