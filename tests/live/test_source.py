@@ -9,17 +9,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import (
     ABSENT,
     FAILING,
     REFUSED,
     WATCHING,
-    Happened,
-    Listed,
     Pace,
     Phase,
     Source,
@@ -27,6 +23,7 @@ from kubectl_nodelife.live.source import (
 from kubectl_nodelife.sandbox.faults import Failure
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, until
+from tests.source_reader import Seen
 
 FAST = Pace(
     first_backoff_s=0.02,
@@ -38,41 +35,16 @@ FAST = Pace(
 )
 
 
-class Seen:
-    """What a reader of the queue knows: the objects, and what it was told in between."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
-        self.phases: list[Phase] = []
-        self.listed: list[str] = []
-
-    async def read(self) -> None:
-        while True:
-            match await self.source.queue.get():
-                case Listed(kind, objects):
-                    self.listed.append(kind)
-                    self.objects[kind] = {obj.key: obj for obj in objects}
-                case Happened(kind, events):
-                    for event in events:
-                        match event:
-                            case Put():
-                                self.objects[kind][event.obj.key] = event.obj
-                            case Gone():
-                                self.objects[kind].pop(event.key, None)
-                case Phase() as phase:
-                    self.phases.append(phase)
-
-    def agrees(self, served: Sandbox) -> bool:
-        """Whether every kind is known exactly as it is served, versions included."""
-        return all(
-            {key: obj.metadata.resource_version for key, obj in known.items()}
-            == {
-                key: str(entry.version)
-                for key, entry in served.cluster.api.served.collections[kind].entries.items()
-            }
-            for kind, known in self.objects.items()
-        )
+def agrees(seen: Seen, served: Sandbox) -> bool:
+    """Whether every kind is known exactly as it is served, versions included."""
+    return all(
+        seen.versions(kind)
+        == {
+            key: str(entry.version)
+            for key, entry in served.cluster.api.served.collections[kind].entries.items()
+        }
+        for kind in seen.objects
+    )
 
 
 @contextlib.asynccontextmanager
@@ -114,10 +86,10 @@ def test_list_and_watch_show_what_there_is(how: str) -> None:
             wanted = ("Node", "Pod", "Lease")
             async with following(served, *wanted, pace=pace, watch_list=how != "pages") as seen:
                 await until(watching(seen, "Node", "Pod", "Lease"))
-                await until(lambda: len(seen.objects) == 3 and seen.agrees(served))
+                await until(lambda: len(seen.objects) == 3 and agrees(seen, served))
                 assert len(seen.objects["Node"]) == 4
                 change(served, mark="yes")
-                await until(lambda: seen.agrees(served))
+                await until(lambda: agrees(seen, served))
                 node = seen.objects["Node"][("", "a1")]
                 assert (node.metadata.labels or {})["mark"] == "yes"
                 assert sorted(seen.listed) == ["Lease", "Node", "Pod"]
@@ -133,7 +105,7 @@ def test_objects_with_nulls_where_none_belong_are_read(watch_list: bool) -> None
         async with sandbox() as served:
             change(served, odd=None)  # type: ignore[arg-type]
             async with following(served, "Node", watch_list=watch_list) as seen:
-                await until(lambda: "Node" in seen.objects and seen.agrees(served))
+                await until(lambda: "Node" in seen.objects and agrees(seen, served))
                 assert "odd" not in (seen.objects["Node"][("", "a1")].metadata.labels or {})
 
     play(test)
@@ -149,7 +121,7 @@ def test_cut_and_torn_watches_go_on_where_they_were() -> None:
                 change(served, torn=str(torn))
                 await until(lambda: served.server.faults.cut_watches == 0)
                 change(served, again=str(torn))
-                await until(lambda: seen.agrees(served))
+                await until(lambda: agrees(seen, served))
             assert seen.listed == ["Node"], "a cut watch needs no new list"
 
     play(test)
@@ -163,7 +135,7 @@ def test_an_expired_version_means_a_new_list_in_which_the_lost_are_missing() -> 
             served.server.faults.cut_watches = 1
             served.cluster.api.drop("Node", ("", "b2"))
             await until(lambda: seen.listed == ["Node", "Node"])
-            await until(lambda: seen.agrees(served))
+            await until(lambda: agrees(seen, served))
             assert ("", "b2") not in seen.objects["Node"]
 
     play(test)
@@ -179,7 +151,7 @@ def test_a_version_too_old_in_the_middle_of_a_watch() -> None:
             change(served, b="1")
             collection.compact(0)
             await until(lambda: len(seen.listed) == 2)
-            await until(lambda: seen.agrees(served))
+            await until(lambda: agrees(seen, served))
 
     play(test)
 
@@ -195,7 +167,7 @@ def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
                 watches = served.server.requests["watch"]
                 await until(lambda: served.server.requests["watch"] > watches)
                 served.server.faults.hang_watches.clear()
-                await until(lambda: seen.agrees(served))
+                await until(lambda: agrees(seen, served))
                 assert seen.listed == ["Node"]
 
     play(test)
@@ -212,7 +184,7 @@ def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
                 await until(lambda: Phase("Pod", REFUSED) in seen.phases)
                 served.server.faults.forbid.clear()
                 await until(watching(seen, "Node", "Pod"))
-                await until(lambda: seen.agrees(served))
+                await until(lambda: agrees(seen, served))
 
     play(test)
 
@@ -271,7 +243,7 @@ def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
             change(served, meanwhile="yes")
             await asyncio.sleep(0.5)
             await served.listen()
-            await until(lambda: seen.agrees(served))
+            await until(lambda: agrees(seen, served))
             gaps = [phase.gap_ns for phase in seen.phases if phase.phase == WATCHING]
             assert max(gaps) >= 500_000_000
             assert seen.listed == ["Node"]
@@ -302,7 +274,7 @@ def test_a_reader_that_is_slow_loses_nothing() -> None:
             seen = Seen(source)
             await asyncio.sleep(0.2)
             read = asyncio.create_task(seen.read())
-            await until(lambda: "Node" in seen.objects and seen.agrees(served))
+            await until(lambda: "Node" in seen.objects and agrees(seen, served))
             for task in (run, read):
                 task.cancel()
 

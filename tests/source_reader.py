@@ -1,0 +1,39 @@
+"""A reader of a live source's queue, which keeps what it was told."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.source import Happened, Listed, Phase, Source
+
+
+class Seen:
+    """The objects as the source tells of them, and the phases that it went through."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
+        self.phases: list[Phase] = []
+        self.listed: list[str] = []
+
+    async def read(self) -> None:
+        """Read for ever."""
+        while True:
+            match await self.source.queue.get():
+                case Listed(kind, objects):
+                    self.listed.append(kind)
+                    self.objects[kind] = {obj.key: obj for obj in objects}
+                case Happened(kind, events):
+                    for event in events:
+                        match event:
+                            case Put():
+                                self.objects[kind][event.obj.key] = event.obj
+                            case Gone():
+                                self.objects[kind].pop(event.key, None)
+                case Phase() as phase:
+                    self.phases.append(phase)
+
+    def versions(self, kind: str) -> dict[tuple[str, str], str]:
+        """The resourceVersion of each object of a kind."""
+        known = self.objects.get(kind, {})
+        return {key: obj.metadata.resource_version for key, obj in known.items()}
