@@ -8,7 +8,8 @@ projected view.
 
 An action *settles* when the cluster shows the same change by another hand (confirmed), or when what
 it was for is no longer so (superseded): its object is gone or another one, the kubelet speaks
-again, or we ourselves take back what was never written.
+again, or we ourselves take back what was never written. What was planned because of it falls with
+it, and so do the plans for the pods of a node that is Ready again or has lost its taint.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import msgspec
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    DeletePod,
+    MarkPodNotReady,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
@@ -28,6 +31,7 @@ from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 CONFIRMED = "confirmed"
 SUPERSEDED = "superseded"
@@ -56,6 +60,9 @@ class Projection:
         self._observed: dict[ObjectKey, KubeObject | None] = {}
         self._planned: dict[ObjectKey, list[tuple[Action, int]]] = {}
         self._created: dict[str, dict[ObjectKey, Action]] = {}
+        self._live: set[int] = set()
+        self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
+        self._fallen: list[Action] = []
         self.settled: list[Settled] = []
 
     def pending(self) -> Iterator[Action]:
@@ -84,14 +91,18 @@ class Projection:
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster."""
+        view: list[Event] = [event]
         if isinstance(event, Put):
-            found: list[Event] = list(self._recognise(event, now_ns))
-            return [*found, *self._observe_object(event.kind, event.obj, event, now_ns)]
-        if isinstance(event, Gone):
-            return self._observe_gone(event, now_ns)
-        if isinstance(event, Heartbeats):
-            return [event, *self._alive(event.node, now_ns)]
-        return [event]
+            view = list(self._recognise(event, now_ns))
+            recovered = self._recovered(event.obj) if event.kind == "Node" else None
+            view += self._observe_object(event.kind, event.obj, event, now_ns)
+            if recovered is not None:
+                view += self._release_pods(event.obj.name, *recovered, now_ns)
+        elif isinstance(event, Gone):
+            view = self._observe_gone(event, now_ns)
+        elif isinstance(event, Heartbeats):
+            view += self._alive(event.node, now_ns)
+        return [*view, *self._fall(now_ns)] if self._fallen else view
 
     def project(self, action: Action, now_ns: int) -> list[Event]:
         """Lay a decided action over the view. What it changes there comes back as an event."""
@@ -104,16 +115,18 @@ class Projection:
             self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
             return []
         self._observed.setdefault(key, view)
+        self._note_causes(key, action)
         planned = self._planned.setdefault(key, [])
         if isinstance(action, RemoveTaints):
             self._take_back(action, planned, self._observed[key], now_ns)
         else:
             if action.replaces:
                 self._give_way(action, planned, now_ns)
-            planned.append((action, now_ns))
+            self._add(planned, action, now_ns)
             if view is None:
                 self._created.setdefault(key[0], {})[key] = action
-        return self._show(key, after, action)
+        shown = self._show(key, after, action)
+        return [*shown, *self._fall(now_ns)] if self._fallen else shown
 
     def view(self, key: ObjectKey) -> KubeObject | None:
         """The object with all that is planned for it. The cache may lag behind by one step."""
@@ -181,10 +194,66 @@ class Projection:
         observed = self._observed.get(key)
         if not losses or not isinstance(observed, Node):
             return []
-        for action, _ in losses:
-            self._settle(action, SUPERSEDED, now_ns, f"the kubelet of {node} renewed its lease")
-        kept = [entry for entry in planned if entry not in losses]
-        view: KubeObject | None = observed
+        why = f"the kubelet of {node} renewed its lease"
+        return self._withdraw(key, losses, now_ns, why)
+
+    def _recovered(self, node: KubeObject) -> tuple[bool, bool] | None:
+        """(is Ready again, has lost a NoExecute taint) against what was shown; None: neither."""
+        before = self.shown("Node", node.key)
+        if not isinstance(before, Node) or not isinstance(node, Node) or not self._planned:
+            return None
+        ready = _is_ready(node) and not _is_ready(before)
+        freed = any(
+            t.effect == NO_EXECUTE and not node.has_taint(t.key, t.effect)
+            for t in before.spec.taints
+        )
+        return (ready, freed) if ready or freed else None
+
+    def _release_pods(self, node: str, ready: bool, freed: bool, now_ns: int) -> list[Event]:
+        """What was planned for a node's pods and the cluster has not done is moot."""
+        view: list[Event] = []
+        for pod in self._cache.pods_on(node):
+            key = ("Pod", pod.key)
+            for entry in list(self._planned.get(key, ())):
+                action = entry[0]
+                if ready and isinstance(action, MarkPodNotReady):
+                    view += self._withdraw(key, [entry], now_ns, f"node {node} is Ready again")
+                elif freed and isinstance(action, DeletePod) and action.taints:
+                    others = [e for e in self._planned.get(key, ()) if e[0].cause is action.cause]
+                    view += self._withdraw(key, others, now_ns, f"node {node} has lost its taint")
+        return view
+
+    def _note_causes(self, key: ObjectKey, action: Action) -> None:
+        """Under each planned action that led to this one."""
+        cause = action.cause
+        while cause is not None:
+            if id(cause) in self._live:
+                self._led_to.setdefault(id(cause), []).append((key, action))
+            cause = cause.cause
+
+    def _fall(self, now_ns: int) -> list[Event]:
+        """What was planned because of an action that is superseded falls with it."""
+        view: list[Event] = []
+        while self._fallen:
+            fallen = self._fallen.pop()
+            for key, action in self._led_to.pop(id(fallen), ()):
+                entries = [e for e in self._planned.get(key, ()) if e[0] is action]
+                why = f"what led to it is no longer so: {fallen.because}"
+                view += self._withdraw(key, entries, now_ns, why)
+        return view
+
+    def _withdraw(
+        self, key: ObjectKey, entries: list[tuple[Action, int]], now_ns: int, why: str
+    ) -> list[Event]:
+        """Take plans for an object back, and show it without them."""
+        if not entries:
+            return []
+        for action, _ in entries:
+            self._settle(action, SUPERSEDED, now_ns, why)
+            self._created.get(key[0], {}).pop(key, None)
+        gone = {id(action) for action, _ in entries}
+        kept = [entry for entry in self._planned[key] if id(entry[0]) not in gone]
+        view = self._observed.get(key)
         for action, at_ns in kept:
             view = action.effect(view, at_ns)
         self._keep(key, kept)
@@ -209,7 +278,7 @@ class Projection:
                 planned.remove(entry)
                 self._settle(added, SUPERSEDED, now_ns, action.because)
         if observed is not None and not action.shown_by(observed):
-            planned.append((action, now_ns))
+            self._add(planned, action, now_ns)
         else:
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
 
@@ -232,8 +301,18 @@ class Projection:
         kind, name = key
         return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
 
+    def _add(self, planned: list[tuple[Action, int]], action: Action, now_ns: int) -> None:
+        planned.append((action, now_ns))
+        self._live.add(id(action))
+
     def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:
         self.settled.append(Settled(action, outcome, now_ns, why))
+        self._live.discard(id(action))
+        if id(action) in self._led_to:
+            if outcome == SUPERSEDED:
+                self._fallen.append(action)
+            else:
+                del self._led_to[id(action)]
 
 
 def _judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
@@ -248,6 +327,11 @@ def _judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
         if posted > known:
             return SUPERSEDED, "the kubelet posted its status"
     return None
+
+
+def _is_ready(node: Node) -> bool:
+    ready = node.ready()
+    return ready is not None and ready.status == "True"
 
 
 def _deletes(action: Action) -> bool:

@@ -6,6 +6,8 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     DeletePod,
+    MarkPodNotReady,
+    QueueNode,
     RemoveTaints,
     SetNodeConditions,
     SetNodeLabels,
@@ -37,6 +39,7 @@ from kubectl_nodelife.kube.pod import (
     NodeSelector,
     NodeSelectorTerm,
     Pod,
+    PodCondition,
     PodSpec,
 )
 
@@ -255,3 +258,71 @@ def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
     assert dry.outcomes() == [("CreatePod", CONFIRMED)]
     assert ("d", "ds-ours") not in dry.cache.pods
     assert ("d", "ds-theirs") in dry.cache.pods
+
+
+def mark_not_ready(cause: Action | None = None) -> MarkPodNotReady:
+    return MarkPodNotReady(
+        controller="node-lifecycle",
+        because="lost",
+        cause=cause,
+        namespace="d",
+        pod="p",
+        pod_uid="pu",
+        condition=PodCondition("Ready", "False"),
+    )
+
+
+def evict(cause: Action | None = None) -> DeletePod:
+    return DeletePod(
+        controller="taint-eviction",
+        because="its time is over",
+        cause=cause,
+        namespace="d",
+        pod="p",
+        pod_uid="pu",
+        taints=(TAINT,),
+    )
+
+
+def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
+    dry = Dry(Put("Node", node()), Put("Pod", pod()), lease(0))
+    loss = lost()
+    dry.plan(loss)
+    dry.plan(mark_not_ready(loss))
+    dry.plan(evict(QueueNode(controller="x", because="x", cause=loss, node="n1", zone="z")))
+    assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
+    dry.see(lease(5), at_s=5)
+    assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 3
+    assert dry.cache.pods["d", "p"] == pod()
+    assert list(dry.projection.pending()) == []
+    assert "what led to it is no longer so" in dry.projection.settled[-1].why
+
+
+def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
+    dry = Dry(Put("Node", node()), Put("Pod", pod()))
+    loss = lost()
+    dry.plan(loss)
+    dry.plan(evict(loss))
+    dry.see(Put("Node", node("Unknown")))
+    assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
+    assert [type(a) for a in dry.projection.pending()] == [DeletePod]
+
+
+def test_plans_for_pods_end_when_the_node_is_ready_again_and_has_lost_its_taint() -> None:
+    dry = Dry(Put("Node", node("Unknown", taints=(TAINT,))), Put("Pod", pod()))
+    dry.plan(mark_not_ready())
+    dry.plan(evict())
+    dry.see(Put("Node", node("True", taints=(TAINT,), heartbeat_s=9)))
+    assert dry.outcomes() == [("MarkPodNotReady", SUPERSEDED)]
+    dry.see(Put("Node", node("True", heartbeat_s=10)))
+    assert dry.outcomes()[1:] == [("DeletePod", SUPERSEDED)]
+    assert dry.cache.pods["d", "p"] == pod()
+
+
+def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
+    there = Taint(key=TAINT.key, effect=TAINT.effect, time_added=Time(T0 - 60 * SECOND))
+    dry = Dry(Put("Node", node("Unknown", taints=(there,))))
+    dry.plan(add_taint())
+    assert dry.outcomes() == [("AddTaints", CONFIRMED)]
+    assert dry.cache.nodes["n1"].spec.taints == (there,)
+    assert list(dry.projection.pending()) == []
