@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
+from kubectl_nodelife.commands.drain_look import look
+from kubectl_nodelife.commands.first_look import own_namespace
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import read_snapshot
-from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.survey import survey
-from kubectl_nodelife.errors import EXIT_NO, BadInput
+from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.budgets import BudgetsPage
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.progress import progress_bar
 
 
 @click.command("budgets")
@@ -37,19 +36,13 @@ def budgets(
 
     \b
     Examples:
-      kubectl nodelife budgets -A -f dump/
+      kubectl nodelife budgets -A
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
-    if not filename:
-        raise BadInput("no input", remedy="name a dump with -f")
-    with progress_bar("reading objects") as step:
-        found = read_snapshot(filename, now=now, progress=step)
-    snapshot = Snapshot(
-        found.objects, found.moment_ns, None if found.complete else found.kinds_read
-    )
+    found = look(connection, filename, now, None)
     # A dump has no current namespace: all of it is shown unless one is named.
-    namespace = None if all_namespaces else connection.namespace
-    answer = survey(snapshot, namespace, pool_label)
+    namespace = connection.namespace if filename else own_namespace(connection)
+    answer = survey(found.snapshot, None if all_namespaces else namespace, pool_label)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

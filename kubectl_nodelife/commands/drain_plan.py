@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
+from kubectl_nodelife.commands.drain_look import look
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import Snapshot as Input
-from kubectl_nodelife.commands.inputs import read_snapshot
 from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
@@ -19,7 +18,6 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.progress import progress_bar
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html")
 
@@ -75,27 +73,21 @@ def drain_plan(
 
     \b
     Examples:
-      kubectl nodelife drain-plan a1 --ignore-daemonsets -f dump/
+      kubectl nodelife drain-plan a1 --ignore-daemonsets
       kubectl nodelife drain-plan -l pool=blue --max-parallel 3 --max-per-zone 1 -f dump.json
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
     options, waves = drain_options(flags), wave_options(flags)
-    if not filename:
-        raise BadInput("no input", remedy="name a dump with -f")
-    with progress_bar("reading objects") as step:
-        found = read_snapshot(filename, now=now, profile=profile, progress=step)
-    snapshot = Snapshot(
-        found.objects, found.moment_ns, None if found.complete else found.kinds_read
-    )
-    names = choose_nodes(snapshot, nodes, selector, all_nodes)
+    found = look(connection, filename, now, profile)
+    names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
     if waves is None:
-        plan = make_plan(snapshot, names, options)
+        plan = make_plan(found.snapshot, names, options)
     else:
-        plan = make_wave_plan(snapshot, names, options, waves)
+        plan = make_wave_plan(found.snapshot, names, options, waves)
     plan.warnings = [*found.warnings, *plan.warnings]
     for warning in plan.warnings:
         terminal.warn(warning)
-    terminal.write(rendered(plan, source_of(found), output, headers=not no_headers))
+    terminal.write(rendered(plan, found.source, output, headers=not no_headers))
     return EXIT_NO if exit_code and plan.verdict in (NEVER, REFUSED) else 0
 
 
@@ -110,17 +102,6 @@ def rendered(plan: DrainPlan, source: dict[str, Any], output: str, *, headers: b
 
         return page(plan, source)
     return render(DrainPage(plan, source), output, headers=headers)
-
-
-def source_of(found: Input) -> dict[str, Any]:
-    """Where the objects are from."""
-    return {
-        "kind": "snapshot",
-        "context": None,
-        "moment": found.moment(),
-        "profile": found.profile.name,
-        "profileOrigin": found.profile_origin,
-    }
 
 
 def drain_options(flags: dict[str, Any]) -> DrainOptions:

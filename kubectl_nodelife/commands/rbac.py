@@ -19,6 +19,34 @@ RULES = (
     ("", ("pods",), ("get", "list", "watch")),
     ("coordination.k8s.io", ("leases",), ("list", "watch")),
     ("apps", ("daemonsets", "controllerrevisions"), ("list", "watch")),
+    # For drain-plan and budgets; what of it is not granted they leave open, and say so.
+    (
+        "",
+        (
+            "namespaces",
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "replicationcontrollers",
+            "services",
+        ),
+        ("list",),
+    ),
+    ("apps", ("deployments", "replicasets", "statefulsets"), ("list",)),
+    ("autoscaling", ("horizontalpodautoscalers",), ("list",)),
+    ("batch", ("jobs",), ("list",)),
+    ("discovery.k8s.io", ("endpointslices",), ("list",)),
+    ("policy", ("poddisruptionbudgets",), ("list",)),
+    ("storage.k8s.io", ("storageclasses",), ("list",)),
+    (
+        "admissionregistration.k8s.io",
+        (
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "validatingwebhookconfigurations",
+        ),
+        ("list",),
+    ),
 )
 
 
