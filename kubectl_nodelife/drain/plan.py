@@ -109,6 +109,8 @@ def make_wave_plan(
     cut, middle = _settle_waves(scope, admission, options, waves, bound.waves)
     plan = assemble(middle, admission)
     plan.bound, plan.own_waves = bound, True
+    if middle.world.waiting and not waves.maintenance_ns:
+        plan.warnings.append("drained nodes take no pods again here; --maintenance lets them")
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample, part = scope, cut
         if len(nodes) > SAMPLE_NODES:
