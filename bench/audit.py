@@ -11,8 +11,8 @@ import random
 
 from bench import Stopwatch
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node, NodeCondition, NodeStatus
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus
 from kubectl_nodelife.kube.pod import (
     Container,
     ContainerState,
@@ -41,7 +41,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     seen = Seen(
         pods=[pod(i, f"node-{i % nodes}", i % nodes % ZONES == 0, chance) for i in range(pods)],
         nodes={f"node-{i}": node(f"node-{i}", i % ZONES == 0) for i in range(nodes)},
-        leases={f"node-{i}": lease(f"node-{i}", i % ZONES == 0) for i in range(nodes)},
+        renewals={f"node-{i}": renewed_ns(i % ZONES == 0) for i in range(nodes)},
     )
     settings = make_settings("v1.36")
     gc.collect()
@@ -66,11 +66,9 @@ def node(name: str, lost: bool) -> Node:
     return Node(metadata=ObjectMeta(name=name, uid=name), status=NodeStatus(conditions=(ready,)))
 
 
-def lease(name: str, lost: bool) -> Lease:
-    """Its lease."""
-    renewed = MicroTime(NOW_NS - (340 if lost else 4) * SECOND_NS)
-    meta = ObjectMeta(name=name, namespace="kube-node-lease")
-    return Lease(metadata=meta, spec=LeaseSpec(renew_time=renewed))
+def renewed_ns(lost: bool) -> int:
+    """When its lease was renewed."""
+    return NOW_NS - (340 if lost else 4) * SECOND_NS
 
 
 def pod(number: int, node_name: str, lost: bool, chance: random.Random) -> Pod:

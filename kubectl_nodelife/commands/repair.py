@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.audit import answer_of, check_classes, read, seen_in
-from kubectl_nodelife.commands.dumps import source_of
+from kubectl_nodelife.commands.audit_look import (
+    FIRST_LOOK,
+    Look,
+    check_classes,
+    check_now,
+    look_at_cluster,
+    look_at_dump,
+    namespace_of,
+)
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import Snapshot, settings_from
-from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.mend import Sighting
 from kubectl_nodelife.outlook.audit.notes import WRONG
@@ -35,6 +43,9 @@ Key = tuple[str, str]
     metavar="PATH",
     help="An earlier dump: what was so in it has been so since.",
 )
+@click.option(
+    "--wait", metavar="DURATION", help="Look, wait so long, look again: has it been so since?"
+)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option(
@@ -54,6 +65,7 @@ def repair(
     pods: tuple[str, ...],
     filename: tuple[str, ...],
     before: tuple[str, ...],
+    wait: str | None,
     all_namespaces: bool,
     classes: tuple[str, ...],
     fenced: tuple[str, ...],
@@ -74,65 +86,98 @@ def repair(
 
     \b
     Examples:
-      kubectl nodelife repair -f dump/ --class stuck-not-ready
+      kubectl nodelife repair -A --class stuck-not-ready --wait 1m
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     check_classes(classes)
-    snapshot = read(filename, now, profile)
-    settings = settings_from(snapshot.profile, assignments)
+    check_now(now, filename)
+    namespace = namespace_of(connection, all_namespaces, of_dump=bool(filename))
+    wanted = wanted_pods(pods, namespace)
+    looks = Looks(filename, connection, None if wanted else namespace, now, profile, assignments)
     wishes = Wishes(frozenset(classes), frozenset(fenced), limit)
-    namespace = None if all_namespaces else connection.namespace
-    look = Look(snapshot, settings, namespace)
-    steps = look.steps(wanted_pods(pods, namespace), wishes, before)
-    terminal.write(render(RepairPage(steps, look.document(steps)), output, headers=not no_headers))
+    then = looks.earlier(before, wait)
+    look = looks.look()
+    for warning in (*look.answer().warnings, *look.audit.not_evaluated):
+        terminal.warn(warning)
+    steps = steps_of(look, wanted, wishes, then)
+    head = {
+        "source": look.source,
+        "profile": look.settings.profile.name,
+        "moment": look.moment,
+    }
+    page = RepairPage(steps, plan_document(steps, head))
+    terminal.write(render(page, output, headers=not no_headers))
 
 
-class Look:
-    """One dump, judged, with all that a plan needs of it."""
+class Looks(NamedTuple):
+    """Where to look, now and before."""
 
-    def __init__(self, snapshot: Snapshot, settings: Settings, namespace: str | None) -> None:
-        self.snapshot = snapshot
-        self.settings = settings
-        self.seen = seen_in(snapshot, namespace)
-        self.answer = answer_of(snapshot, settings, namespace)
-        for warning in (*self.answer.warnings, *self.answer.audit.not_evaluated):
-            terminal.warn(warning)
+    filename: tuple[str, ...]
+    connection: Connection
+    namespace: str | None
+    now: str | None
+    profile: str | None
+    assignments: tuple[str, ...]
 
-    def steps(self, pods: set[Key], wishes: Wishes, before: tuple[str, ...]) -> list[Step]:
-        """A step for each finding that is asked for. Raises Failed for a name that is not there."""
-        health = health_of_nodes(self.seen)
-        for name in sorted(wishes.fenced - health.keys()):
-            raise Failed("not found", on=f"node {name}", remedy="check the name in --fenced")
-        for namespace, name in sorted(pods - {pod.key for pod in self.seen.pods}):
-            raise Failed("not found", on=f"pod {namespace}/{name}", remedy="check the name and -n")
-        chosen = [f for f in self.answer.audit.findings if _is_asked_for(f, pods, wishes)]
-        for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
-            terminal.note(f"pod {namespace}/{name}: nothing to repair")
-        context = context_of(self.settings, self.snapshot.moment_ns)
-        return plan(chosen, health, context, wishes, self._sightings(before))
+    def look(self) -> Look:
+        """The look that is judged. Raises NodelifeError."""
+        if self.filename:
+            return look_at_dump(
+                self.filename,
+                self.namespace,
+                now=self.now,
+                profile=self.profile,
+                assignments=self.assignments,
+            )
+        return look_at_cluster(
+            self.connection, self.namespace, profile=self.profile, assignments=self.assignments
+        )
 
-    def _sightings(self, before: tuple[str, ...]) -> dict[str, Sighting]:
-        """Of pods that were in the same class in an earlier dump, by uid."""
-        if not before:
-            return {}
-        earlier = read(before, None, self.settings.profile.name)
-        found = answer_of(earlier, self.settings, None).audit.findings
-        then = {(f.pod.uid, f.name): f.pod.metadata.resource_version for f in found}
-        return {
-            f.pod.uid: Sighting(earlier.moment_ns, then[f.pod.uid, f.name])
-            for f in self.answer.audit.findings
-            if (f.pod.uid, f.name) in then
-        }
+    def earlier(self, before: tuple[str, ...], wait: str | None) -> Look | None:
+        """The look that shows what has been so since: an earlier dump, or the cluster, and then the
+        wait. Raises NodelifeError."""
+        if before:
+            return look_at_dump(before, None, profile=self.profile, assignments=self.assignments)
+        if wait is None:
+            if not self.filename:
+                terminal.note(FIRST_LOOK)
+            return None
+        if self.filename:
+            raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")
+        try:
+            wait_ns = parse_duration(wait)
+        except ValueError as error:
+            raise BadInput(str(error), on="--wait") from None
+        then = self.look()
+        time.sleep(max(0, wait_ns) / SECOND_NS)
+        return then
 
-    def document(self, steps: list[Step]) -> dict[str, Any]:
-        """The RepairPlan document."""
-        head = {
-            "source": source_of(self.snapshot),
-            "profile": self.settings.profile.name,
-            "moment": self.snapshot.moment(),
-        }
-        return plan_document(steps, head)
+
+def steps_of(look: Look, pods: set[Key], wishes: Wishes, then: Look | None) -> list[Step]:
+    """A step for each finding that is asked for. Raises Failed for a name that is not there."""
+    health = health_of_nodes(look.seen)
+    for name in sorted(wishes.fenced - health.keys()):
+        raise Failed("not found", on=f"node {name}", remedy="check the name in --fenced")
+    for namespace, name in sorted(pods - {pod.key for pod in look.seen.pods}):
+        raise Failed("not found", on=f"pod {namespace}/{name}", remedy="check the name and -n")
+    chosen = [f for f in look.audit.findings if _is_asked_for(f, pods, wishes)]
+    for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
+        terminal.note(f"pod {namespace}/{name}: nothing to repair")
+    context = context_of(look.settings, look.now_ns)
+    return plan(chosen, health, context, wishes, sightings(look, then))
+
+
+def sightings(look: Look, then: Look | None) -> dict[str, Sighting]:
+    """Of pods that were in the same class in an earlier look, by uid."""
+    if then is None:
+        return {}
+    seen = {(f.pod.uid, f.name): f.pod.metadata.resource_version for f in then.audit.findings}
+    return {
+        f.pod.uid: Sighting(then.now_ns, seen[f.pod.uid, f.name])
+        for f in look.audit.findings
+        if (f.pod.uid, f.name) in seen
+    }
 
 
 def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:

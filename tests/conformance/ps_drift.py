@@ -20,8 +20,8 @@ from kubectl_nodelife.controllers.pod_status.conditions import ready_condition
 from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.controllers.pod_status.status import with_condition
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import MicroTime, Time
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
@@ -35,11 +35,8 @@ def health_of(given: Case) -> NodeHealth:
     """The node of a classification; without one the pod's node does not exist."""
     if not given.get("node"):
         return NodeHealth(name="", exists=False)
-    lease = None
-    if "leaseRenewTime" in given["node"]:
-        renewed = MicroTime(parse_time(given["node"]["leaseRenewTime"]))
-        lease = Lease(spec=LeaseSpec(renew_time=renewed))
-    return node_health(read(given["node"], Node), lease)
+    renewed = given["node"].get("leaseRenewTime")
+    return node_health(read(given["node"], Node), parse_time(renewed) if renewed else None)
 
 
 def classification(case: Case) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.pod_status.classify import NodeHealth, node_health
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_micro_time, parse_time
 
@@ -40,15 +40,6 @@ def node(
         "status": {"conditions": [] if ready is None else [condition]},
     }
     return msgspec.convert(raw, Node, dec_hook=decode_time)
-
-
-def lease(name: str = "n1", age: float = 5) -> Lease:
-    """The lease of a node, renewed so many seconds ago."""
-    raw = {
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
-        "spec": {"renewTime": ago(age)},
-    }
-    return msgspec.convert(raw, Lease, dec_hook=decode_time)
 
 
 def health(**of_node: Any) -> NodeHealth:

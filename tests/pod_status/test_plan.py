@@ -84,7 +84,7 @@ def test_the_patch_is_exactly_this() -> None:
             "container c is not reported as running",
             id="ready-but-not-running",
         ),
-        pytest.param(marked(since=59), node(), "less than 60s", id="marked-for-59s"),
+        pytest.param(marked(since=59), node(), "not proven to have been so", id="marked-for-59s"),
         pytest.param(
             marked(metadata__resourceVersion=""), node(), "no precondition", id="no-version"
         ),
@@ -110,7 +110,7 @@ def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
 def test_a_sighting_counts_and_not_the_times_alone() -> None:
     young = Sighting(NOW_NS - 30 * SECOND_NS, "9")
     assert only(marked(), sightings={"u-web": young}).refusals == (
-        "it has been so for less than 60s",
+        "it is not proven to have been so for 60s",
     )
 
 

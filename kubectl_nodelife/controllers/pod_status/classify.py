@@ -25,7 +25,7 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     ready_condition,
 )
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
@@ -89,19 +89,18 @@ class NodeHealth(msgspec.Struct, frozen=True, gc=False):
         return any(taint.key == key for taint in self.taints)
 
 
-def node_health(node: Node, lease: Lease | None) -> NodeHealth:
-    """The health of a node that exists. Its heartbeat is the lease's, or without a lease the one of
-    the Ready condition."""
+def node_health(node: Node, renewed_ns: int | None) -> NodeHealth:
+    """The health of a node that exists. Its heartbeat is when its Lease was renewed, or where that
+    is not known (None) the one of the Ready condition."""
     ready = node.ready()
-    renewed: int | None = None if lease is None else lease.spec.renew_time
     posted: int | None = None if ready is None else ready.last_heartbeat_time
     return NodeHealth(
         name=node.name,
         ready="" if ready is None else ready.status,
         ready_reason="" if ready is None else ready.reason,
         ready_since_ns=None if ready is None else ready.last_transition_time,
-        heartbeat_ns=posted if renewed is None else renewed,
-        heartbeat_from_lease=renewed is not None,
+        heartbeat_ns=posted if renewed_ns is None else renewed_ns,
+        heartbeat_from_lease=renewed_ns is not None,
         taints=node.spec.taints,
         uid=node.uid,
         resource_version=node.metadata.resource_version,

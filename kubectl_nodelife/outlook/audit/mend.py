@@ -152,7 +152,7 @@ def _sighting_refusals(
         yield "nothing proves since when it has been so"
         return
     if now_ns - sighting.first_seen_ns < settle_ns:
-        yield f"it has been so for less than {settle_ns // SECOND_NS}s"
+        yield f"it is not proven to have been so for {settle_ns // SECOND_NS}s"
     if sighting.resource_version not in ("", pod.metadata.resource_version):
         yield "its status changed meanwhile: a kubelet at work mends it by itself"
 

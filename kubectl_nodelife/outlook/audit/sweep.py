@@ -10,7 +10,7 @@ looking at as little as possible (`_is_plain`); the tests hold that against the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -30,7 +30,7 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
 )
 from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.advice import Release
@@ -49,11 +49,12 @@ _ORDER = {name: place for place, name in enumerate(NOTES)}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The objects to judge. Nodes and leases by node name; None where that kind was not read."""
+    """The objects to judge. `nodes` by name, `renewals`: node -> when its Lease was renewed last,
+    in ns (None: never); None where that kind was not read."""
 
-    pods: Iterable[Pod]
+    pods: Collection[Pod]
     nodes: Mapping[str, Node] | None
-    leases: Mapping[str, Lease] | None
+    renewals: Mapping[str, int | None] | None
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -111,8 +112,8 @@ def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> C
 
 def health_of_nodes(seen: Seen) -> dict[str, NodeHealth]:
     """Each node's health, by name."""
-    leases = seen.leases or {}
-    return {name: node_health(node, leases.get(name)) for name, node in (seen.nodes or {}).items()}
+    renewals, nodes = seen.renewals or {}, seen.nodes or {}
+    return {name: node_health(node, renewals.get(name)) for name, node in nodes.items()}
 
 
 def judge(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
@@ -223,10 +224,10 @@ def _not_evaluated(
         )
         if marks_without_node:
             yield f"{marks_without_node} pods bear the node controller's mark"
-    elif seen.leases is None:
+    elif seen.renewals is None:
         yield "leases were not read: how old the nodes' heartbeats are is not known"
     else:
-        silent = sorted(name for name in health if name not in seen.leases)
+        silent = sorted(name for name in health if name not in seen.renewals)
         if silent:
             yield f"no lease was read of {len(silent)} nodes: {', '.join(silent[:5])}"
     for node in health.values():
