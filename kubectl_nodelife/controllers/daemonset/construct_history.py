@@ -237,6 +237,8 @@ def _renumber(desk: Desk, current: ControllerRevision, number: int) -> Finding:
 def clean_up_history(desk: Desk, history: History) -> Steps:
     """Delete old revisions beyond the limit. Follows `cleanupHistory`. Raises SyncError."""
     limit = desk.daemon_set.spec.revision_history_limit
+    if not history.old or (limit is not None and len(history.old) <= limit):
+        return
     live = desk.tracked.pods.live_hashes()
     doomed = revisions_to_delete(history.old, limit, live)
     if doomed:

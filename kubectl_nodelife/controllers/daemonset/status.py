@@ -77,8 +77,21 @@ def status_from_tally(daemon_set: DaemonSet, tally: Tally, observe: bool) -> Dae
     )
 
 
-def status_needs_write(daemon_set: DaemonSet, status: DaemonSetStatus) -> bool:
-    """Whether the stored status differs in a count, or lags behind the set's generation."""
+def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
+    """Whether the stored status is another one than `status_from_tally` would give.
+
+    Upstream writes besides while the set's generation is not observed and this sync may not observe
+    it; such a write changes nothing and is left out.
+    """
     old = daemon_set.status
-    same = replace(status, observed_generation=old.observed_generation) == old
-    return not same or old.observed_generation < daemon_set.metadata.generation
+    stored = (
+        old.desired_number_scheduled,
+        old.current_number_scheduled,
+        old.number_misscheduled,
+        old.number_ready,
+        old.updated_number_scheduled,
+        old.number_available,
+    )
+    if stored != tally or old.number_unavailable != tally.desired - tally.available:
+        return True
+    return observe and old.observed_generation < daemon_set.metadata.generation

@@ -33,7 +33,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     PodToDelete,
     pods_should_be_on_node,
 )
-from kubectl_nodelife.controllers.daemonset.status import status_from_tally, status_needs_write
+from kubectl_nodelife.controllers.daemonset.status import status_differs, status_from_tally
 from kubectl_nodelife.controllers.daemonset.tracked_set import History
 from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
@@ -85,11 +85,12 @@ def _update_daemon_set(desk: Desk, history: History, revision_hash: str) -> Step
 
 def manage(desk: Desk, revision_hash: str) -> Steps:
     """The create step: claim pods, decide for each node, carry it out. Raises SyncError."""
-    yield from claim_pods(desk)
+    if desk.tracked.pods.to_adopt or desk.tracked.pods.to_release:
+        yield from claim_pods(desk)
     census = desk.tracked.refresh(desk.now, revision_hash)
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
-    told = list(_failed_placements(desk, census))
+    told = list(_failed_placements(desk, census)) if census.failing else []
     failed = 0
     for node, decision in decisions(desk, census, revision_hash):
         if decision.create_because:
@@ -99,7 +100,7 @@ def manage(desk: Desk, revision_hash: str) -> Steps:
         told += [desk.event(*event) for event in decision.events]
         if decision.requeue_at_ns is not None:
             desk.requeue_at_ns.append(decision.requeue_at_ns)
-    if desk.rules.unscheduled_pods_of_missing_nodes_deleted:
+    if census.strays and desk.rules.unscheduled_pods_of_missing_nodes_deleted:
         delete += _unscheduled_pods_without_node(desk, census)
     if told:
         yield told
@@ -111,6 +112,8 @@ def manage(desk: Desk, revision_hash: str) -> Steps:
 
 def decisions(desk: Desk, census: Census, revision_hash: str) -> Iterable[tuple[str, NodeDecision]]:
     """The decision for each node where there may be something to do, in name order."""
+    if not census.busy:
+        return
     question = NodeQuestion(
         desk.daemon_set,
         revision_hash,
@@ -172,12 +175,11 @@ def update_status(desk: Desk, revision_hash: str, observe: bool) -> Steps:
     census = desk.tracked.refresh(desk.now, revision_hash)
     if census.failing:
         yield list(_failed_placements(desk, census))
-    status = status_from_tally(desk.daemon_set, census.tally, observe)
-    if status_needs_write(desk.daemon_set, status) and status != desk.daemon_set.status:
-        tally = census.tally
+    tally = census.tally
+    if status_differs(desk.daemon_set, tally, observe):
         yield from store_status(desk, lambda fresh: status_from_tally(fresh, tally, observe))
     seconds = desk.daemon_set.spec.min_ready_seconds
-    waiting = status.number_ready != status.number_available
+    waiting = tally.ready != tally.available
     if desk.rules.requeue_for_min_ready_after_status and seconds > 0 and waiting:
         desk.requeue_at_ns.append(desk.now + seconds * SECOND_NS)
 

@@ -81,15 +81,15 @@ class TrackedSet:
         """Take in a newer version of the set."""
         old = self.daemon_set
         self.daemon_set = daemon_set
+        if daemon_set.status.collision_count != old.status.collision_count:
+            self.history = None
+        if daemon_set.spec is old.spec and daemon_set.metadata is old.metadata:
+            return  # a status was written
         self._read()
-        if daemon_set.metadata.annotations != old.metadata.annotations or (
-            daemon_set.status.collision_count != old.status.collision_count
-        ):
+        if daemon_set.metadata.annotations != old.metadata.annotations:
             self.history = None
         deleting = daemon_set.metadata.deletion_timestamp is not None
         was_deleting = old.metadata.deletion_timestamp is not None
-        if daemon_set.spec is old.spec and deleting == was_deleting:
-            return
         if daemon_set.spec.template != old.spec.template:
             self.history = None
             self.census.replace_placement(Placement(self.template))
