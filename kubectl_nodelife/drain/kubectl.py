@@ -22,7 +22,7 @@ from kubectl_nodelife.drain.filters import (
     is_daemon_set,
     skips_deleted,
 )
-from kubectl_nodelife.drain.limiter import Bucket
+from kubectl_nodelife.drain.limiter import RETRIES, Bucket, noticed_ns
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.world import World
 from kubectl_nodelife.kube.meta import controller_of
@@ -47,13 +47,14 @@ TIMED_OUT: Final = "timed-out"
 class Target:
     """One pod that kubectl set out to evict or delete.
 
-    `outcome` is None while it goes on. `refusal`: the last one; `refused`: when each was answered.
+    `outcome` is None while it goes on. `refused`: when it was refused, `refusal`: the last of
+    these; `answers`: how many of them to the request that is under way.
     """
 
     __slots__ = (
         "accepted_ns",
         "actor",
-        "done_ns",
+        "answers",
         "looks",
         "outcome",
         "refusal",
@@ -64,10 +65,10 @@ class Target:
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.accepted_ns: int | None = None
-        self.done_ns: int | None = None
         self.outcome: str | None = None
         self.refusal: Refused | None = None
         self.refused: list[int] = []
+        self.answers = 0
         self.version = -1
         self.looks = 0
 
@@ -190,7 +191,7 @@ class Kubectl:
     def _finish(self, run: NodeRun, target: Target, outcome: str) -> None:
         if target.outcome is not None:
             return
-        target.outcome, target.done_ns = outcome, self._timeline.now_ns
+        target.outcome = outcome
         run.left -= 1
         if run.left == 0:
             self._end_of(run)
@@ -213,15 +214,16 @@ class Kubectl:
     def _try(self, run: NodeRun, target: Target) -> None:
         if target.outcome is not None:
             return
-        now_ns = self._timeline.now_ns
-        if run.deadline_ns is not None and now_ns >= run.deadline_ns:
+        if run.deadline_ns is not None and self._timeline.now_ns >= run.deadline_ns:
             self._finish(run, target, TIMED_OUT)
             return
-        sent_ns = self._policy.reserve(now_ns) + self._timing.request_ns
-        if target.refusal is None:
-            self._timeline.at(sent_ns, self._post, run, target, False)
-        else:
-            self._timeline.ask_again_at(sent_ns, self._post, run, target, False)
+        target.answers = 0
+        self._send(run, target)
+
+    def _send(self, run: NodeRun, target: Target) -> None:
+        sent_ns = self._policy.reserve(self._timeline.now_ns) + self._timing.request_ns
+        file = self._timeline.at if target.refusal is None else self._timeline.ask_again_at
+        file(sent_ns, self._post, run, target, False)
 
     def _post(self, run: NodeRun, target: Target, again: bool) -> None:
         """The API server answers the eviction."""
@@ -243,12 +245,15 @@ class Kubectl:
 
     def _refused(self, run: NodeRun, target: Target, refusal: Refused) -> None:
         now_ns = self._timeline.now_ns
-        target.refusal = refusal
+        target.refusal, target.version = refusal, self._world.version
         target.refused.append(now_ns)
-        target.version = self._world.version
+        target.answers += 1
         if refusal.gate == GATE_NAMESPACE and target.actor.going:
             # Its eviction can never succeed, but it goes anyway: wait for that.
             self._look(run, target)
+        elif refusal.retry_after_seconds and target.answers <= RETRIES:
+            again_ns = now_ns + refusal.retry_after_seconds * SECOND_NS
+            self._timeline.ask_again_at(again_ns, self._send, run, target)
         elif refusal.code == 429 or refusal.gate == GATE_NAMESPACE:
             self._timeline.ask_again_at(now_ns + RETRY_NS, self._read_again, run, target)
         else:
@@ -382,11 +387,12 @@ class Kubectl:
         """When the last of them notices that the time is over."""
         assert run.deadline_ns is not None
         end_ns = max(run.deadline_ns, self._timeline.now_ns)
-        period_ns = RETRY_NS + 2 * self._timing.request_ns
+        pause_ns = RETRY_NS + 2 * self._timing.request_ns
         for target in unfinished:
-            if target.accepted_ns is None and target.refused:
-                tries = -(-(run.deadline_ns - target.refused[-1]) // period_ns)
-                end_ns = max(end_ns, target.refused[-1] + max(1, tries) * period_ns)
+            if target.accepted_ns is None and target.refusal is not None:
+                last_ns, wait_s = target.refused[-1], target.refusal.retry_after_seconds
+                noticed = noticed_ns(last_ns, run.deadline_ns, pause_ns, wait_s, target.answers)
+                end_ns = max(end_ns, noticed)
         return end_ns
 
     def _give_up(self, run: NodeRun) -> None:

@@ -32,7 +32,7 @@ from kubectl_nodelife.workloads.eviction import (
     decide_eviction,
     mark_deleted,
 )
-from kubectl_nodelife.workloads.owners import NEVER
+from kubectl_nodelife.workloads.owners import JOB_BATCH_NS, NEVER
 
 BENIGN_FINALIZERS: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
@@ -287,16 +287,21 @@ class World:
     def _create_soon(self, workload: Workload) -> None:
         """The owner sees that a pod is missing: it makes one, or a Job backs off or gives up."""
         now_ns = self.timeline.now_ns
-        if workload.rule.delay_ns and workload.note_failure(now_ns - self.timing.cut_ns):
-            for pod in self.scope.owner_pods[workload.uid]:
-                self._actor_of(pod)
-            for actor in [a for a in self.actors.values() if a.workload is workload]:
-                if not actor.going and actor.pod.status.phase not in TERMINAL_PHASES:
-                    at_ns = now_ns + self.timing.controller_ns
-                    self.timeline.at(at_ns, self._mark, actor, None)
-            return
-        at_ns = max(now_ns, workload.not_before_ns) + self.timing.controller_ns
-        self.timeline.at(at_ns, self._create, workload)
+        at_ns = now_ns + self.timing.controller_ns
+        if workload.rule.delay_ns:  # a Job
+            at_ns += JOB_BATCH_NS
+            if workload.note_failure(now_ns - self.timing.cut_ns):
+                self._end_all(workload, at_ns)
+                return
+        self.timeline.at(max(at_ns, workload.not_before_ns), self._create, workload)
+
+    def _end_all(self, workload: Workload, at_ns: int) -> None:
+        """A Job that has failed deletes what is left of its pods."""
+        for pod in self.scope.owner_pods[workload.uid]:
+            self._actor_of(pod)
+        for actor in [a for a in self.actors.values() if a.workload is workload]:
+            if not actor.going and actor.pod.status.phase not in TERMINAL_PHASES:
+                self.timeline.at(at_ns, self._mark, actor, None)
 
     def _create(self, workload: Workload) -> None:
         """The owner makes what it owes; a Job that has failed again since waits for longer."""

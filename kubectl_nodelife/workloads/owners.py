@@ -33,6 +33,9 @@ JOB_BACK_OFF_NS: Final = 10 * SECOND_NS
 JOB_LONGEST_BACK_OFF_NS: Final = 600 * SECOND_NS
 """MaxJobPodFailureBackOff."""
 
+JOB_BATCH_NS: Final = 1 * SECOND_NS
+"""SyncJobBatchPeriod: how long a Job's controller lets changes of pods gather."""
+
 JOB_BACKOFF_LIMIT: Final = 6
 """What a Job's backoffLimit is where it does not say."""
 
