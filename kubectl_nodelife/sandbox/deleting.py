@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
 from kubectl_nodelife.sandbox.served import ServedApi
-from kubectl_nodelife.sandbox.status import StatusError, bad_request, conflict
+from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
 from kubectl_nodelife.sandbox.store import Entry, Key
 from kubectl_nodelife.sandbox.writing import Document, Target, Writer
 from kubectl_nodelife.workloads.eviction import Refused, decide_eviction, mark_deleted
@@ -182,11 +182,7 @@ class Deleter:
             ("ResourceVersion", options.resource_version, meta.resource_version),
         ):
             if wanted and wanted != present:
-                why = (
-                    f"Precondition failed: {name} in precondition: {wanted},"
-                    f" {name} in object meta: {present}"
-                )
-                raise conflict(target.resource, target.name, why)
+                raise unmet(target.resource, target.name, name, wanted, present)
 
     def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
         return [

@@ -39,10 +39,14 @@ def read_filter(resource: Resource, namespace: str, query: Mapping[str, str]) ->
         if labels:
             selector = parse_selector(labels)
             parts.append(lambda obj: matches(selector, obj.metadata.labels))
+    except ValueError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from None
+    try:
         if fields:
             parts.append(_field_filter(resource, fields))
-    except ValueError as error:
-        raise bad_request(str(error)) from None
+    except ValueError:
+        unknown = fields.partition("=")[0].rstrip("!")
+        raise bad_request(f"field label not supported: {unknown}") from None
     if not parts:
         return None
     return lambda obj: all(part(obj) for part in parts)

@@ -109,10 +109,13 @@ class Reader:
         text = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents") == "true" and watch_list
         if "sendInitialEvents" in query and not watch_list:
-            why = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
-            raise invalid(resource, "", why + " unless the WatchList feature gate is enabled")
+            why = (
+                "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature"
+                " gate is enabled"
+            )
+            raise invalid(resource, "", "sendInitialEvents", why)
         if initial and query.get("resourceVersionMatch") != "NotOlderThan":
-            raise invalid(resource, "", "resourceVersionMatch: Required value")
+            raise invalid(resource, "", "resourceVersionMatch", "Required value")
         if text and not text.isdecimal():
             raise bad_request(f"Invalid value: {text!r}: it is not a resource version")
         version: int | None = int(text or 0)

@@ -192,8 +192,7 @@ class ApiServer:
         elif asked.verb == "patch":
             content_type = request.content_type
             if content_type not in _PATCHES:
-                why = f"the body of the request was in an unknown format: {content_type}"
-                raise StatusError(415, "UnsupportedMediaType", why)
+                raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             answer = self.writer.patch(target, content_type, body, dry_run=dry_run)
         elif asked.verb == "delete":
             answer = self.deleter.delete(target, read_options(body, query))

@@ -80,11 +80,36 @@ def bad_request(why: str) -> StatusError:
     return StatusError(400, "BadRequest", why)
 
 
-def invalid(resource: Resource, name: str, why: str) -> StatusError:
-    """422."""
-    details = {"name": name, "group": resource.group, "kind": resource.kind}
-    message = f'{resource.kind}.{resource.group} "{name}" is invalid: {why}'
+def invalid(resource: Resource, name: str, field: str, why: str) -> StatusError:
+    """422 for what a field holds; `why` such as `Forbidden: may not be changed`."""
+    cause = {"reason": f"FieldValue{why.partition(':')[0].replace(' value', '')}", "message": why}
+    details = {
+        "name": name,
+        "group": resource.group,
+        "kind": resource.kind,
+        "causes": [{**cause, "field": field}],
+    }
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = f'{kind} "{name}" is invalid: {field}: {why}'
     return StatusError(422, "Invalid", message, details=details)
+
+
+def unprocessable() -> StatusError:
+    """422 for a patch that does not fit the object."""
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", message)
+
+
+def unmet(resource: Resource, name: str, what: str, wanted: str, present: str) -> StatusError:
+    """409 for a precondition of a delete. `what` is UID or ResourceVersion."""
+    since = "deleted and then recreated" if what == "UID" else "modified"
+    why = (
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record"
+        f" ({present}). The object might have been {since}"
+    )
+    message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
+    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    return StatusError(409, "Conflict", message, details=details)
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:

@@ -29,6 +29,7 @@ from kubectl_nodelife.sandbox.status import (
     conflict,
     invalid,
     not_found,
+    unprocessable,
 )
 from kubectl_nodelife.sandbox.store import Entry
 from kubectl_nodelife.sim.defaults import as_created, as_updated
@@ -95,7 +96,8 @@ class Writer:
             meta["namespace"] = target.namespace
         if not meta.get("name"):
             if not meta.get("generateName"):
-                raise invalid(resource, "", "name or generateName is required")
+                why = "Required value: name or generateName is required"
+                raise invalid(resource, "", "metadata.name", why)
             meta["name"] = meta["generateName"] + _suffix()
         name = meta["name"]
         if self._api.served.get(resource.kind, (target.namespace, name)) is not None:
@@ -123,8 +125,8 @@ class Writer:
         entry = self.find(target)
         try:
             document = apply_patch(content_type, entry.document(), patch)
-        except PatchError as error:
-            raise invalid(target.resource, target.name, str(error)) from None
+        except PatchError:
+            raise unprocessable() from None
         return self._replace(target, entry, document, dry_run)
 
     def _replace(self, target: Target, entry: Entry, document: Document, dry_run: bool) -> Document:
@@ -181,7 +183,7 @@ class Writer:
             return
         node = present.get("spec", {}).get("nodeName")
         if document.get("spec", {}).get("nodeName") != node:
-            raise invalid(resource, name, "spec.nodeName: Forbidden: may not be changed")
+            raise invalid(resource, name, "spec.nodeName", "Forbidden: may not be changed")
 
     def _defaulted(self, resource: Resource, document: Document) -> Document:
         if resource.kind in _GENERATED:
