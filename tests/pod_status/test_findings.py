@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -54,13 +56,53 @@ def test_the_cloud_says_that_the_machine_is_off() -> None:
     assert not any("powered off" in line for line in advice.evidence_missing)
 
 
-def test_a_kubelet_that_speaks_is_never_forced() -> None:
-    advice = advice_for(node(ready="False", heartbeat=5))
-    assert (advice.force_delete, advice.out_of_service_taint, advice.commands) == (
-        "never",
-        "never",
-        (),
-    )
+@pytest.mark.parametrize(
+    "ready, heartbeat, expected",
+    [
+        pytest.param("False", 5, "never", id="says-it-is-not-ready"),
+        pytest.param("False", 49, "never", id="said-so-49s-ago"),
+        pytest.param("False", 50, "only-after-power-off", id="said-so-50s-ago"),
+        pytest.param("False", None, "never", id="says-so-we-know-not-when"),
+        pytest.param("Unknown", 49, "never", id="is-coming-back"),
+        pytest.param("Unknown", 50, "only-after-power-off", id="silent"),
+        pytest.param("Unknown", None, "only-after-power-off", id="silent-we-know-not-since-when"),
+    ],
+)
+def test_a_kubelet_that_speaks_is_never_forced(
+    ready: str, heartbeat: int | None, expected: str
+) -> None:
+    advice = advice_for(node(ready=ready, heartbeat=heartbeat))
+    assert (advice.force_delete, advice.out_of_service_taint) == (expected, expected)
+    assert bool(advice.commands) == bool(advice.undo) == (expected != "never")
+    (said,) = [line for line in advice.evidence_missing if "speaks" in line or "powered" in line]
+    assert ("its kubelet speaks" in said) == (expected == "never")
+
+
+def test_what_is_missing_before_a_machine_is_called_off() -> None:
+    lost = advice_for(LOST)
+    assert any("cut off from the API server" in line for line in lost.evidence_missing)
+    assert not any("a heartbeat" in line for line in lost.evidence_missing)
+    assert any("640s old" in line for line in lost.evidence_found)
+    unheard = advice_for(node(ready="Unknown", heartbeat=None))
+    assert any("a heartbeat: none was read" in line for line in unheard.evidence_missing)
+    sick = advice_for(node(ready="False", heartbeat=600))
+    assert not any("cut off" in line for line in sick.evidence_missing)
+
+
+def test_what_was_found_about_a_node_that_is_gone_or_out_of_service() -> None:
+    dying = pod(metadata__deletionTimestamp=ago(600))
+    (orphan,) = sweep(dying, nodes=(node(name="other"),)).findings
+    assert orphan.advice is not None
+    assert orphan.advice.evidence_found == ("there is no node n1",)
+    assert orphan.advice.force_delete == "not-needed"
+    off = advice_for(node(ready="Unknown", heartbeat=600, taints=(OUT_OF_SERVICE,)))
+    assert any("an operator says that it is off" in line for line in off.evidence_found)
+    assert off.evidence_missing == ()
+
+
+def test_a_claim_that_is_only_read_is_no_hazard() -> None:
+    read = {"name": "v", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    assert advice_for(LOST, spec__volumes=[read, {"name": "e", "emptyDir": {}}]).hazards == ()
 
 
 def test_out_of_service_does_it_by_itself() -> None:
@@ -71,6 +113,7 @@ def test_the_taint_is_of_no_use_before_1_26() -> None:
     advice = advice_for(LOST, profile="v1.25")
     assert advice.out_of_service_taint == "unavailable"
     assert not any("taint" in command for command in advice.commands)
+    assert not any("taint" in line for line in advice.undo)
 
 
 def test_hazards_of_a_stateful_pod() -> None:
@@ -116,6 +159,7 @@ def test_what_to_do_where_that_is_not_what_the_class_says() -> None:
     off = node(ready="Unknown", taints=(OUT_OF_SERVICE,))
     assert "nothing has to be forced" in told(dying, off).what_to_do
     assert "mend the node" in told(dying, node(ready="False")).what_to_do
+    assert "coming back" in told(dying, node(ready="Unknown", heartbeat=5)).what_to_do
     assert "make sure that the machine is off" in told(dying, LOST).what_to_do
     job = pod(**EVICTED, metadata__ownerReferences=owner("Job"))
     assert "its Job counts it" in told(job, node()).what_to_do

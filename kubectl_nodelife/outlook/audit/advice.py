@@ -71,10 +71,13 @@ def force_advice(pod: Pod, node: NodeHealth, release: Release, now_ns: int) -> F
 
 
 def _is_alive(node: NodeHealth, release: Release, now_ns: int) -> bool:
-    """Whether the kubelet speaks: it says itself that it is not ready, a moment ago."""
-    if not node.exists or node.heartbeat_ns is None:
+    """Whether the kubelet speaks: its heartbeat is young, or, where none was read, the node says
+    itself that it is not ready (of a silent one the node controller says Unknown)."""
+    if not node.exists:
         return False
-    return node.ready == FALSE and now_ns - node.heartbeat_ns < release.heartbeat_ns
+    if node.heartbeat_ns is None:
+        return node.ready == FALSE
+    return now_ns - node.heartbeat_ns < release.heartbeat_ns
 
 
 def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
@@ -93,7 +96,7 @@ def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
 
 def _missing(node: NodeHealth, alive: bool) -> tuple[str, ...]:
     if alive:
-        return ("that the machine is off: its kubelet posts its status, so it is on",)
+        return ("that the machine is off: its kubelet speaks, so it is on",)
     missing = []
     if node.heartbeat_ns is None:
         missing.append("a heartbeat: none was read, so nothing says how long the node is silent")

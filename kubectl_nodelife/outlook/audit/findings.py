@@ -51,6 +51,10 @@ OVERDUE_NS: Final = 60 * SECOND_NS
 grace period; a condition may differ from the container statuses for so long."""
 
 _MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
+_OF_A_MACHINE_THAT_IS_ON: Final = {
+    True: "mend the node: its machine is on, and its kubelet says why it is not ready",
+    False: "wait: the node is coming back, and its kubelet finishes with the pod",
+}
 _FINALIZER_OWNERS: Final = {
     "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
     "foregroundDeletion": "the garbage collector, which deletes the dependents first",
@@ -151,7 +155,7 @@ def terminating(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Findin
     if name in (notes.TERMINATING_DEAD_NODE, notes.ORPHANED):
         advice = force_advice(pod, node, context.release, context.now_ns)
         if advice.force_delete == NEVER:
-            remedy = "mend the node: its machine is on, and its kubelet says why it is not ready"
+            remedy = _OF_A_MACHINE_THAT_IS_ON[node.ready == FALSE]
     yield Finding(
         name=name,
         pod=pod,

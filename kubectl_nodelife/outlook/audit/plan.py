@@ -167,7 +167,7 @@ def _release_from_dead_node(case: Case) -> Request | tuple[str, ...]:
     if advice is None or advice.force_delete not in (AFTER_POWER_OFF, NEVER):
         return (f"node {node.name} is out of service: pod garbage collection deletes it",)
     if advice.force_delete == NEVER:
-        return (f"the machine of node {node.name} is on: its kubelet posts its status",)
+        return (f"the machine of node {node.name} is on: its kubelet speaks",)
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
     if node.name not in case.wishes.fenced:
