@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import cast
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
@@ -17,7 +19,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.witness import Witness
-from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent
+from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
@@ -130,7 +132,14 @@ class DryRun:
 
     def _seen(self, action: Action, now_ns: int) -> Action | None:
         """Note what another hand did first; None where we had planned it, which is then told."""
-        if any(type(p) is type(action) for p in self.projection.planned(action.target)):
+        planned = [p for p in self.projection.planned(action.target) if type(p) is type(action)]
+        if planned and isinstance(action, (AddTaints, RemoveTaints)):
+            ours = [t for p in planned for t in cast("AddTaints | RemoveTaints", p).taints]
+            others = tuple(t for t in action.taints if not any(t.matches(o) for o in ours))
+            if not others:
+                return None
+            action = replace(action, taints=others)
+        elif planned:
             return None
         self.ledger.note(action, now_ns, self._node_of(action), "")
         self.ledger.settle(action, CONFIRMED, now_ns, "another hand was first")

@@ -1,0 +1,212 @@
+"""A daemon's inside on a table: a feed and clocks that the test moves, a journal in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import KubeObject, MicroTime, ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.node import (
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+)
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.live.source import (
+    ABSENT,
+    FAILING,
+    REFUSED,
+    WATCHING,
+    Happened,
+    KindState,
+    Listed,
+    News,
+    Phase,
+)
+
+SECOND = 10**9
+T0 = 1_767_225_600 * SECOND
+CLUSTER = Cluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+__all__ = ["ABSENT", "FAILING", "REFUSED"]
+
+
+class Feed:
+    """What `live.source.Source` is to a watcher."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[News] = asyncio.Queue()
+        self.states = {kind: KindState(kind) for kind in KINDS}
+
+
+class Lab:
+    """A watcher with everything around it. Time stands still unless `after` moves it."""
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self.steady = self.awake = 1_000 * SECOND
+        self.wall = T0
+        self.server_offset: int | None = T0 - self.steady
+        self.feed = Feed()
+        self.journal = journal
+        clock = DaemonClock(
+            self._server,
+            wall=lambda: self.wall,
+            steady=lambda: self.steady,
+            awake=lambda: self.awake,
+        )
+        self.watcher = Watcher(self.feed, clock, journal.ledger, settings, list(NEEDS))
+        self.versions = 100
+
+    def _server(self) -> int | None:
+        return None if self.server_offset is None else self.steady + self.server_offset
+
+    @property
+    def now(self) -> int:
+        """Ns since the epoch by the daemon's clock."""
+        return self.watcher.clock.now_ns()
+
+    def look(self) -> Sight:
+        """What status would be made from."""
+        return look(self.watcher, self.journal, CLUSTER)
+
+    async def begin(self, *objects: KubeObject, refused: Iterable[str] = ()) -> None:
+        """The first lists come, and every watch is opened."""
+        news: list[News] = []
+        for kind in KINDS:
+            state = self.feed.states[kind]
+            if kind in refused:
+                state.phase, state.error = REFUSED, f"{kind} is forbidden"
+                news.append(Phase(kind, REFUSED))
+                continue
+            state.phase, state.synced = WATCHING, True
+            news.append(Listed(kind, [self.version(o) for o in objects if kind_of(o) == kind]))
+        await self.watcher.take(news)
+
+    def version(self, obj: Any) -> Any:
+        """The object in its next version."""
+        from msgspec.structs import replace
+
+        self.versions += 1
+        metadata = replace(obj.metadata, resource_version=str(self.versions))
+        return replace(obj, metadata=metadata)
+
+    async def see(self, *objects: KubeObject | Gone) -> None:
+        """The watches tell of objects."""
+        events = [o if isinstance(o, Gone) else Put(kind_of(o), self.version(o)) for o in objects]
+        await self.watcher.take([Happened(e.kind, [e]) for e in events])
+
+    async def tell(self, *news: News) -> None:
+        """Any news."""
+        await self.watcher.take(news)
+
+    async def after(self, seconds: float, *renewing: str, every: float = 1.0) -> None:
+        """Time goes by in steps; these nodes' leases are renewed every ten seconds."""
+        end = self.steady + round(seconds * SECOND)
+        while self.steady < end:
+            step = min(round(every * SECOND), end - self.steady)
+            self.steady += step
+            self.awake += step
+            self.wall += step
+            beats = []
+            if self.steady // SECOND % 10 == 0:
+                beats = [lease(name, self.now - T0) for name in renewing]
+            await self.see(*beats)
+
+    async def changes(self, **wanted: Any) -> list[Change]:
+        """What the journal holds."""
+        return await self.journal.select(Wanted(**wanted))
+
+    async def told(self, **wanted: Any) -> list[tuple[str, str, str]]:
+        """(action, object's name, outcome) of what the journal holds, Events left out."""
+        found = await self.changes(**wanted)
+        return [(c.action, c.name, c.outcome) for c in found if c.action != "RecordEvent"]
+
+
+def run(coroutine: Any) -> Any:
+    """Run a test's coroutine."""
+    return asyncio.run(coroutine)
+
+
+def make_lab(folder: Path, **flags: str) -> Lab:
+    """A lab whose journal is in the folder. Call it inside the loop."""
+    given = {name.replace("_", "-"): value for name, value in flags.items()}
+    return Lab(open_journal(str(folder / "journal.db")), make_settings("v1.36", given))
+
+
+def node(
+    name: str = "n1",
+    ready: str = "True",
+    *,
+    posted_ns: int = 0,
+    taints: tuple[Taint, ...] = (),
+    uid: str = "",
+    reason: str = "",
+    zone: str = "a",
+) -> Node:
+    """A node that posted its status at T0 + posted_ns."""
+    at = Time(T0 + posted_ns)
+    condition = NodeCondition("Ready", ready, reason, "", at, at)
+    return Node(
+        metadata=ObjectMeta(
+            name=name,
+            uid=uid or f"uid-{name}",
+            creation_timestamp=Time(T0 - 3600 * SECOND),
+            labels={"topology.kubernetes.io/zone": zone},
+        ),
+        spec=NodeSpec(taints=taints),
+        status=NodeStatus(conditions=(condition,)),
+    )
+
+
+def lease(name: str = "n1", renewed_ns: int = 0) -> Lease:
+    """The node's lease, renewed at T0 + renewed_ns."""
+    return Lease(
+        metadata=ObjectMeta(name=name, namespace="kube-node-lease"),
+        spec=LeaseSpec(renew_time=MicroTime(T0 + renewed_ns)),
+    )
+
+
+def pod(name: str = "p1", on: str = "n1", *, tolerates_s: int = 300, owner: str = "") -> Pod:
+    """A running pod."""
+    tolerations = tuple(
+        Toleration(
+            key=f"node.kubernetes.io/{key}",
+            operator="Exists",
+            effect="NoExecute",
+            toleration_seconds=tolerates_s,
+        )
+        for key in ("not-ready", "unreachable")
+    )
+    owners = (OwnerReference("ReplicaSet", owner, f"uid-{owner}", controller=True),)
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            owner_references=owners if owner else (),
+        ),
+        spec=PodSpec(node_name=on, tolerations=tolerations),
+        status=PodStatus(phase="Running", conditions=(PodCondition("Ready", "True"),)),
+    )
+
+
+def unreachable(effect: str = "NoExecute", added_ns: int = 0) -> Taint:
+    """The taint of a lost node."""
+    return Taint(key=UNREACHABLE, effect=effect, time_added=Time(T0 + added_ns))
