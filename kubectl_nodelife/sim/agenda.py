@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 SCRIPT = 0
 KUBELET = 1
+OWNER = 2
 
 Happening = Callable[[int], None]
 """Is called with its instant."""
@@ -41,8 +42,16 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run(self, now_ns: int) -> None:
-        """Let everything happen that is due at or before now, what comes due meanwhile included."""
+        """Let everything happen that is due at or before now, what comes due meanwhile included.
+
+        What owners do in answer to it has to wait for the next run: they too only know what they
+        were told before.
+        """
+        ran = False
         while self._heap and self._heap[0][0] <= now_ns:
+            if ran and self._heap[0][1] == OWNER:
+                return
             slot = heapq.heappop(self._heap)
+            ran = True
             for happening in self._due.pop(slot):
                 happening(slot[0])

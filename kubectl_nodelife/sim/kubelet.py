@@ -151,6 +151,19 @@ class Kubelets:
             self._next_post(kubelet, self._api.now_ns, cause)
             self._post(kubelet, cause)
 
+    def post_for_real(self, node: str) -> None:
+        """Make the node's next scheduled status post, though it changes nothing but its time:
+        somebody who failed to act on the node tries again when it changes.
+        """
+        kubelet = self._kubelets.get(node)
+        if kubelet is not None and kubelet.alive:
+            happening = partial(self._post_again, kubelet, kubelet.first_ns)
+            self._agenda.add(self._post_due(kubelet), KUBELET, happening)
+
+    def _post_again(self, kubelet: Kubelet, first_ns: int, at_ns: int) -> None:
+        if kubelet.alive and kubelet.first_ns == first_ns:
+            self._post(kubelet, None)
+
     def _schedule(self, kubelet: Kubelet, first_ns: int, cause: Action | None) -> None:
         kubelet.alive = True
         kubelet.first_ns = first_ns

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.acts import MakePod
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.agenda import OWNER, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
@@ -29,6 +30,11 @@ from kubectl_nodelife.workloads.owners import (
 
 _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
+
+SHORTEST_LIFE_NS = SECOND_NS
+"""A pod that is lost the moment it was made is not replaced before that: virtual time must move on,
+where a pod that tolerates its node's taint for no time at all is made and evicted over and over.
+"""
 
 Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
@@ -44,6 +50,7 @@ class Owners:
         self._place = place
         self._kinds_read = kinds_read
         self._active: dict[str, int] = {}
+        self._made: dict[str, int] = {}
 
     def begin(self) -> None:
         """From now on pods are replaced."""
@@ -71,12 +78,12 @@ class Owners:
         rule = replacement_of(old, self)
         if rule.when == NEVER:
             return
-        now = was if rule.when == AT_ONCE else new is None
-        if now and rule.delay_ns and new is not None:
-            at_ns = self._api.now_ns + rule.delay_ns
-            self._agenda.add(at_ns, KUBELET, partial(self._replace_later, old, rule, cause))
-        elif now:
-            self._replace(old, rule, cause)
+        if was if rule.when == AT_ONCE else new is None:
+            delay_ns = rule.delay_ns if new is not None else 0
+            at_ns = max(self._api.now_ns + delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
+            self._agenda.add(at_ns, OWNER, partial(self._replace, old, rule, cause))
+        if new is None:
+            self._made.pop(old.uid, None)
 
     def _count(self, pod: Pod | None, more: int) -> None:
         """Keep the number of an owner's active pods, where it was asked for."""
@@ -90,17 +97,15 @@ class Owners:
             self._active[owner_uid] = sum(1 for pod in pods if is_active(pod))
         return self._active[owner_uid]
 
-    def _replace_later(
-        self, lost: Pod, rule: Replacement, cause: Action | None, at_ns: int
-    ) -> None:
-        self._replace(lost, rule, cause)
-
-    def _replace(self, lost: Pod, rule: Replacement, cause: Action | None) -> None:
+    def _replace(self, lost: Pod, rule: Replacement, cause: Action | None, at_ns: int) -> None:
         owner = controller_of(lost.metadata)
         assert owner is not None
         if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
             return
+        if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
+            return
         pod = self._successor(lost, owner)
+        self._made[pod.uid] = at_ns
         labels = pod.metadata.labels or {}
         made = self._api.note(
             MakePod(

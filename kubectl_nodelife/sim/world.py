@@ -23,6 +23,7 @@ from kubectl_nodelife.engine.daemonset_actions import (
 from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api, Journal
@@ -32,6 +33,14 @@ from kubectl_nodelife.sim.scheduler import Scheduler
 
 NOT_FOUND = 404
 CONFLICT = 409
+
+
+MOST_TICKS = 10_000
+"""Rounds at one instant after which something goes in a circle; some dozens are usual."""
+
+
+class StandstillError(Exception):
+    """Two parts of the simulation answer one another for ever at one instant."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -77,6 +86,8 @@ class World:
         self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
+        self._ticked_ns = -1
+        self._ticks = 0
         self._faults = faults
         self.api.store.fill(
             (obj if obj.uid else self.api.fill_in(obj) for obj in objects), start_ns
@@ -127,6 +138,13 @@ class World:
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api
+        self._ticks = self._ticks + 1 if api.now_ns == self._ticked_ns else 0
+        self._ticked_ns = api.now_ns
+        if self._ticks > MOST_TICKS:
+            raise StandstillError(
+                f"virtual time stands still at {format_time(api.now_ns)}: "
+                f"{MOST_TICKS} rounds of events and actions at one instant"
+            )
         self.scheduler.place_waiting()
         events, api.pending = api.pending, []
         return api.now_ns, events
@@ -163,8 +181,7 @@ class World:
     def _fail(self, action: Action, fault: Fault) -> None:
         if fault.applied:
             self._apply(action, self.api.now_ns)
-        outcome = Outcome(action, fault.code, fault.message)
-        self.failures.append(outcome)
+        outcome = self._failed(action, fault.code, fault.message)
         if fault.delay_ns:
             at_ns = self.api.now_ns + fault.delay_ns
             self.agenda.add(at_ns, KUBELET, lambda _: self.api.pending.append(outcome))
@@ -172,9 +189,15 @@ class World:
             self.api.pending.append(outcome)
 
     def _refuse(self, action: Action, code: int, message: str) -> None:
+        self.api.pending.append(self._failed(action, code, message))
+
+    def _failed(self, action: Action, code: int, message: str) -> Outcome:
         outcome = Outcome(action, code, message)
         self.failures.append(outcome)
-        self.api.pending.append(outcome)
+        kind, (_, name) = action.target
+        if kind == "Node":
+            self.kubelets.post_for_real(name)
+        return outcome
 
 
 def _exists(world: World, action: Action, old: KubeObject | None) -> str:

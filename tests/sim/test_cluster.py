@@ -22,6 +22,7 @@ from tests.sim.documents import (
 )
 
 QUIET = {"controllers": [], "duration": "2m"}
+UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"
 DELETE_P = {"at": "10s", "delete": {"kind": "Pod", "name": "p"}}
 
 
@@ -243,3 +244,40 @@ def test_a_stateful_pod_is_back_once_its_node_let_it_go() -> None:
     told = story(duration="10m", objects=objects, events=[stop("1s", "a"), start("5m", "a")])
     (made,) = found(told, "CreatePod", name="own-0")
     assert (made.at, made.detail["node"]) == (300.1, "b")
+
+
+def test_a_pod_that_is_evicted_as_soon_as_it_is_made_does_not_stop_time() -> None:
+    brief = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+    doomed = pod("p", "a", owner=("ReplicaSet", "own"))
+    doomed["spec"]["tolerations"] = [brief]
+    told = story(
+        controllers=["taint-eviction"],
+        duration="12s",
+        objects=[node("a"), owner("ReplicaSet", "own"), doomed],
+        events=[{"at": "5s", "taint": {"nodes": ["a"], "add": ["k=v:NoExecute"]}}],
+    )
+    assert times(found(told, "CreatePod")) == [5, 6, 7, 8, 9, 10, 11, 12]
+
+
+def test_a_pod_of_the_same_name_is_seen_to_go_before_it_comes_again() -> None:
+    """Else a timer of the old pod, on a tainted node, would take the new one with it."""
+    told = story(
+        duration="3m",
+        controllers=["taint-eviction"],
+        objects=[
+            node("a"),
+            node("b"),
+            owner("StatefulSet", "own"),
+            pod("own-0", "a", owner=("StatefulSet", "own"), tolerates=60),
+        ],
+        events=[
+            {
+                "at": "5s",
+                "taint": {"nodes": ["a"], "add": ["node.kubernetes.io/unreachable:NoExecute"]},
+            },
+            {"at": "10s", "delete": {"kind": "Pod", "name": "own-0"}},
+            {"at": "39s", "cordon": {"nodes": ["a"]}},
+        ],
+    )
+    assert times(found(told, "CreatePod", name="own-0", node="b")) == [40]
+    assert not found(told, "DeletePod", controller="taint-eviction")
