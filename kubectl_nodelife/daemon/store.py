@@ -175,7 +175,7 @@ def _open(path: str) -> sqlite3.Connection:
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, SCHEMA):
-        raise sqlite3.DatabaseError(f"schema {version} is not ours ({SCHEMA})")
+        raise sqlite3.OperationalError(f"schema {version} is not ours ({SCHEMA})")
     db.execute(f"CREATE TABLE IF NOT EXISTS changes ({_TABLE})")
     db.execute("CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time_ns)")
     db.execute("CREATE INDEX IF NOT EXISTS changes_open ON changes (id) WHERE outcome = 'would'")
