@@ -1,7 +1,6 @@
-"""Budget arithmetic and the Eviction API's decision, row by row.
+"""Budget arithmetic, row by row.
 
-Titles are upstream's where there is a test for it: pkg/controller/disruption/disruption_test.go and
-pkg/registry/core/pod/storage/eviction_test.go.
+Titles are upstream's where pkg/controller/disruption/disruption_test.go has the row.
 """
 
 from __future__ import annotations
@@ -12,20 +11,12 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.kube.meta import (
-    KubeObject,
-    LabelSelector,
-    ObjectMeta,
     OwnerReference,
     Time,
 )
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (
-    Condition,
     Deployment,
-    IntOrString,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     ReplicaSet,
     ScaleSpec,
@@ -38,73 +29,17 @@ from kubectl_nodelife.workloads.budgets import (
     scaled_value,
     sync_failure,
 )
-from kubectl_nodelife.workloads.eviction import (
-    Allowed,
-    Refused,
-    decide_eviction,
-    deletion_grace_seconds,
-    mark_deleted,
-)
 from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
-
-NOW = 1_000_000 * SECOND_NS
-ALL = LabelSelector()
-
-
-class Owners:
-    """Some objects as a lister."""
-
-    def __init__(self, *objects: KubeObject, unread: tuple[str, ...] = ()) -> None:
-        self._objects = {(type(obj).__name__, *obj.key): obj for obj in objects}
-        self._unread = unread
-
-    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
-        return self._objects.get((kind, namespace, name))
-
-    def was_read(self, kind: str) -> bool:
-        return kind not in self._unread
-
-
-def reference(kind: str, name: str, api_version: str = "apps/v1") -> OwnerReference:
-    return OwnerReference(kind, name, f"uid-{name}", api_version, controller=True)
-
-
-def meta(name: str, *owners: OwnerReference) -> ObjectMeta:
-    return ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", owner_references=owners)
-
-
-def make_pod(name: str, *owners: OwnerReference, ready: bool = True, **more: Any) -> Pod:
-    phase = more.pop("phase", "Running")
-    conditions = (PodCondition(type="Ready", status="True" if ready else "False"),)
-    return Pod(
-        metadata=msgspec.structs.replace(meta(name, *owners), **more),
-        spec=PodSpec(node_name="n1", termination_grace_period_seconds=30),
-        status=PodStatus(phase=phase, conditions=conditions),
-    )
-
-
-def make_budget(
-    *,
-    min_available: IntOrString | None = None,
-    max_unavailable: IntOrString | None = None,
-    policy: str | None = None,
-    generation: int = 1,
-    **status: Any,
-) -> PodDisruptionBudget:
-    return PodDisruptionBudget(
-        metadata=ObjectMeta(name="guard", namespace="ns", generation=generation),
-        spec=PodDisruptionBudgetSpec(
-            min_available=min_available,
-            max_unavailable=max_unavailable,
-            selector=ALL,
-            unhealthy_pod_eviction_policy=policy,
-        ),
-        status=PodDisruptionBudgetStatus(**{"observed_generation": 1, **status}),
-    )
-
-
-REPLICA_SET = ReplicaSet(metadata=meta("rs"), spec=ScaleSpec(replicas=5))
-OF_RS = reference("ReplicaSet", "rs")
+from tests.workloads.objects import (
+    NOW,
+    OF_RS,
+    REPLICA_SET,
+    Owners,
+    make_budget,
+    make_pod,
+    meta,
+    reference,
+)
 
 
 def counts(status: PodDisruptionBudgetStatus) -> tuple[int, int, int, int]:
@@ -251,153 +186,3 @@ def test_disrupted_pods_end_when_deleted_gone_or_forgotten() -> None:
 def test_scaled_value_of_text_that_is_no_percentage(text: str) -> None:
     with pytest.raises(SyncFailure):
         scaled_value(text, 10)
-
-
-# --- the Eviction API ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "pod, budget, expected",
-    [
-        pytest.param(
-            make_pod("p"),
-            make_budget(disruptions_allowed=0, generation=1),
-            (429, "pdb", 0),
-            id="pdb-allows-nothing",
-        ),
-        pytest.param(
-            make_pod("p"), make_budget(disruptions_allowed=1), None, id="matching-pdbs-with-room"
-        ),
-        pytest.param(
-            make_pod("p"),
-            make_budget(disruptions_allowed=1, generation=2),
-            (429, "pdb-stale", 10),
-            id="still-being-processed",
-        ),
-        pytest.param(
-            make_pod("p"), make_budget(disruptions_allowed=-1), (403, "pdb", 0), id="negative"
-        ),
-        pytest.param(
-            make_pod("p"),
-            make_budget(
-                disruptions_allowed=1, disrupted_pods={str(i): Time(0) for i in range(2001)}
-            ),
-            (403, "pdb", 0),
-            id="map-too-big",
-        ),
-        pytest.param(
-            make_pod("p"),
-            make_budget(
-                conditions=(Condition("DisruptionAllowed", "False", "SyncFailed", "no scale"),)
-            ),
-            (429, "pdb-sync-failed", 0),
-            id="sync-failed",
-        ),
-        pytest.param(
-            make_pod("p", ready=False),
-            make_budget(current_healthy=2, desired_healthy=2),
-            None,
-            id="not-ready-and-healthy-enough",
-        ),
-        pytest.param(
-            make_pod("p", ready=False),
-            make_budget(current_healthy=1, desired_healthy=2),
-            (429, "unready-under-pdb", 0),
-            id="not-ready-and-not-healthy-enough",
-        ),
-        pytest.param(
-            make_pod("p", ready=False),
-            make_budget(current_healthy=0, desired_healthy=0),
-            (429, "unready-under-pdb", 0),
-            id="desired-0-is-no-shortcut",
-        ),
-        pytest.param(
-            make_pod("p", ready=False),
-            make_budget(current_healthy=0, desired_healthy=2, policy="AlwaysAllow"),
-            None,
-            id="not-ready-AlwaysAllow",
-        ),
-        pytest.param(make_pod("p", phase="Pending"), make_budget(), None, id="pending"),
-        pytest.param(make_pod("p", phase="Succeeded"), make_budget(), None, id="succeeded"),
-        pytest.param(make_pod("p", phase="Failed"), make_budget(), None, id="failed"),
-        pytest.param(
-            make_pod("p", deletion_timestamp=Time(NOW)),
-            make_budget(),
-            None,
-            id="deletion-timestamp",
-        ),
-    ],
-)
-def test_decide_eviction(
-    pod: Pod, budget: PodDisruptionBudget, expected: tuple[int, str, int] | None
-) -> None:
-    answer = decide_eviction(pod, [budget], NOW)
-    if expected is None:
-        assert isinstance(answer, Allowed)
-    else:
-        assert isinstance(answer, Refused)
-        assert (answer.code, answer.gate, answer.retry_after_seconds) == expected
-
-
-def test_two_budgets_are_refused_without_a_look_at_them() -> None:
-    budgets = [make_budget(disruptions_allowed=5), make_budget(disruptions_allowed=5)]
-    answer = decide_eviction(make_pod("p"), budgets, NOW)
-    assert isinstance(answer, Refused) and (answer.code, answer.gate) == (500, "two-pdbs")
-    assert isinstance(decide_eviction(make_pod("p", phase="Pending"), budgets, NOW), Allowed)
-
-
-def test_spending_the_last_disruption() -> None:
-    answer = decide_eviction(make_pod("p"), [make_budget(disruptions_allowed=1)], NOW)
-    assert isinstance(answer, Allowed) and answer.status is not None
-    assert answer.status.disruptions_allowed == 0
-    assert answer.status.disrupted_pods == {"p": Time(NOW)}
-    assert answer.status.conditions[0].status == "False"
-
-
-def test_a_dry_run_spends_nothing() -> None:
-    budget = make_budget(disruptions_allowed=1)
-    assert decide_eviction(make_pod("p"), [budget], NOW, dry_run=True) == Allowed(budget)
-
-
-def test_unready_pods_are_not_charged() -> None:
-    budget = make_budget(current_healthy=2, desired_healthy=2, disruptions_allowed=1)
-    assert decide_eviction(make_pod("p", ready=False), [budget], NOW) == Allowed(
-        budget, guarded=True
-    )
-
-
-# --- deletions -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "pod, requested, expected",
-    [
-        pytest.param(make_pod("p"), None, 30, id="the-pod-s-own"),
-        pytest.param(make_pod("p"), 5, 5, id="requested"),
-        pytest.param(make_pod("p"), 0, 0, id="at-once"),
-        pytest.param(make_pod("p"), -7, 1, id="negative-is-1"),
-        pytest.param(make_pod("p", phase="Failed"), 60, 0, id="over"),
-    ],
-)
-def test_deletion_grace_seconds(pod: Pod, requested: int | None, expected: int) -> None:
-    assert deletion_grace_seconds(pod, requested) == expected
-
-
-def test_marking_deleted() -> None:
-    marked = mark_deleted(make_pod("p"), NOW)
-    assert marked is not None
-    assert marked.metadata.deletion_timestamp == NOW + 30 * SECOND_NS
-    assert mark_deleted(marked, NOW) is marked, "a second delete with the same grace does nothing"
-    assert mark_deleted(marked, NOW, 60) is marked, "a grace can only be shortened"
-    shorter = mark_deleted(marked, NOW + SECOND_NS, 10)
-    assert shorter is not None
-    assert shorter.metadata.deletion_timestamp == NOW + 10 * SECOND_NS
-    assert mark_deleted(marked, NOW, 0) is None
-    assert mark_deleted(make_pod("p", phase="Failed"), NOW) is None
-
-
-def test_finalizers_keep_the_object() -> None:
-    held = make_pod("p", finalizers=("example.com/hold",))
-    marked = mark_deleted(held, NOW, 0)
-    assert marked is not None and marked.metadata.deletion_timestamp == NOW
-    assert mark_deleted(marked, NOW, 0) is marked

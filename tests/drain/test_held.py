@@ -1,0 +1,95 @@
+"""What keeps a pod that was evicted, and how long kubectl waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from tests.drain.build import (
+    Json,
+    node,
+    plan,
+    pod,
+    pods_of,
+    replica_set,
+)
+
+NODES = [*node("a1"), *node("a2"), *node("a3")]
+TIMEOUT = 30 * SECOND_NS
+
+
+@pytest.mark.parametrize(
+    "more, expected",
+    [
+        pytest.param({"finalizers": ["example.com/hold"]}, "finalizer", id="somebody-s"),
+        pytest.param({"finalizers": ["batch.kubernetes.io/job-tracking"]}, None, id="the-job-s"),
+    ],
+)
+def test_finalizers(more: Json, expected: str | None) -> None:
+    held = pods_of(plan(NODES, replica_set("web", "a1", metadata=more)))["web-0"]
+    assert (held.gate, held.verdict) == ((expected, "never") if expected else ("none", "ready"))
+    assert held.start is not None
+
+
+def dead_nodes() -> list[Any]:
+    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    tainted = {
+        "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
+    }
+    return [
+        pytest.param(node("a1", lease="2026-01-01T00:59:00Z"), id="lease-ran-out"),
+        pytest.param(node("a1", **unknown), id="ready-unknown"),
+        pytest.param(node("a1", **tainted), id="unreachable-taint"),
+    ]
+
+
+@pytest.mark.parametrize("dead", dead_nodes())
+def test_unreachable_kubelet(dead: list[Json]) -> None:
+    objects = (dead, node("a2"), replica_set("web", "a1"))
+    web = pods_of(plan(*objects))["web-0"]
+    assert (web.verdict, web.gate) == ("never", "kubelet-unreachable")
+    assert web.start is not None and web.gone is None
+    assert plan(*objects, grace_period_seconds=0).verdict == "ready"
+
+
+def test_a_fresh_lease_is_no_dead_kubelet() -> None:
+    nodes = [*node("a1", lease="2026-01-01T00:59:21Z"), *node("a2")]
+    assert plan(nodes, replica_set("web", "a1")).verdict == "ready"
+
+
+def test_out_of_service_lets_the_collector_remove_pods() -> None:
+    taints = [
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"},
+    ]
+    nodes = [*node("a1", spec={"taints": taints}), *node("a2")]
+    assert plan(nodes, replica_set("web", "a1")).verdict == "ready"
+
+
+def test_completed_pods_need_no_kubelet() -> None:
+    nodes = [*node("a1", lease="2026-01-01T00:00:00Z"), *node("a2")]
+    assert plan(nodes, pod("done", "a1", status={"phase": "Failed"})).verdict == "ready"
+
+
+def test_skip_wait_for_delete_timeout() -> None:
+    nodes = [*node("a1", lease="2026-01-01T00:00:00Z"), *node("a2")]
+    answer = plan(nodes, replica_set("web", "a1"), skip_wait_seconds=10)
+    web = pods_of(answer)["web-0"]
+    assert (web.verdict, web.gate, web.gone) == ("slow", "kubelet-unreachable", None)
+    # 2 s of grace, then strictly more than 10 s: it takes a look after 11 whole ones.
+    assert answer.nodes[0].end == pytest.approx(14, abs=1.5)
+
+
+def test_pods_that_terminate_already_are_waited_for() -> None:
+    going = {"deletionTimestamp": "2026-01-01T01:00:20Z", "deletionGracePeriodSeconds": 30}
+    web = pods_of(plan(NODES, replica_set("web", "a1", metadata=going)))["web-0"]
+    assert web.verdict == "ready" and web.gone == pytest.approx(20, abs=0.5)
+
+
+def test_timeout_shorter_than_the_grace() -> None:
+    objects = (NODES, replica_set("web", "a1", spec={"terminationGracePeriodSeconds": 60}))
+    web = pods_of(plan(*objects, timeout_ns=TIMEOUT))["web-0"]
+    assert web.verdict == "never" and "60 s" in web.reason
+    assert plan(*objects, timeout_ns=TIMEOUT, grace_period_seconds=5).verdict == "ready"
