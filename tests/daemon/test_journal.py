@@ -461,7 +461,7 @@ def test_a_restart_goes_on_with_plans_that_are_made_again_and_ends_the_others(
     async def first() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), node("n2"), node("n3"), *map(lease, ("n1", "n2", "n3")))
-        await lab.after(60, "n3")
+        await lab.after(75, "n3")
         assert {n for _, n, _ in await lab.told()} == {"n1", "n2"}
         await lab.journal.flush()  # and then it is killed
 

@@ -1,0 +1,166 @@
+"""The config file, the control plane's flags, and whose word counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.settings import Running, Wish, decide, flags_of
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import BadInput
+
+SERVER = "https://10.0.0.1:6443"
+RUNNING = Running(
+    "v1.33.2",
+    {"node-monitor-grace-period": "20s"},
+    {"node-monitor-grace-period": "kube-controller-manager (pod kcm-1)"},
+)
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_no_file_is_as_good_as_an_empty_one(tmp_path: Path) -> None:
+    assert load_config(str(tmp_path / "none")).clusters == {}
+    assert load_config(written(tmp_path, "")).clusters == {}
+
+
+def test_a_section_is_found_by_server_and_by_context(tmp_path: Path) -> None:
+    config = load_config(
+        written(
+            tmp_path,
+            f"""
+apiVersion: nodelife.dev/v1alpha1
+kind: Config
+clusters:
+  {SERVER}: {{profile: v1.31}}
+  prod: {{settings: {{node-eviction-rate: 0.2}}}}
+""",
+        )
+    )
+    assert config.section(SERVER, "prod").profile == "v1.31"
+    assert config.section("https://other", "prod").settings == {"node-eviction-rate": 0.2}
+    assert config.section("https://other", "dev").name == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("clustres: {}", "unknown key 'clustres'; did you mean clusters?"),
+        (
+            "clusters: {a: {setings: {}}}",
+            "clusters.a: unknown key 'setings'; did you mean settings",
+        ),
+        ("clusters: {a: {settings: 3}}", "clusters.a: Expected `object`, got `int`"),
+        ("- a", "must be a map"),
+        ("a: b: c", "is not YAML in line 1"),
+    ],
+)
+def test_what_makes_no_sense_is_named_with_its_place(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(BadInput) as wrong:
+        load_config(path)
+    assert str(wrong.value).startswith(path) and complaint in str(wrong.value)
+
+
+def test_the_running_flags_count_then_the_config_then_the_release(tmp_path: Path) -> None:
+    text = """
+clusters:
+  prod:
+    settings: {node-monitor-grace-period: 99s, node-eviction-rate: "0.5"}
+"""
+    wish = Wish(config=load_config(written(tmp_path, text)))
+    settings = decide(wish, RUNNING, Cache(), SERVER, "prod").settings
+    assert settings.profile.name == "v1.33"
+    assert settings.flags["node-monitor-grace-period"] == "20s"
+    assert settings.flags["node-eviction-rate"] == "0.5"
+    assert settings.origins["node-monitor-grace-period"] == "kube-controller-manager (pod kcm-1)"
+    assert settings.origins["node-eviction-rate"] == f"{tmp_path}/config.yaml, clusters.prod"
+    assert settings.origins["node-monitor-period"] == "default of v1.33"
+
+
+def test_set_wins_and_a_contradiction_is_said() -> None:
+    wish = Wish(assignments=("node-monitor-grace-period=7s",))
+    decided = decide(wish, RUNNING, Cache(), SERVER, "prod")
+    assert decided.settings.flags["node-monitor-grace-period"] == "7s"
+    assert decided.settings.origins["node-monitor-grace-period"] == "--set"
+    assert decided.warnings == ["--set node-monitor-grace-period=7s, but it runs with 20s"]
+
+
+def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
+    tmp_path: Path,
+) -> None:
+    config = load_config(written(tmp_path, "clusters: {prod: {profile: v1.30}}"))
+    told = [
+        decide(wish, running, Cache(), SERVER, "prod")
+        for wish, running in (
+            (Wish("v1.29", config=config), RUNNING),
+            (Wish(config=config), RUNNING),
+            (Wish(), RUNNING),
+            (Wish(), Running()),
+        )
+    ]
+    assert [(d.settings.profile.name, d.profile_origin) for d in told] == [
+        ("v1.29", "--profile"),
+        ("v1.30", f"{tmp_path}/config.yaml, clusters.prod"),
+        ("v1.33", "the API server's version"),
+        ("v1.36", "the newest release known here"),
+    ]
+    assert told[-1].warnings == ["the API server's version is not known"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "complaint"),
+    [
+        (Wish("v9"), "--profile: unknown profile 'v9'"),
+        (Wish(assignments=("grace=1s",)), "--set: unknown flag grace in profile v1.33"),
+        (Wish(assignments=("node-monitor-period",)), "'node-monitor-period' is not FLAG=VALUE"),
+        (
+            Wish(assignments=("node-eviction-rate=fast",)),
+            "--set: flag node-eviction-rate: malformed value 'fast'",
+        ),
+    ],
+)
+def test_a_wrong_word_of_the_users_is_an_error_with_its_place(wish: Wish, complaint: str) -> None:
+    with pytest.raises(BadInput) as wrong:
+        decide(wish, RUNNING, Cache(), SERVER, "prod")
+    assert complaint in str(wrong.value)
+
+
+def test_a_running_flag_that_the_release_does_not_know_is_left_out() -> None:
+    flags = {"pod-eviction-timeout": "1m", "feature-gates": "PodDisruptionConditions=false,X=true"}
+    running = Running("v1.36.0", flags, dict.fromkeys(flags, "pod"))
+    settings = decide(Wish(), running, Cache(), SERVER, "").settings
+    assert "pod-eviction-timeout" not in settings.flags
+    assert settings.flags["feature-gates"] == ""
+
+
+def kcm(**container: object) -> dict[str, object]:
+    return {"spec": {"containers": [{"name": "kube-controller-manager", **container}]}}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        kcm(command=["kube-controller-manager", "--node-monitor-grace-period=16s", "--v=2"]),
+        kcm(command=["kube-controller-manager"], args=["--node-monitor-grace-period", "16s"]),
+        kcm(command=["/bin/sh", "-c", "exec kcm --node-monitor-grace-period=16s --v=2 2>&1"]),
+        kcm(args=["-node-monitor-grace-period=16s"]),
+    ],
+)
+def test_flags_are_found_in_a_pods_command_line(pod: dict[str, object]) -> None:
+    found = dict(flags_of(pod, "kube-controller-manager"))
+    assert found == {"node-monitor-grace-period": "16s"}
+
+
+def test_a_switch_may_stand_alone() -> None:
+    pod = kcm(command=["kcm", "--enable-taint-manager", "--node-eviction-rate=0.2"])
+    found = dict(flags_of(pod, "kube-controller-manager"))
+    assert found == {"enable-taint-manager": "true", "node-eviction-rate": "0.2"}
