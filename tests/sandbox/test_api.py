@@ -18,6 +18,14 @@ POD = {
     "metadata": {"name": "p", "namespace": "default", "labels": {"app": "web"}},
     "spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "E", "value": "v"}]}]},
 }
+
+
+def pod_with(**metadata: Any) -> dict[str, Any]:
+    """`POD` with other metadata."""
+    plain: dict[str, Any] = dict(POD)
+    return {**plain, "metadata": {**plain["metadata"], **metadata}}
+
+
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -248,7 +256,7 @@ def test_versions_that_the_log_has_forgotten_are_gone() -> None:
 def test_finalizers_hold_an_object_until_they_are_gone() -> None:
     async def test() -> None:
         async with api() as call:
-            pod = {**POD, "metadata": {**POD["metadata"], "finalizers": ["a/b"]}}  # type: ignore[dict-item]
+            pod = pod_with(finalizers=["a/b"])
             await call("POST", PODS, pod)
             _, marked = await call("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
             assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
@@ -300,7 +308,7 @@ BUDGET = {
 async def running_pods(call: Api, *names: str) -> None:
     """Pods with the label of `BUDGET` that run on a node."""
     for name in names:
-        await call("POST", PODS, {**POD, "metadata": {**POD["metadata"], "name": name}})  # type: ignore[dict-item]
+        await call("POST", PODS, pod_with(name=name))
     store = call.served.cluster.api.store
     await until(lambda: all(store.pods[("default", name)].ready() for name in names))
 
