@@ -26,6 +26,7 @@ ADMISSION: Final = (
 )
 
 WHY: Final = {
+    "Pod": "without pods there is nothing to say about a drain",
     "PodDisruptionBudget": "a budget may hold evictions up or stop them",
     "Namespace": "nothing can be evicted in a namespace that is being deleted",
     "Lease": "without its Lease a kubelet that died lately looks alive",
@@ -64,6 +65,13 @@ class Unread:
         missing = kinds_needed(pod, options) - self._snapshot.kinds_read
         self._kinds |= missing
         return sorted(missing)
+
+    def pods(self) -> bool:
+        """Whether not even the pods were read, so that a node without any may have many."""
+        if self._snapshot.was_read("Pod"):
+            return False
+        self._kinds.add("Pod")
+        return True
 
     def listed(self) -> list[NotEvaluated]:
         """All of them, with why they count."""

@@ -175,6 +175,8 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
             of_node = judge.pods(name)
             pods += of_node
             node = _node_plan(play, name, of_node)
+            if unread.pods() and node.verdict == READY:
+                node.verdict = UNKNOWN
             flags.update(fault.flag for fault in node.faults)
             nodes.append(node)
         waves.append(

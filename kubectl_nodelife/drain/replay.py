@@ -79,16 +79,23 @@ def _check_limits(
 
 
 def _check_moves(plan: DrainPlan, waves: WaveOptions | None, findings: Findings) -> None:
-    """No replacement may land on a node of the plan, unless it was drained and has come back."""
-    wave_of = {name: wave.index for wave in plan.waves for name in wave.nodes}
+    """No replacement may land on a node of the plan, unless it was drained and has come back.
+
+    A replacement is Ready some time after it landed; one that is Ready before its node's wave has
+    begun landed there too early. Without a maintenance no node comes back.
+    """
+    wave_of = {name: wave for wave in plan.waves for name in wave.nodes}
     returns = waves is not None and waves.maintenance_ns > 0
     for pod in plan.pods():
         if pod.start is None or not pod.landing or not pod.landing[0].node:
             continue
-        target = wave_of.get(pod.landing[0].node)
-        if target is None or (returns and target < wave_of[pod.node]):
+        wave = wave_of.get(pod.landing[0].node)
+        if wave is None:
             continue
-        findings.moved_twice.append(f"{pod.namespace}/{pod.name} lands on {pod.landing[0].node}")
+        begun = wave.start is not None and (pod.end is None or pod.end > wave.start)
+        if not (returns and begun):
+            node = pod.landing[0].node
+            findings.moved_twice.append(f"{pod.namespace}/{pod.name} lands on {node}")
 
 
 def _check_budget(

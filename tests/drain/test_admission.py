@@ -181,3 +181,10 @@ def test_never_stays_never_whatever_was_not_read() -> None:
     guard = budget("web", "web", healthy=1, desired=1, expected=1, minAvailable=1)
     read = {"Node", "Pod", "PodDisruptionBudget"}
     assert plan(NODES, replica_set("web", "a1"), guard, read=read).verdict == "never"
+
+
+def test_a_node_without_pods_is_only_ready_if_pods_were_read() -> None:
+    assert plan(NODES).verdict == "ready"
+    answer = plan(NODES, read={"Node", "Lease"})
+    assert answer.verdict == "unknown"
+    assert [missing.kind for missing in answer.not_evaluated] == ["Pod"]
