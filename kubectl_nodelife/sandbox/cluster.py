@@ -8,6 +8,7 @@ decides.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -56,7 +57,10 @@ class Cluster:
         start_ns = now_ns()
         self.api = ServedApi(store or Store(), start_ns)
         self.deleter = Deleter(self.api, Writer(self.api))
+        gc.disable()  # a first fill makes only objects that stay
         self._fill(documents, setting.objects)
+        gc.freeze()
+        gc.enable()
         self.world = World(
             (),
             setting.scenario.kubelet,
@@ -161,7 +165,7 @@ class Cluster:
         for obj in objects:
             kind = kind_of(obj)
             if self.api.served.get(kind, obj.key) is None:
-                self.api.put(kind, obj)
+                self.api.load(kind, obj)
         used = {key[0] for kind in BY_KIND for key in self.api.served.collections[kind].entries}
         for name in sorted(used.union(NAMESPACES) - {""}):
             if self.api.served.get("Namespace", ("", name)) is None:

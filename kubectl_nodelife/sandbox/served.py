@@ -47,6 +47,11 @@ class ServedApi(Api):
             document = merge_back(present.document(), encode(present.obj), encode(obj))
         self._told(kind, self.served.put(kind, document), cause)
 
+    def load(self, kind: str, obj: KubeObject) -> None:
+        """What is there at the beginning, before anybody listens."""
+        whole = obj if obj.uid and obj.metadata.creation_timestamp else self.fill_in(obj)
+        self.store.set(kind, obj.key, self.served.load(kind, whole).obj)
+
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
         """A removal by the cluster itself, a controller or a client."""
         self.served.drop(kind, key)
