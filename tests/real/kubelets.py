@@ -1,6 +1,10 @@
 """Kubelets played by a thread:
 
 they renew leases, post status, run bound pods and end deleted ones.
+
+Labels of a pod say what else it does: `ready: never`; `start: SECONDS`, from being bound to being
+Ready; `stop: SECONDS`, how much of its grace it takes at most; `ends: Succeeded` or `ends: Failed`
+instead of being Ready.
 """
 
 from __future__ import annotations
@@ -161,12 +165,18 @@ class Kubelets:
             with contextlib.suppress(Refused):
                 if pod["metadata"].get("deletionTimestamp"):
                     self._end_pod(pod, self._deleted_at.setdefault(uid, now), now)
-                elif now - self._bound_at.setdefault(uid, now) >= self._start_s:
+                elif pod["status"].get("phase") in ("Succeeded", "Failed"):
+                    continue
+                elif now - self._bound_at.setdefault(uid, now) >= _label(
+                    pod, "start", self._start_s
+                ):
                     self._run_pod(pod)
 
     def _run_pod(self, pod: dict[str, Any]) -> None:
         """A bound pod becomes Ready; one that somebody marked not ready is set right again."""
-        never = (pod["metadata"].get("labels") or {}).get("ready") == "never"
+        labels = pod["metadata"].get("labels") or {}
+        ends = labels.get("ends")
+        never = labels.get("ready") == "never" or ends is not None
         wanted = "False" if never else "True"
         conditions = {c["type"]: c for c in pod["status"].get("conditions") or []}
         if pod["status"].get("phase") == "Running" and (
@@ -175,7 +185,7 @@ class Kubelets:
             return
         of_status = {"Initialized": "True", "ContainersReady": wanted, "Ready": wanted}
         status = {
-            "phase": "Running",
+            "phase": ends or "Running",
             "startTime": pod["status"].get("startTime") or now_text(),
             "conditions": [
                 {"type": type_, "status": status, "lastTransitionTime": now_text()}
@@ -189,7 +199,7 @@ class Kubelets:
                     "ready": not never,
                     "started": True,
                     "restartCount": 0,
-                    "state": {"running": {"startedAt": now_text()}},
+                    "state": _ended(ends) if ends else {"running": {"startedAt": now_text()}},
                 }
                 for c in pod["spec"]["containers"]
             ],
@@ -198,9 +208,29 @@ class Kubelets:
 
     def _end_pod(self, pod: dict[str, Any], since: float, now: float) -> None:
         grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
-        if now - since >= min(grace, self._stop_s):
+        if grace == 0:
+            return  # a finalizer holds what nobody needs to end
+        if now - since >= min(grace, _label(pod, "stop", self._stop_s)):
             uid = {"uid": pod["metadata"]["uid"]}
+            if pod["spec"].get("restartPolicy") != "Always":
+                # A Job may wait for this word; nobody asks for it of pods that always restart.
+                status = {"phase": "Failed"}
+                self._api.strategic(f"{_path(pod)}/status", {"status": status}, "kubelet")
             self._api.delete(_path(pod), {"gracePeriodSeconds": 0, "preconditions": uid})
+
+
+def _label(pod: dict[str, Any], name: str, default: float) -> float:
+    """A label's number."""
+    return float((pod["metadata"].get("labels") or {}).get(name, default))
+
+
+def _ended(phase: str) -> dict[str, Any]:
+    """The state of a container that is over."""
+    times = dict.fromkeys(("startedAt", "finishedAt"), now_text())
+    code = 0 if phase == "Succeeded" else 1
+    return {
+        "terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error", **times}
+    }
 
 
 def _path(pod: dict[str, Any]) -> str:
