@@ -290,8 +290,13 @@ class Follower:
         first = True
         while True:
             limit = self._pace.first_byte_s if first and not self._version else self._silence_s
-            async with asyncio.timeout_at(loop.time() + limit):
-                chunk = await content.readany()
+            try:
+                async with asyncio.timeout_at(loop.time() + limit):
+                    chunk = await content.readany()
+            except TimeoutError:
+                if first:
+                    self._version = ""  # opened anew and still silent: a list must tell
+                raise
             if not chunk:
                 return
             first = False
