@@ -227,18 +227,24 @@ class Cache:
             self.pods.pop(key, None)
         else:
             self.pods[key] = pod
-        old_spec, old_meta = (old.spec, old.metadata) if old else (None, None)
-        spec, meta = (pod.spec, pod.metadata) if pod else (None, None)
+        old_spec, old_meta = (old.spec, old.metadata) if old is not None else (None, None)
+        spec, meta = (pod.spec, pod.metadata) if pod is not None else (None, None)
         if old_spec is not spec:
-            old_node = old_spec.node_name if old_spec else ""
-            new_node = spec.node_name if spec else ""
+            old_node = old_spec.node_name if old_spec is not None else ""
+            new_node = spec.node_name if spec is not None else ""
             if old_node != new_node:
                 _move(self._pods_by_node, key, old_node, new_node)
         if old_meta is not meta:
-            old_owner, new_owner = _owner_uid(old_meta), _owner_uid(meta)
-            if old_owner != new_owner:
-                _move(self._pods_by_owner, key, old_owner, new_owner)
+            owners = old_meta.owner_references if old_meta is not None else None
+            if meta is None or meta.owner_references is not owners:
+                old_owner, new_owner = _owner_uid(old_meta), _owner_uid(meta)
+                if old_owner != new_owner:
+                    _move(self._pods_by_owner, key, old_owner, new_owner)
         return old
+
+    def pod_counts(self) -> dict[str, int]:
+        """How many pods are bound to each node."""
+        return {node: len(keys) for node, keys in self._pods_by_node.items()}
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
         self.set("Lease", lease.key, lease)

@@ -5,8 +5,11 @@ Reasons are those of pkg/kubelet/nodestatus/setters.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 
 # condition -> (status, reason) of a kubelet with nothing to complain about
@@ -52,3 +55,29 @@ def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
     """Whether the Node shows other conditions than its kubelet sees."""
     shown = {c.type: c.status for c in node.status.conditions}
     return any(shown.get(own.type) != own.status for own in seen.values())
+
+
+def posted(
+    shown: Iterable[NodeCondition], seen: Mapping[str, NodeCondition], now: Time
+) -> tuple[tuple[NodeCondition, ...], tuple[NodeCondition, ...]]:
+    """(all conditions after a post, those of them whose status the post changes).
+
+    Conditions that are not the kubelet's stay as they are.
+    """
+    conditions, changed = [], []
+    missing = dict(seen)
+    for old in shown:
+        own = missing.pop(old.type, None)
+        if own is None:
+            conditions.append(old)
+            continue
+        since = old.last_transition_time if old.status == own.status else now
+        new = NodeCondition(old.type, own.status, own.reason, own.message, now, since)
+        conditions.append(new)
+        if old.status != own.status:
+            changed.append(new)
+    for own in missing.values():
+        new = replace(own, last_heartbeat_time=now, last_transition_time=now)
+        conditions.append(new)
+        changed.append(new)
+    return tuple(conditions), tuple(changed)

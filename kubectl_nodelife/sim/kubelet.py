@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
-from kubectl_nodelife.sim.conditions import overwritten, own_conditions, reason_of
+from kubectl_nodelife.sim.conditions import overwritten, own_conditions, posted, reason_of
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
@@ -198,23 +198,7 @@ class Kubelets:
         if node is None:
             return
         now = whole_seconds(self._api.now_ns)
-        conditions, changed = [], []
-        seen = dict(kubelet.conditions)
-        for old in node.status.conditions:
-            own = seen.pop(old.type, None)
-            if own is None:
-                conditions.append(old)
-                continue
-            since = old.last_transition_time if old.status == own.status else now
-            conditions.append(
-                NodeCondition(old.type, own.status, own.reason, own.message, now, since)
-            )
-            if old.status != own.status:
-                changed.append(conditions[-1])
-        for own in seen.values():
-            new = replace(own, last_heartbeat_time=now, last_transition_time=now)
-            conditions.append(new)
-            changed.append(new)
+        conditions, changed = posted(node.status.conditions, kubelet.conditions, now)
         if changed:
             cause = self._api.note(
                 SetNodeConditions(
@@ -223,10 +207,10 @@ class Kubelets:
                     cause=cause,
                     node=node.name,
                     node_uid=node.uid,
-                    conditions=tuple(changed),
+                    conditions=changed,
                 )
             )
-        status = replace(node.status, conditions=tuple(conditions))
+        status = replace(node.status, conditions=conditions)
         self._api.put("Node", replace(node, status=status), cause)
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:

@@ -67,17 +67,22 @@ class Scheduler:
 
     def begin(self) -> None:
         """Count what is there, and find nodes for the pods that nobody tried to place yet."""
-        for pod in self._api.store.pods.values():
-            if pod.spec.node_name:
-                self._pods[pod.spec.node_name] = self._pods.get(pod.spec.node_name, 0) + 1
-            elif pod.metadata.deletion_timestamp is None and pod.status.phase in ("", "Pending"):
-                tried = pod.status.condition("PodScheduled")
-                self._waiting[pod.key] = pod.uid
-                self._look_again |= tried is None or tried.status != "False"
+        self._pods = self._api.store.pod_counts()
+        if sum(self._pods.values()) < len(self._api.store.pods):
+            self._note_unbound()
         for name in self._api.store.nodes:
             self._number(name)
         self._api.on_pod(self._pod_changed)
         self._api.on_node(self._node_changed)
+
+    def _note_unbound(self) -> None:
+        for pod in self._api.store.pods.values():
+            if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+                continue
+            if pod.status.phase in ("", "Pending"):
+                tried = pod.status.condition("PodScheduled")
+                self._waiting[pod.key] = pod.uid
+                self._look_again |= tried is None or tried.status != "False"
 
     def bind(self, pod: Pod) -> Pod:
         """The new pod with its node, or as it is, if it fits nowhere now."""
