@@ -14,6 +14,7 @@ from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
     NEVER,
@@ -85,7 +86,8 @@ class Actor:
 class Workload:
     """An owner and its pods while a plan is played.
 
-    `active`: pods that count as replicas. `target`: how many it keeps up; never more than there
+    `active`: pods that count as replicas; `leaving`: those that terminated at the beginning and are
+    replaced once they are gone. `target`: how many it keeps up; never more than there
     were, because what kept it from making more will go on. `ready`: Ready pods; `entries`: how that
     number went, as (instant, number). `members`: a StatefulSet's pods by ordinal. `failures`: a
     Job's, those before the plan included; it makes no pod before `not_before_ns`.
@@ -96,6 +98,7 @@ class Workload:
         "entries",
         "failures",
         "kind",
+        "leaving",
         "members",
         "name",
         "namespace",
@@ -114,6 +117,7 @@ class Workload:
         self.name = name
         self.rule = rule
         self.active = 0
+        self.leaving = 0
         self.target = 0
         self.ready = 0
         self.entries: list[tuple[int, int]] = []
@@ -129,8 +133,8 @@ class Workload:
 
     def settle_target(self) -> None:
         """All pods are counted: fix how many the owner keeps up."""
-        wanted = self.active if self.rule.replicas is None else self.rule.replicas
-        self.target = min(wanted, self.active)
+        there = self.active + self.leaving
+        self.target = there if self.rule.replicas is None else min(self.rule.replicas, there)
 
     def note_ready(self, at_ns: int, by: int) -> None:
         """One Ready pod more or less."""
@@ -190,6 +194,7 @@ class Workload:
     def adopt(self, actor: Actor) -> None:
         """A pod of the owner is there, from the beginning or made anew."""
         if self.rule.when == WHEN_GONE:
+            self.leaving += actor.going and actor.pod.status.phase not in TERMINAL_PHASES
             ordinal = ordinal_of(actor.pod.name)
             if ordinal >= 0 and self.kind == "StatefulSet":
                 self.members[ordinal] = actor

@@ -1,11 +1,12 @@
 """What stands before the Eviction API: terminating namespaces, admission webhooks and policies.
 
 Follows apiserver admission/plugin/namespace/lifecycle, plugin/webhook (rules, namespaceSelector,
-objectSelector, matchConditions, failurePolicy) and plugin/policy/validating. The object of an
-eviction is an Eviction, which has the pod's name and namespace and no labels, so an objectSelector
-that asks for a label never meets one. What a webhook that runs will answer cannot be told from
-here; what happens when its service is missing can. Rules whose CEL cannot be evaluated from what
-was read leave the answer open too.
+objectSelector, matchConditions, failurePolicy) and plugin/policy/validating; and
+pkg/controller/namespace, which ends what cannot be evicted. The object of an eviction is an
+Eviction, which has the pod's name and namespace and no labels, so an objectSelector that asks for a
+label never meets one. What a webhook that runs will answer cannot be told from here; what happens
+when its service is missing can. Rules whose CEL cannot be evaluated from what was read leave the
+answer open too.
 
 Left out: the built-in plugins that never concern an eviction, MutatingAdmissionPolicies, and
 authorization, which only the API server can tell.
@@ -32,10 +33,16 @@ from kubectl_nodelife.kube.admission import (
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.workloads.eviction import Refused
 
 GATE_WEBHOOK: Final = "webhook"
 GATE_NAMESPACE: Final = "namespace-terminating"
+
+NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
+"""namespaceDeletionGracePeriod: how long a namespace terminates before its content is deleted."""
+
+NAMESPACE_OVERDUE_NS: Final = 1 * MINUTE_NS
 
 _STATUS_CODES: Final = {
     "Unauthorized": 401,
@@ -91,6 +98,18 @@ class Admission:
         """Whether the namespace is being deleted, so that nothing can be created in it."""
         found = self._snapshot.namespaces.get(namespace)
         return found is not None and found.status.phase == "Terminating"
+
+    def namespace_ends_pods_ns(self, namespace: str) -> int | None:
+        """When the namespace controller deletes the pods of a namespace that is being deleted.
+
+        Nanoseconds since the epoch, perhaps in the past; None where it will not: the namespace
+        stays, or its pods should have been marked so long ago that the controller seems to be gone.
+        """
+        found = self._snapshot.namespaces.get(namespace)
+        if found is None or found.metadata.deletion_timestamp is None:
+            return None
+        ends_ns = found.metadata.deletion_timestamp + NAMESPACE_GRACE_NS
+        return ends_ns if self._snapshot.now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
 
     def refuses_eviction(self, pod: Pod) -> Refused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""

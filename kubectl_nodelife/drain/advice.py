@@ -68,10 +68,12 @@ class Advice:
         budget = ledger.budget
         told = numbers(budget)
         if refusal.gate == "pdb-stale":
+            failure = sync_failure(budget.status)
             return (
                 f"the status of budget {budget.name} is of generation"
                 f" {budget.status.observed_generation}, its spec of {budget.metadata.generation}:"
-                " the disruption controller has not looked at it"
+                " the disruption controller "
+                + ("has not looked at it" if failure is None else f"fails on it: {failure}")
             )
         if refusal.gate == "pdb-sync-failed":
             failure = sync_failure(budget.status)
@@ -92,7 +94,8 @@ class Advice:
 
     def remedy(self, plan: PodPlan, actor: Actor, target: Target | None) -> Remedy | None:
         """The cheapest change that unblocks the pod, or None where there is nothing to change."""
-        made = _REMEDIES.get(plan.gate)
+        gate = actor.held[0] if actor.held is not None else plan.gate
+        made = _REMEDIES.get(gate)
         return made(plan, actor) if made is not None else None
 
 

@@ -195,6 +195,10 @@ class Judge:
         """Its eviction is accepted, and kubectl does not see it go."""
         if actor.held is not None:
             plan.gate, plan.reason = actor.held
+            if target.accepted_ns is None and target.refusal is not None:
+                # What kubectl is told is that the namespace goes; it would wait for that.
+                plan.gate = target.refusal.gate
+                plan.reason = f"{target.refusal.message}; {plan.reason}"
         elif target.outcome == TIMED_OUT and plan.grace is not None:
             limit = format_duration(self._options.timeout_ns)
             plan.reason = (

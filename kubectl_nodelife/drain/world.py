@@ -76,11 +76,14 @@ class World:
     # --- the beginning ---------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        for uid, rule in self.scope.rules.items():
-            self._found_workload(uid, rule.when)
+        for uid in self.scope.rules:
+            self._found_workload(uid)
         for name, pods in self.scope.pods.items():
             for pod in pods:
-                self.on_node[name][pod.metadata.uid] = self._actor_of(pod)
+                actor = self.on_node[name][pod.metadata.uid] = self._actor_of(pod)
+                ends_ns = self._admission.namespace_ends_pods_ns(pod.namespace)
+                if ends_ns is not None and not actor.going:
+                    self.timeline.at(ends_ns - self.snapshot.now_ns, self._mark, actor, None)
         for workload in self.workloads.values():
             workload.settle_target()
             workload.entries.append((0, workload.ready))
@@ -91,16 +94,16 @@ class World:
                 ends_ns = since + DELETION_TIMEOUT_NS - self.snapshot.now_ns
                 self.timeline.at(ends_ns, self._disruption_ends, ledger, name)
 
-    def _found_workload(self, uid: str, when: str) -> None:
+    def _found_workload(self, uid: str) -> None:
         """An owner with the counts of all its pods, and with those that move on their own."""
         pods = self.scope.owner_pods[uid]
         owner = controller_of(pods[0].metadata)
         assert owner is not None
         rule = self.scope.rules[uid]
-        namespace = self.snapshot.namespaces.get(pods[0].namespace)
-        if namespace is not None and namespace.status.phase == "Terminating":
-            rule = rule._replace(when=NEVER, why=f"namespace {namespace.name} is being deleted")
-        workload = Workload(uid, pods[0].namespace, owner.kind, owner.name, rule)
+        namespace = pods[0].namespace
+        if self._admission.namespace_terminates(namespace):
+            rule = rule._replace(when=NEVER, why=f"namespace {namespace} is being deleted")
+        workload = Workload(uid, namespace, owner.kind, owner.name, rule)
         self.workloads[uid] = workload
         workload.active, workload.ready = self.scope.counts[uid]
         for pod in self.scope.moving[uid]:

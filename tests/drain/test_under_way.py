@@ -1,0 +1,89 @@
+"""What is under way at the plan's moment goes on: deletions of pods and of namespaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.drain.build import (
+    Json,
+    budget,
+    merged,
+    namespace,
+    node,
+    plan,
+    pods_of,
+    replica_set,
+    stateful_set,
+)
+
+NODES = [*node("a1"), *node("a2"), *node("a3")]
+GOING = {"deletionTimestamp": "2026-01-01T01:00:08Z", "deletionGracePeriodSeconds": 10}
+
+
+def deleted(at: str) -> Json:
+    """The default namespace, being deleted since then."""
+    return merged(namespace(phase="Terminating"), {"metadata": {"deletionTimestamp": at}})
+
+
+@pytest.mark.parametrize(
+    ("since", "gone"),
+    [
+        pytest.param("2026-01-01T00:59:57Z", 4, id="in-two-seconds"),
+        pytest.param("2026-01-01T00:59:50Z", 2, id="any-moment"),
+    ],
+)
+def test_a_namespace_takes_its_pods_along_after_five_seconds(since: str, gone: float) -> None:
+    answer = plan(NODES, replica_set("web", "a1"), deleted(since))
+    web = pods_of(answer)["web-0"]
+    assert (web.verdict, web.gate, web.start) == ("slow", "namespace-terminating", None)
+    assert web.gone == pytest.approx(gone, abs=0.5) and web.landing == []
+    assert answer.estimate is not None
+
+
+def test_a_namespace_that_has_not_for_minutes_never_will() -> None:
+    answer = plan(NODES, replica_set("web", "a1"), deleted("2026-01-01T00:55:00Z"))
+    assert answer.verdict == "never"
+
+
+def test_a_finalizer_holds_a_pod_of_a_namespace_that_goes() -> None:
+    """kubectl waits because of the namespace, for ever because of the finalizer."""
+    held = {**GOING, "finalizers": ["example.com/hold"]}
+    objects = (NODES, replica_set("web", "a1", metadata=held), deleted("2026-01-01T00:59:50Z"))
+    web = pods_of(plan(*objects))["web-0"]
+    assert (web.verdict, web.gate, web.start) == ("never", "namespace-terminating", None)
+    assert "example.com/hold" in web.reason
+    assert web.remedy is not None and "finalizers" in web.remedy.change
+
+
+def test_a_pod_that_goes_already_comes_back_and_refills_the_budget() -> None:
+    guard = budget("db", "db", healthy=1, desired=1, expected=2, maxUnavailable=1)
+    objects = stateful_set("db", "a1", "a1")
+    objects[1] = merged(objects[1], {"metadata": GOING})
+    found = pods_of(plan(NODES, objects, guard))
+    assert (found["db-0"].verdict, found["db-1"].verdict) == ("ready", "slow")
+    assert found["db-0"].end is not None and 9 < found["db-0"].end < 12
+    assert found["db-1"].start is not None and 10 < found["db-1"].start < 17
+
+
+def test_a_pod_too_many_that_goes_does_not_come_back() -> None:
+    """Scaled down to one: nothing takes the place of the second."""
+    objects = stateful_set("db", "a1", "a1")
+    objects[0]["spec"]["replicas"] = 1
+    objects[2] = merged(objects[2], {"metadata": GOING})
+    found = pods_of(plan(NODES, objects))
+    assert found["db-1"].end == found["db-1"].gone
+    assert found["db-0"].end != found["db-0"].gone
+
+
+def test_a_budget_whose_sync_fails_from_the_beginning_says_so() -> None:
+    failure = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "SyncFailed",
+        "message": "jobs.batch does not implement the scale subresource",
+    }
+    never = {"observedGeneration": 0, "disruptionsAllowed": 0, "conditions": [failure]}
+    guard = budget("web", "web", healthy=0, desired=0, expected=0, status=never, maxUnavailable=1)
+    web = pods_of(plan(NODES, replica_set("web", "a1"), guard))["web-0"]
+    assert (web.verdict, web.gate) == ("never", "pdb-stale")
+    assert "jobs.batch" in web.reason
