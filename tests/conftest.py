@@ -1,4 +1,4 @@
-"""`pytest tests/scenarios --update-golden` writes the narrations anew.
+"""`pytest --update-golden` writes the narrations in tests/scenarios anew.
 
 Commit a changed narration only when you can say why it changed.
 """
