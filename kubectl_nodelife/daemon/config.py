@@ -53,7 +53,7 @@ def load_config(path: str) -> Config:
     try:
         with open(path, "rb") as file:
             document = yaml.load(file, Loader=_LOADER)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Config(path)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", on=path) from None

@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
-from kubectl_nodelife.engine.projection import CONFIRMED
+from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED
 
 _SETTLED_KEPT: Final = 50_000
 """Settled actions that later ones can still name as their cause."""
@@ -37,6 +37,8 @@ _REPLACES: Final[dict[type[Action], type[Action]]] = {
     UnqueueNode: QueueNode,
     SetZoneState: SetZoneState,
 }
+
+_TAKES_BACK: Final = (CancelEviction, UnqueueNode)
 
 ObjectKey = tuple[str, tuple[str, str]]
 
@@ -82,8 +84,10 @@ class Ledger:
             self.next_id += 1
             self.new.append(change)
             self.changed[change.id] = change
-        self._replace(action, now_ns)
-        if _unseen(action):
+        ended = self._replace(action, now_ns)
+        if ended is not None:
+            self._end(action, *ended, "")
+        elif _unseen(action):
             self._settle_with(entry, cause)
 
     def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
@@ -120,16 +124,23 @@ class Ledger:
         """How many plans are open, those included that nobody can see."""
         return sum(len(entry.changes) for entry in self._open.values())
 
-    def _replace(self, action: Action, now_ns: int) -> None:
-        """A newer decision about the same thing ends the one that stands."""
+    def _replace(self, action: Action, now_ns: int) -> tuple[str, int, str] | None:
+        """A newer decision about the same thing ends the one that stands.
+
+        One that only takes back is itself at its end then: (outcome, instant, why).
+        """
         replaced = _REPLACES.get(type(action))
         if replaced is None:
-            return
+            return None
         before = self._standing.pop((replaced, action.target), None)
         if before is not None:
-            self._end(before, "superseded", now_ns, action.because, "")
+            self._end(before, SUPERSEDED, now_ns, action.because, "")
         if type(action) is replaced:
             self._standing[replaced, action.target] = action
+            return None
+        if before is not None:
+            return SUPERSEDED, now_ns, "what it takes back was only planned"
+        return None if self._entry(action.cause) else (CONFIRMED, now_ns, action.because)
 
     def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
         """What nobody can see follows its cause: at once if that has ended, else when it does."""
@@ -138,7 +149,7 @@ class Ledger:
             if above is None:
                 self._remember(self._open.pop(id(action)))  # nothing will ever settle it
                 return
-            if _unseen(above.action):
+            if _unseen(above.action) and type(above.action) not in _TAKES_BACK:
                 above.events.append(action)
                 return
         if above is None:
@@ -162,7 +173,7 @@ class Ledger:
         for change in entry.changes:
             self._note_end(change, outcome, now_ns, why, error)
         standing = (type(action), action.target)
-        if self._standing.get(standing) is action:
+        if outcome != SUPERSEDED and self._standing.get(standing) is action:
             del self._standing[standing]
         self._remember(entry)
         return entry

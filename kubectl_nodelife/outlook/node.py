@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 
 
@@ -145,7 +146,8 @@ class Outlook:
             unknown_in=self._unknown_in(node, renew_ns is not None, grace_ns),
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
-            timers=self._timers(node.name),
+            # A dry run may be ahead of the cluster: without the taint no pod is being evicted.
+            timers=self._timers(node.name) if no_execute_taints(node.spec.taints) else [],
             first_look=self.first_look,
         )
 

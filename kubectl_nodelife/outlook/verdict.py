@@ -43,7 +43,8 @@ def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
         return _lost(outlook, now_ns)
     age_ns, left = outlook.lease_age_ns, outlook.unknown_in
     grace = format_duration(outlook.grace_ns)
-    if left is not None and age_ns is not None and age_ns > _LATE_NS:
+    late = age_ns is not None and left is not None and (age_ns > _LATE_NS or left.low_ns <= 0)
+    if late and left is not None and age_ns is not None:
         age = format_duration(age_ns // SECOND_NS * SECOND_NS)
         if left.low_ns <= 0 and outlook.first_look:
             because = (

@@ -173,6 +173,7 @@ def test_a_newer_decision_takes_the_place_of_the_one_that_stood(tmp_path: Path) 
             due_ns=T0,
         )
         journal.ledger.note(cancel, T0, "n1", "")
+        journal.ledger.note(event(cancel), T0, "n1", "")
         for to in ("PartialDisruption", "Normal"):
             zone = SetZoneState(
                 controller="node-lifecycle", because=to, zone="z", from_="x", to=to, rate=0.1
@@ -180,7 +181,8 @@ def test_a_newer_decision_takes_the_place_of_the_one_that_stood(tmp_path: Path) 
             journal.ledger.note(zone, T0, "", "")
         assert await outcomes(journal) == [
             ("ScheduleEviction", "superseded"),
-            ("CancelEviction", "would"),
+            ("CancelEviction", "superseded"),
+            ("RecordEvent", "superseded"),
             ("SetZoneState", "superseded"),
             ("SetZoneState", "would"),
         ]
