@@ -1,0 +1,116 @@
+"""The conversation on the socket, from the client's side."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.client import Denied, NotRunning, OtherProtocol, ask, follow
+from kubectl_nodelife.errors import Unreachable
+from tests.daemon.fake import FakeDaemon
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="nl", dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_a_question_with_all_that_it_asks_for(folder: Path) -> None:
+    with FakeDaemon(folder, {"text": "ä"}) as daemon:
+        answer = ask(
+            daemon.path, "status", node=["a", "b c"], selector="x in (a,b)", none=None, empty="",
+            headers=False,
+        )  # fmt: skip
+        assert answer["text"] == "ä"
+        line, *headers = daemon.requests[0].split("\r\n")
+        assert line == (
+            "GET /v1/status?node=a&node=b%20c&selector=x%20in%20%28a%2Cb%29&headers=false HTTP/1.0"
+        )
+        assert "X-Nodelife-Protocol: 1" in headers
+
+
+def test_orders_are_posted(folder: Path) -> None:
+    with FakeDaemon(folder, {}) as daemon:
+        ask(daemon.path, "stop")
+        assert daemon.requests[0].startswith("POST /v1/stop HTTP/1.0")
+
+
+def test_nobody_there(folder: Path) -> None:
+    path = str(folder / "none.sock")
+    with pytest.raises(NotRunning, match="no daemon runs for this cluster"):
+        ask(path, "status")
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(path)
+    stale.close()  # a socket that a daemon left behind
+    with pytest.raises(NotRunning):
+        ask(path, "status")
+    assert Path(path).exists(), "a client removes nothing"
+
+
+def test_one_who_listens_and_says_nothing(folder: Path) -> None:
+    path = str(folder / "mute.sock")
+    mute = socket.socket(socket.AF_UNIX)
+    mute.bind(path)
+    mute.listen()
+    with pytest.raises(Unreachable, match="does not answer: no answer in time"):
+        ask(path, "status", seconds=0.2)
+    mute.close()
+
+
+def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> None:
+    with FakeDaemon(folder, {"protocol": 7, "version": "9.9.9"}) as daemon:
+        with pytest.raises(OtherProtocol) as other:
+            ask(daemon.path, "status")
+        assert str(other.value) == (
+            "the daemon (version 9.9.9) speaks protocol 7, and we 1; "
+            "run: kubectl nodelife daemon restart"
+        )
+
+
+def test_an_error_travels_with_its_exit_code(folder: Path) -> None:
+    error = {"what": "w", "on": "o", "remedy": "r", "exitCode": 3}
+    with FakeDaemon(folder, {"error": error}) as daemon:
+        with pytest.raises(Denied) as denied:
+            ask(daemon.path, "status")
+        assert (str(denied.value), denied.value.exit_code) == ("o: w; r", 3)
+
+
+def test_an_answer_has_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MOST_BYTES", 1000)
+    with (
+        FakeDaemon(folder, {"text": "x" * 2000}) as daemon,
+        pytest.raises(Unreachable, match="too long"),
+    ):
+        ask(daemon.path, "status")
+
+
+HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"
+
+
+def test_following_gives_each_line(folder: Path) -> None:
+    with FakeDaemon(folder, HEAD + b'{"text": "a"}\n\n{"text": "b"}\n') as daemon:
+        assert [a["text"] for a in follow(daemon.path, "status")] == ["a", "b"]
+
+
+def test_following_ends_with_the_error_that_is_told(folder: Path) -> None:
+    lines = b'{"text": "a"}\n{"error": {"what": "too slow", "exitCode": 1}}\n'
+    with FakeDaemon(folder, HEAD + lines) as daemon:
+        answers = follow(daemon.path, "status")
+        assert next(answers)["text"] == "a"
+        with pytest.raises(Denied, match="too slow"):
+            next(answers)
+
+
+def test_following_what_is_refused(folder: Path) -> None:
+    refused = b'HTTP/1.0 422 X\r\n\r\n{"error": {"what": "no such node", "exitCode": 1}}'
+    with (
+        FakeDaemon(folder, refused) as daemon,
+        pytest.raises(Denied, match="no such node"),
+    ):
+        next(follow(daemon.path, "status"))
