@@ -44,7 +44,7 @@ def health(
             "error": journal.error,
         },
         "warnings": [*said, *journal_warnings(journal)],
-        "residentBytes": _resident_bytes(),
+        "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),
         "longestStallMilliseconds": round(watcher.busiest_s * 1000, 1),
         **more,
@@ -68,7 +68,7 @@ def _since(then_ns: int, now_ns: int) -> float | None:
     return round(max(0, now_ns - then_ns) / SECOND_NS, 3) if then_ns else None
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """What is resident now; where the system does not say, the most that ever was."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:

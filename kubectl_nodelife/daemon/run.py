@@ -59,7 +59,8 @@ from kubectl_nodelife.live.target import Overrides, Target, find_target
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 _OLD_SESSION_SECONDS: Final = 900.0
-_PACE: Final = Pace(silence_by_kind={"Lease": 15.0})
+PACE: Final = Pace(silence_by_kind={"Lease": 15.0})
+"""Leases are never quiet for long; all else is as patient as usual."""
 
 # Imported by name at some later moment, by the standard library or by those we stand on.
 _LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
@@ -104,7 +105,7 @@ class Daemon:
         self.client = Client(Session(target, options.environ, self._secrets))
         self.cluster = Cluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
-        self.source = Source(self.client, [_resource(kind) for kind in KINDS], _PACE)
+        self.source = Source(self.client, [resource_of(kind) for kind in KINDS], PACE)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
         self.watcher = Watcher(
             self.source, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
@@ -368,5 +369,6 @@ def _from_anywhere(options: Options) -> Options:
     return msgspec.structs.replace(options, overrides=overrides, environ=environ)
 
 
-def _resource(kind: str) -> Resource:
+def resource_of(kind: str) -> Resource:
+    """What is read of a kind: of leases only the nodes'."""
     return Resource(kind_named(kind), NODE_LEASE_NAMESPACE if kind == "Lease" else "")

@@ -122,6 +122,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Follow the feed until cancelled."""
+        gc.disable()  # the first lists only make objects that stay
         while True:
             news = await self._gather()
             self._slice_began = time.perf_counter()
@@ -213,7 +214,6 @@ class Watcher:
         first = kind not in self.read
         self.read.add(kind)
         if first and self.dry_run.engine is None:
-            gc.disable()  # a first list only makes objects that stay
             self.dry_run.cache.fill(listed.objects, self.clock.now_ns())
             return []
         events: list[Event] = []

@@ -70,6 +70,8 @@ class Widths:
 
 def cell(value: object) -> str:
     """The text of one cell."""
+    if type(value) is str and value and value.isprintable():
+        return value  # nearly all of them: neither a line break nor anything to replace
     if value is None or value == "":
         return NONE
     if isinstance(value, bool):

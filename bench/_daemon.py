@@ -1,0 +1,88 @@
+"""A daemon's inside in this process, on a stream server in another one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.run import PACE, import_all, resource_of
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.kubeconfig import Cluster, User
+from kubectl_nodelife.live.source import Source
+from kubectl_nodelife.live.target import Target
+
+_BEAT_SECONDS = 0.005
+
+
+class Stalls:
+    """How late the loop was in waking a sleeper: its longest, and how often over 100 ms."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self.over_100_ms = 0
+
+    async def run(self) -> None:
+        """Sleep and look at the clock, for ever."""
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(_BEAT_SECONDS)
+            late = time.perf_counter() - before - _BEAT_SECONDS
+            self.longest_s = max(self.longest_s, late)
+            self.over_100_ms += late > 0.1
+
+
+class Running:
+    """What a bench looks at."""
+
+    def __init__(self, watcher: Watcher, journal: Journal, client: Client) -> None:
+        self.watcher = watcher
+        self.journal = journal
+        self.client = client
+        self.stalls = Stalls()
+
+
+@contextlib.asynccontextmanager
+async def running(nodes: int, pods: int, seed: int, settings: Settings) -> AsyncIterator[Running]:
+    """A daemon that begins to read as soon as this is entered."""
+    import_all()
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench._stream_server", str(nodes), str(pods), str(seed)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    told: dict[str, Any] = json.loads(await server.stdout.readline())
+    cluster = Cluster(server=told["url"], certificate_authority_data=told["authority"])
+    target = Target("bench", "default", "bench", "", cluster, User())
+    with tempfile.TemporaryDirectory() as folder:
+        client = Client(Session(target, {}))
+        journal = open_journal(str(Path(folder) / "journal.db"))
+        source = Source(client, [resource_of(kind) for kind in KINDS], PACE)
+        clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
+        watcher = Watcher(source, clock, journal.ledger, settings, list(NEEDS))
+        one = Running(watcher, journal, client)
+        parts = (source.run(), watcher.run(), journal.run(clock.now_ns), one.stalls.run())
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            yield one
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await journal.close()
+            await client.close()
+            server.kill()
+            await server.wait()

@@ -1,0 +1,54 @@
+"""The daemon's first reading of a cluster: decoding, indexes, joining the controllers.
+
+`cpuSeconds` is this process's alone; the API server is another one, and `wallSeconds` is bounded by
+how fast that one speaks. `residentBytes`: what the daemon holds once synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench import Stopwatch
+from bench._daemon import Running, running
+from kubectl_nodelife.daemon.health import resident_bytes
+from kubectl_nodelife.engine.settings import make_settings
+
+
+def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
+    """From the first request to the first decision."""
+    return asyncio.run(_run(nodes, pods, seed, stopwatch))
+
+
+async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
+    before = resident_bytes()
+    async with running(nodes, pods, seed, make_settings("newest")) as one:
+        with stopwatch:
+            await one.watcher.synced.wait()
+        cache = one.watcher.dry_run.cache
+        assert (len(cache.nodes), len(cache.heartbeats)) == (nodes, nodes)
+        return {
+            "podsRead": len(cache.pods),
+            "residentBytes": resident_bytes(),
+            "residentBeforeBytes": before,
+            "statusMilliseconds": await _status_milliseconds(one),
+        }
+
+
+async def _status_milliseconds(one: Running) -> float:
+    """How long the answer to `status` takes the daemon, the text included; the best of five."""
+    from kubectl_nodelife.commands.answers import make_answers
+    from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+
+    cluster = Cluster("bench", "bench", one.client.server)
+
+    def sight() -> Sight:
+        return look(one.watcher, one.journal, cluster)
+
+    answers, _ = make_answers(sight, one.journal, one.watcher.clock.now_ns)
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        await answers["status"]({})
+        took.append(time.perf_counter() - began)
+    return round(min(took) * 1000, 1)
