@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
 
@@ -44,3 +45,17 @@ def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
         annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
         meta = replace(meta, annotations=annotations)
     return replace(new, metadata=meta)
+
+
+def refusal(obj: KubeObject) -> str:
+    """Why the API server would not take the object, "" if it would.
+
+    Only what would make a controller go in circles. Follows `ValidateDaemonSetSpec`.
+    """
+    if not isinstance(obj, DaemonSet):
+        return ""
+    meta = obj.spec.template.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    if not isinstance(labels, dict) or not matches(obj.spec.selector, labels):
+        return "spec.selector does not match the labels of spec.template"
+    return ""

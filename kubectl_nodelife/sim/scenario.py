@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.sim.defaults import as_created
+from kubectl_nodelife.sim.defaults import as_created, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
@@ -251,6 +251,9 @@ def _objects(value: Any, at: Place) -> tuple[KubeObject, ...]:
         obj = decode_at(kind.name, document, place)
         if kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace="default"))
+        why = refusal(obj)
+        if why:
+            raise place.fault(why, "correct one of them, as the API server would demand")
         objects.append(obj)
     return tuple(objects)
 

@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.sim.acts import MakePod, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER
-from kubectl_nodelife.sim.defaults import as_created, as_updated
+from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
@@ -140,9 +140,16 @@ class Script:
             return
         new = decode(kind, _merged(encode(old), event.document))
         new = as_updated(old, _named(new, old))
-        if new != old:
+        if new != old and self._takes(new):
             cause = self._api.note(told(new, "Patched", _WHY))
             self._api.put(kind, new, cause)
+
+    def _takes(self, obj: KubeObject) -> bool:
+        """Whether the API server takes the object; a record tells if not."""
+        why = refusal(obj)
+        if why:
+            self._api.note(told(obj, "Refused", why, warning=True))
+        return not why
 
     def _create(self, event: ApplyEvent) -> None:
         kind = event.kind.name
@@ -150,6 +157,8 @@ class Script:
         if event.kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace=event.namespace))
         obj = self._api.fill_in(as_created(obj))
+        if not self._takes(obj):
+            return
         if isinstance(obj, Pod):
             pod = self._world.scheduler.bind(obj)
             cause = self._api.note(

@@ -21,9 +21,10 @@ from kubectl_nodelife.engine.daemonset_actions import (
     RaiseCollisionCount,
 )
 from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
+from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api, Journal
@@ -36,11 +37,11 @@ CONFLICT = 409
 
 
 MOST_TICKS = 10_000
-"""Rounds at one instant after which something goes in a circle; some dozens are usual."""
+"""Rounds within a millisecond after which something goes in a circle; some dozens are usual."""
 
 
-class StandstillError(Exception):
-    """Two parts of the simulation answer one another for ever at one instant."""
+class StandstillError(Failed):
+    """Parts of the simulation answer one another for ever, and virtual time does not get on."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -86,8 +87,8 @@ class World:
         self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
-        self._ticked_ns = -1
-        self._ticks = 0
+        self._rounds = 0
+        self._rounds_since_ns = 0
         self._faults = faults
         self.api.store.fill(
             (obj if obj.uid else self.api.fill_in(obj) for obj in objects), start_ns
@@ -138,16 +139,22 @@ class World:
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api
-        self._ticks = self._ticks + 1 if api.now_ns == self._ticked_ns else 0
-        self._ticked_ns = api.now_ns
-        if self._ticks > MOST_TICKS:
-            raise StandstillError(
-                f"virtual time stands still at {format_time(api.now_ns)}: "
-                f"{MOST_TICKS} rounds of events and actions at one instant"
-            )
+        self._count_round(api.now_ns)
         self.scheduler.place_waiting()
         events, api.pending = api.pending, []
         return api.now_ns, events
+
+    def _count_round(self, now_ns: int) -> None:
+        """Raises StandstillError."""
+        if now_ns - self._rounds_since_ns > MILLISECOND_NS:
+            self._rounds, self._rounds_since_ns = 0, now_ns
+        self._rounds += 1
+        if self._rounds > MOST_TICKS:
+            raise StandstillError(
+                f"virtual time does not get past {format_time(now_ns)}: something is done and "
+                "undone over and over",
+                remedy="look with --until shortly before that at what happens",
+            )
 
     def _apply(self, action: Action, now_ns: int) -> None:
         kind, key = action.target

@@ -281,3 +281,11 @@ def test_a_pod_of_the_same_name_is_seen_to_go_before_it_comes_again() -> None:
     )
     assert times(found(told, "CreatePod", name="own-0", node="b")) == [40]
     assert not found(told, "DeletePod", controller="taint-eviction")
+
+
+def test_a_set_whose_selector_misses_its_template_is_refused() -> None:
+    bad = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {}}
+    told = story(duration="5s", objects=[node("a")], events=[{"at": "1s", "apply": bad}])
+    (refused,) = found(told, "RecordEvent", name="d")
+    assert (refused.at, refused.detail["reason"]) == (1, "Refused")
+    assert not found(told, "CreatePod")

@@ -82,6 +82,10 @@ NODE = node("a1")
             {"objects": [{**NODE, "spec": {"unschedulable": "perhaps"}}]},
             "spec.objects[0].spec.unschedulable",
         ),
+        (
+            {"objects": [{"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {}}]},
+            "spec.objects[0]: spec.selector does not match the labels of spec.template",
+        ),
         ({"events": {}}, "spec.events: expected a list, found a mapping"),
         ({"events": [{"cordon": {"nodes": ["a1"]}}]}, "spec.events[0]: lacks the field at"),
         ({"events": [{"at": "1s"}]}, "spec.events[0]: says nothing that happens"),

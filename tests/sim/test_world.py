@@ -22,7 +22,7 @@ from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Timeline
-from kubectl_nodelife.sim.world import Fault, Faults, World
+from kubectl_nodelife.sim.world import Fault, Faults, StandstillError, World
 from tests.sim.documents import node, pod, scenario
 
 TAINT = Taint(key="k", effect="NoExecute")
@@ -152,3 +152,15 @@ def test_the_end_is_the_last_instant() -> None:
     assert made.next(5 * SECOND_NS) is not None
     assert made.next(5 * SECOND_NS + 1) is None
     assert made.next(None) is None
+
+
+def test_going_in_circles_is_told() -> None:
+    made = world()
+
+    def again(at_ns: int) -> None:
+        made.agenda.add(at_ns + 1, SCRIPT, again)
+
+    again(0)
+    with pytest.raises(StandstillError, match="does not get past 1970-01-01T00:00:00Z"):
+        while made.next(None):
+            pass
