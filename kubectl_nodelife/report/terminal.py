@@ -64,6 +64,8 @@ def printable_text(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """JSON text with its unsafe characters as `\\uXXXX`: the same document, safe to show."""
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON itself escapes the controls below that
     return _unsafe(kept=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
