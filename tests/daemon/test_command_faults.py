@@ -1,0 +1,245 @@
+"""What a user sees where credentials, kubeconfig, folders or settings are not what they were."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.user import User, user
+from tests.loopback import play, sandbox, until
+
+FLAGS = {
+    "node-monitor-period": "500ms",
+    "node-monitor-grace-period": "3s",
+    "node-eviction-rate": "10",
+}
+SET = [f"--set={flag}={value}" for flag, value in FLAGS.items()]
+HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
+
+
+def silence(served: object, name: str, how: str = "stop") -> None:
+    """Stop or start a node's kubelet, as annotating it with kubectl does."""
+    collection = served.cluster.api.served.collections["Node"]  # type: ignore[attr-defined]
+    document = collection.entries[("", name)].document()
+    document["metadata"].setdefault("annotations", {})[HEARTBEATS] = how
+    served.cluster.api.write(collection.resource, document)  # type: ignore[attr-defined]
+
+
+async def watching(one: User) -> None:
+    """A daemon that has watched for longer than a grace period."""
+    await one.ok("daemon", "start", *SET)
+
+    async def warm() -> bool:
+        health = await one.health()
+        return bool(health["synced"]) and not health["cold"]
+
+    await one.until(warm)
+
+
+def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
+    async def test() -> None:
+        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+            config = json.loads(Path(served.kubeconfig).read_text())
+            own = one.home / "config"
+            own.write_text(json.dumps(config))
+            one.environ["KUBECONFIG"] = str(own)
+            await watching(one)
+            pid = (await one.health())["pid"]
+            served.server.faults.refuse_tokens = True
+            served.server.go_down()  # the watches end; what comes next is refused
+            served.server.faults.down = False
+            refused = await one.warned("status", of="nauthorized")
+            assert "is not being watched" in refused and "nothing is decided" in refused
+            served.server.faults.refuse_tokens = False
+            served.server._token = "another"
+            config["users"][0]["user"]["token"] = "another"
+            own.write_text(json.dumps(config))
+
+            async def back() -> bool:
+                health = await one.health()
+                return not health["standsStill"] and health["pid"] == pid
+
+            await one.until(back, 60)
+
+    play(test)
+
+
+def renamed(text: str) -> str:
+    config = json.loads(text)
+    config["current-context"] = config["contexts"][0]["name"] = "renamed"
+    return json.dumps(config)
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed", "elsewhere"])
+def test_a_kubeconfig_that_changes_under_a_daemon(how: str) -> None:
+    async def test() -> None:
+        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+            own = one.home / "config"
+            text = Path(served.kubeconfig).read_text()
+            own.write_text(text)
+            one.environ["KUBECONFIG"] = str(own)
+            await watching(one)
+            assert "first look" not in (await one.run("status")).err
+            pid = (await one.health())["pid"]
+            if how == "removed":
+                own.unlink()
+            elif how == "renamed":
+                own.write_text(renamed(text))
+            else:
+                own.write_text(text.replace(served.url, "https://127.0.0.1:1"))
+            kept = "the daemon goes on with what it said before"
+            await one.warned("daemon", "status", of=kept)
+            assert (await one.health())["pid"] == pid, "it goes on"
+            said = await one.run("status")
+            if how == "removed":
+                assert said.code == 2 and "no cluster is configured there" in said.err
+            elif how == "renamed":
+                assert said.code == 0 and "a first look" in said.err
+            else:
+                assert said.code == 3 and "https://127.0.0.1:1" in said.err
+            own.write_text(text)
+
+            async def well() -> bool:
+                return kept not in (await one.run("daemon", "status")).err
+
+            await one.until(well)
+            assert "first look" not in (await one.run("status")).err
+
+    play(test)
+
+
+def test_the_same_context_name_on_another_cluster_is_another_daemon() -> None:
+    async def test() -> None:
+        small = {"zones": 1, "nodesPerZone": 1, "podsPerNode": 1}
+        async with (
+            sandbox() as served,
+            sandbox(generate=small) as other,
+            user(served.kubeconfig) as one,
+        ):
+            await one.ok("daemon", "start")
+            assert len((await one.json("status"))["nodes"]) == 4
+            one.environ["KUBECONFIG"] = other.kubeconfig
+            status = await one.json("status")
+            assert status["source"]["kind"] == "direct"
+            assert len(status["nodes"]) == 1
+            await one.ok("daemon", "start")
+            status = await one.json("status")
+            assert (status["source"]["kind"], len(status["nodes"])) == ("daemon", 1)
+            assert len((await one.json("daemon", "status"))["items"]) == 2
+
+    play(test)
+
+
+def test_a_home_that_cannot_be_written() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            home = one.home / "home"
+            home.touch()  # nothing can be made below it, not even by root
+            one.environ["HOME"] = str(home)
+            began = await one.run("daemon", "start")
+            assert began.code == 0
+            assert "changes are kept in memory" in began.err
+            said = await one.run("status")
+            assert said.code == 0 and "changes are kept in memory" in said.err
+            assert "began: version" in await one.ok("daemon", "logs")
+
+    play(test)
+
+
+def test_a_runtime_folder_that_others_may_enter_is_refused() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            folder = one.home / "r"
+            folder.mkdir(mode=0o755)
+            folder.chmod(0o755)
+            for args in (["status"], ["daemon", "start"]):
+                said = await one.run(*args)
+                assert said.code == 1
+                assert f"run: chmod 700 {folder}" in said.err
+
+    play(test)
+
+
+def test_a_cluster_that_cannot_be_reached_at_the_start() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            await served.hang_up()
+            began = await one.run("daemon", "start")
+            assert began.code == 0 and began.out.startswith("started, still reading")
+            assert "the API server cannot be reached" in began.err
+            await served.listen()
+
+            async def synced() -> bool:
+                return bool((await one.health())["synced"])
+
+            await one.until(synced, 60)
+
+    play(test)
+
+
+def test_what_a_wrong_setting_says_at_the_start() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            wrong = await one.run("daemon", "start", "--set", "node-eviction-rte=1")
+            assert wrong.code != 0
+            assert "unknown flag node-eviction-rte" in wrong.err
+            assert (await one.run("daemon", "status")).code == 3
+
+    play(test)
+
+
+def test_the_config_is_read_again_without_losing_a_timer() -> None:
+    async def test() -> None:
+        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+            await watching(one)
+            folder = one.home / ".config" / "nodelife"
+            folder.mkdir(parents=True)
+            config = folder / "config.yaml"
+            config.write_text("clusters: {sandbox: {settings: {node-eviction-rate: 0.7}}}")
+            await one.ok("status")
+
+            async def taken() -> bool:
+                settings = (await one.json("status"))["settings"]
+                return bool(settings["unhealthy-zone-threshold"]["value"] == "0.4")
+
+            config.write_text("clusters: {sandbox: {settings: {unhealthy-zone-threshold: 0.4}}}")
+            await one.until(taken)
+            settings = (await one.json("status"))["settings"]
+            assert settings["unhealthy-zone-threshold"]["origin"].endswith(
+                "config.yaml, clusters.sandbox"
+            )
+            assert settings["node-eviction-rate"]["origin"] == "--set"
+            config.write_text("clusters: {sandbox: {settings: {unhealthy-zone-treshold: 0.4}}}")
+            wrong = await one.warned("status", of="unknown flag unhealthy-zone-treshold")
+            assert "did you mean unhealthy-zone-threshold" in wrong
+            health = await one.health()
+            assert health["settings"]["unhealthy-zone-threshold"]["value"] == "0.4"
+            assert not health["cold"], "nothing was begun anew"
+
+    play(test)
+
+
+def test_a_socket_that_is_taken_away_ends_the_daemon() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            await one.ok("daemon", "start")
+            health = await one.health()
+            os.unlink(health["socket"])
+            await until(lambda: not _alive(health["pid"]))
+            log = await one.ok("daemon", "logs")
+            assert "ends, because its socket or its program is gone" in log
+            await one.ok("daemon", "start")
+
+    play(test)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
