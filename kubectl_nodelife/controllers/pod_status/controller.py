@@ -73,8 +73,13 @@ class PodStatusController:
             self._changed.get(node, {}).pop(old.key, None)
             self._causes.pop(old.key, None)
             return ()
-        self._changed.setdefault(node, {}).setdefault(old.key, old.status)
-        self._causes[old.key] = cast(Action, change.cause)
+        key = old.key
+        self._causes[key] = cast(Action, change.cause)
+        batch = self._changed.get(node)
+        if batch:
+            batch.setdefault(key, old.status)
+            return ()  # the node's kubelet is to be woken already, or will be when it returns
+        self._changed[node] = {key: old.status}
         return self._wake(node, cache, now_ns)
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
