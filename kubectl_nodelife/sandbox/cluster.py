@@ -62,13 +62,10 @@ class Cluster:
         gc.freeze()
         gc.enable()
         self.world = World(
-            (),
+            self.api,
             setting.scenario.kubelet,
-            self.api.events,
-            start_ns=start_ns,
             end_ns=_FOR_EVER_NS,
             kinds_read=frozenset(BY_KIND),
-            api=self.api,
         )
         self.api.bind = self.world.scheduler.bind
         Script(self.world, setting.scenario.events)

@@ -58,11 +58,8 @@ def run(
     with _no_collector():
         api = Api(timeline, setting.start_ns, setting.cluster.copy())
         world = World(
-            (),
+            api,
             scenario.kubelet,
-            timeline,
-            start_ns=setting.start_ns,
-            api=api,
             end_ns=setting.start_ns + duration_ns,
             kinds_read=setting.kinds_read,
             faults=faults,

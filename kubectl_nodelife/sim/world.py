@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import Api, Journal
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
 from kubectl_nodelife.sim.owners import Owners
 from kubectl_nodelife.sim.scheduler import Scheduler
@@ -66,22 +66,18 @@ class World:
 
     def __init__(
         self,
-        objects: Iterable[KubeObject],
+        api: Api,
         terms: KubeletTerms,
-        journal: Journal,
         *,
-        start_ns: int,
         end_ns: int,
         kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
-        api: Api | None = None,
     ) -> None:
-        """`objects` are what is there at t=0; instants are ns since the epoch, the end included.
-
-        `api`: the API server to use in place of a new one.
+        """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
+        epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
         """
         self.agenda = Agenda()
-        self.api = Api(journal, start_ns) if api is None else api
+        self.api = api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api)
         self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
@@ -90,9 +86,6 @@ class World:
         self._rounds = 0
         self._rounds_since_ns = 0
         self._faults = faults
-        self.api.store.fill(
-            (obj if obj.uid else self.api.fill_in(obj) for obj in objects), start_ns
-        )
 
     def begin(self, kinds: Iterable[str]) -> Cache:
         """Wake the cluster's own parts. Returns what a first list shows.

@@ -97,11 +97,8 @@ def test_all_that_is_planned_is_confirmed(
     settings = make_settings(setting.profile, scenario.flags)
     timeline = Timeline(setting.start_ns)
     world = World(
-        (),
+        Api(timeline, setting.start_ns, setting.cluster.copy()),
         scenario.kubelet,
-        timeline,
-        start_ns=setting.start_ns,
-        api=Api(timeline, setting.start_ns, setting.cluster.copy()),
         end_ns=setting.start_ns + scenario.duration_ns,
         kinds_read=setting.kinds_read,
     )

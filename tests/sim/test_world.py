@@ -32,7 +32,7 @@ def world(faults: Faults | None = None, end_ns: int = 100 * SECOND_NS) -> World:
     setting = assemble(scenario(time="1970-01-01T00:00:00Z", objects=[node("a"), pod("p", "a")]))
     timeline = Timeline(0)
     api = Api(timeline, 0, setting.cluster.copy())
-    made = World((), KubeletTerms(), timeline, start_ns=0, end_ns=end_ns, faults=faults, api=api)
+    made = World(api, KubeletTerms(), end_ns=end_ns, faults=faults)
     made.begin(())
     made.next(None)
     return made
