@@ -1,0 +1,72 @@
+"""DaemonSets on nodes of their own, under the real controller and under ours: the same outcome.
+
+After each step of a set-up both clusters must have the same pods of the same revision on the same
+nodes, the same revisions by number and content, and the same status; in the end our controller must
+have made and deleted as many pods on each node, and recorded the same kinds of events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.real.control_plane import control_plane
+from tests.real.daemonset_play import (
+    FLAGS,
+    START_S,
+    STOP_S,
+    UNHELD,
+    Played,
+    RealPlay,
+    simulate,
+)
+from tests.real.daemonset_stories import SETUPS
+from tests.real.kubelets import Kubelets
+
+
+class Both(NamedTuple):
+    """What came of all set-ups."""
+
+    real: dict[str, Played]
+    ours: dict[str, Played]
+
+
+@pytest.fixture(scope="module")
+def both() -> Both:
+    """All set-ups played, on the real cluster first."""
+    with (
+        control_plane(
+            controller_manager=[f"--{f}={v}" for f, v in (FLAGS | UNHELD).items()],
+            scheduler=True,
+        ) as plane,
+        Kubelets(plane.api, renew_every_s=5.0, start_s=START_S, stop_s=STOP_S) as kubelets,
+    ):
+        stage = RealPlay(plane, kubelets)
+        real = stage.play(SETUPS)
+        ours = {name: simulate(name, setup, stage.defaulted) for name, setup in SETUPS.items()}
+    return Both(real, ours)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_the_outcome_of_each_step_is_the_real_ones(name: str, both: Both) -> None:
+    assert len(both.real[name].outcomes) == len(SETUPS[name].steps)
+    assert both.ours[name].outcomes == both.real[name].outcomes
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_no_pod_is_made_or_deleted_more_often(name: str, both: Both) -> None:
+    assert both.real[name].calls
+    assert both.ours[name].calls == both.real[name].calls
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_the_same_kinds_of_events_are_recorded(name: str, both: Both) -> None:
+    assert both.real[name].events
+    assert both.ours[name].events == both.real[name].events
+
+
+@pytest.mark.parametrize("name", [n for n, s in SETUPS.items() if "undo" in str(s.steps)])
+def test_undoing_is_answered_as_by_kubectl(name: str, both: Both) -> None:
+    assert both.real[name].said
+    assert both.ours[name].said == both.real[name].said
