@@ -25,8 +25,9 @@ class Setup:
     `pods`: how many get a node, and how many of them become Ready. `then`: objects that come once
     pods are Ready and budgets have counted them. `silent`: the node whose kubelet falls silent when
     all that is done; the drain begins when the cluster knows.
-    `deletes_namespace`: right before. `as_printed`: kubectl is run with the command that the plan
-    prints, not with `flags`. `stopped_after_s`: kubectl is ended then.
+    `before`: (verb, path, patch) of requests made `settles_s` before all is recorded. `as_printed`:
+    kubectl is run with the command that the plan prints, not with `flags`. `stopped_after_s`:
+    kubectl is ended then.
     """
 
     name: str
@@ -37,7 +38,8 @@ class Setup:
     later: dict[str, Json] = field(default_factory=lambda: {"a2": {}})
     drained: tuple[str, ...] = ("a1",)
     silent: str = ""
-    deletes_namespace: bool = False
+    before: tuple[tuple[str, str, Json | None], ...] = ()
+    settles_s: float = 1.5
     as_printed: bool = False
     then: tuple[Json, ...] = ()
     stopped_after_s: float = 60.0
@@ -96,10 +98,11 @@ def pod_spec(**fields: Any) -> Json:
 
 
 def bare_pod(name: str, labels: Json | None = None, **fields: Any) -> Json:
-    """A pod without a controller. `fields` go into its spec, but for `finalizers`."""
+    """A pod without a controller. `fields` go into its spec or its metadata."""
     meta: Json = {"name": name, "labels": {"app": name, **(labels or {})}}
-    if "finalizers" in fields:
-        meta["finalizers"] = fields.pop("finalizers")
+    for member in ("finalizers", "annotations"):
+        if member in fields:
+            meta[member] = fields.pop(member)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(**fields)}
 
 
@@ -147,6 +150,11 @@ def budget(name: str, **spec: Any) -> Json:
         "metadata": meta,
         "spec": spec,
     }
+
+
+def guarded(owner: Json, **spec: Any) -> tuple[Json, Json]:
+    """A workload and a budget for its pods."""
+    return owner, budget(owner["metadata"]["name"], **spec)
 
 
 def spread(app: str, **fields: Any) -> list[Json]:

@@ -12,6 +12,7 @@ from tests.real.drain_objects import (
     budget,
     daemon_set,
     deployment,
+    guarded,
     job,
     lonely_webhook,
     policy,
@@ -83,11 +84,27 @@ SETUPS = (
         (deployment("web", 2), lonely_webhook("webhook-ignored", "Ignore")),
         (2, 2),
     ),
+    # Its pods are marked five seconds later.
     Setup(
         "namespace-deleted",
-        (deployment("web", 2, terminationGracePeriodSeconds=8),),
+        (deployment("web", 2, terminationGracePeriodSeconds=4),),
         (2, 2),
-        deletes_namespace=True,
+        before=(("DELETE", "/api/v1/namespaces/namespace-deleted", None),),
+    ),
+    Setup(
+        "namespace-going",
+        (deployment("web", 2, terminationGracePeriodSeconds=12),),
+        (2, 2),
+        before=(("DELETE", "/api/v1/namespaces/namespace-going", None),),
+        settles_s=8.0,
+    ),
+    Setup(
+        "namespace-held",
+        (bare_pod("held", finalizers=["example.com/hold"]),),
+        (1, 1),
+        "--force --timeout=4s",
+        before=(("DELETE", "/api/v1/namespaces/namespace-held", None),),
+        settles_s=8.0,
     ),
     # --- where replacements can go
     Setup(
@@ -123,10 +140,7 @@ SETUPS = (
     ),
     Setup(
         "spread-over-cordoned",
-        (
-            deployment("web", 6, topologySpreadConstraints=spread("web")),
-            budget("web", maxUnavailable=1),
-        ),
+        guarded(deployment("web", 6, topologySpreadConstraints=spread("web")), maxUnavailable=1),
         (6, 6),
         "--timeout=8s",
         nodes=THREE,
@@ -134,9 +148,9 @@ SETUPS = (
     ),
     Setup(
         "spread-honours-taints",
-        (
+        guarded(
             deployment("web", 6, topologySpreadConstraints=spread("web", nodeTaintsPolicy="Honor")),
-            budget("web", maxUnavailable=1),
+            maxUnavailable=1,
         ),
         (6, 6),
         nodes=THREE,
@@ -144,7 +158,7 @@ SETUPS = (
     ),
     Setup(
         "anti-affinity",
-        (deployment("web", 3, affinity=apart("web")), budget("web", maxUnavailable=1)),
+        guarded(deployment("web", 3, affinity=apart("web")), maxUnavailable=1),
         (3, 3),
         "--timeout=6s",
         nodes=THREE,
@@ -168,42 +182,49 @@ SETUPS = (
     Setup(
         "percentages",
         (
-            deployment("web", 4, SLOWLY),
-            budget("web", maxUnavailable="30%"),
-            deployment("api", 3),
-            budget("api", minAvailable="50%"),
+            *guarded(deployment("web", 4, SLOWLY), maxUnavailable="30%"),
+            *guarded(deployment("api", 3), minAvailable="50%"),
         ),
         (7, 7),
     ),
-    Setup(
-        "stateful-set",
-        (stateful_set("db", 3), budget("db", minAvailable=2)),
-        (3, 3),
-    ),
+    Setup("stateful-set", guarded(stateful_set("db", 3), minAvailable=2), (3, 3)),
     Setup(
         "min-ready-seconds",
-        (stateful_set("db", 3, {"minReadySeconds": 4}), budget("db", maxUnavailable=2)),
+        guarded(stateful_set("db", 3, {"minReadySeconds": 4}), maxUnavailable=2),
         (3, 3),
     ),
     Setup(
         "stops-early",
-        (
-            deployment("web", 2, {"stop": "1"}, terminationGracePeriodSeconds=20),
-            budget("web", maxUnavailable=1),
+        guarded(
+            deployment("web", 2, {"stop": "1"}, terminationGracePeriodSeconds=20), maxUnavailable=1
         ),
         (2, 2),
     ),
     Setup(
-        "times-out",
-        (deployment("web", 3), budget("web", maxUnavailable=1)),
-        (3, 3),
-        "--timeout=7s",
+        "scaled-up-just-now",
+        guarded(deployment("web", 1, {"start": "10"}), minAvailable=1),
+        (1, 1),
+        before=(
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/scaled-up-just-now/deployments/web",
+                {"spec": {"replicas": 2}},
+            ),
+        ),
     ),
     Setup(
+        "deleted-just-now",
+        guarded(stateful_set("db", 2, terminationGracePeriodSeconds=12), maxUnavailable=1),
+        (2, 2),
+        before=(("DELETE", "/api/v1/namespaces/deleted-just-now/pods/db-0", None),),
+    ),
+    Setup("times-out", guarded(deployment("web", 3), maxUnavailable=1), (3, 3), "--timeout=7s"),
+    Setup(
         "always-allow",
-        (
+        guarded(
             deployment("web", 2, {"ready": "never"}),
-            budget("web", minAvailable=2, unhealthyPodEvictionPolicy="AlwaysAllow"),
+            minAvailable=2,
+            unhealthyPodEvictionPolicy="AlwaysAllow",
         ),
         (2, 0),
     ),
@@ -232,10 +253,7 @@ SETUPS = (
     ),
     Setup(
         "one-is-pending",
-        (
-            deployment("web", 3, resources={"requests": {"cpu": "3"}}),
-            budget("web", maxUnavailable=1),
-        ),
+        guarded(deployment("web", 3, resources={"requests": {"cpu": "3"}}), maxUnavailable=1),
         (2, 2),
         "--timeout=6s",
         later={},
@@ -261,20 +279,17 @@ SETUPS = (
     ),
     Setup(
         "job-under-budget",
-        (job("batch", 2), budget("batch", minAvailable=1)),
+        guarded(job("batch", 2), minAvailable=1),
         (2, 2),
     ),
     Setup(
         "job-of-failed-pods",
-        (
-            job("batch", 2, podReplacementPolicy="Failed"),
-            budget("batch", minAvailable=1),
-        ),
+        guarded(job("batch", 2, podReplacementPolicy="Failed"), minAvailable=1),
         (2, 2),
     ),
     Setup(
         "job-over-its-limit",
-        (job("batch", 2, backoffLimit=0), budget("batch", minAvailable=1)),
+        guarded(job("batch", 2, backoffLimit=0), minAvailable=1),
         (2, 2),
     ),
     # --- flags
@@ -295,6 +310,12 @@ SETUPS = (
         "--disable-eviction --grace-period=2",
     ),
     Setup(
+        "without-grace",
+        guarded(deployment("web", 2, terminationGracePeriodSeconds=30), maxUnavailable=1),
+        (2, 2),
+        "--grace-period=0",
+    ),
+    Setup(
         "skip-wait",
         (deployment("web", 1), bare_pod("held", finalizers=["example.com/hold"])),
         (2, 2),
@@ -306,8 +327,13 @@ SETUPS = (
             daemon_set("agent"),
             deployment("web", 2, volumes=[{"name": "scratch", "emptyDir": {}}]),
             bare_pod("alone"),
+            bare_pod(
+                "static",
+                annotations={"kubernetes.io/config.mirror": "1"},
+                nodeName="every-flag-a1",
+            ),
         ),
-        (4, 4),
+        (5, 5),
         as_printed=True,
     ),
     Setup(

@@ -17,7 +17,6 @@ from typing import Any
 
 from tests.real.control_plane import Api, Refused
 
-_TICK_S = 0.1
 _REPORT_EVERY_S = 20.0
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -60,11 +59,13 @@ class Kubelets:
         renew_every_s: float = 1.0,
         start_s: float = 1.0,
         stop_s: float = 1.0,
+        tick_s: float = 0.1,
     ) -> None:
         self._api = api
         self._renew_every_s = renew_every_s
         self._start_s = start_s
         self._stop_s = stop_s
+        self._tick_s = tick_s
         self._kubelets: dict[str, Kubelet] = {}
         self._bound_at: dict[str, float] = {}
         self._deleted_at: dict[str, float] = {}
@@ -117,7 +118,7 @@ class Kubelets:
             self._kubelets[name].start()
 
     def _run(self) -> None:
-        while not self._end.wait(_TICK_S):
+        while not self._end.wait(self._tick_s):
             now = time.monotonic()
             for kubelet in list(self._kubelets.values()):
                 if kubelet.alive:

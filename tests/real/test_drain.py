@@ -42,7 +42,7 @@ from tests.real.kubelets import Kubelets
 WHOLE_GRACE_S = 3600.0
 GOES_WITHIN_S = 10.0
 LANDS_WITHIN_S = 40.0
-AT_A_TIME = 3
+AT_A_TIME = 4
 
 
 @dataclass
@@ -67,21 +67,26 @@ class Drained:
 
 
 def drain(plane: ControlPlane, setup: Setup, folder: Path) -> Drained:
-    """Record the cluster, plan, and run kubectl."""
+    """Record the cluster, run kubectl at once, and plan from what was recorded."""
     just_before(plane, setup)
     record(plane, folder / "cluster.json")
-    (folder / "command.txt").write_text(setup.command())
-    (folder / "outcome.json").write_text("{}")
-    recorded = read(folder)
-    first = plan = recorded.plan()
     command = setup.command()
     if setup.as_printed:
+        command = as_recorded(folder, setup).plan().nodes[0].command
+    outcome = outcome_of(plane, setup.name, run(plane, command, setup.stopped_after_s))
+    recorded = as_recorded(folder, setup, outcome)
+    first = plan = recorded.plan()
+    if setup.as_printed:
         assert first.with_flags is not None
-        command, plan = first.nodes[0].command, first.with_flags
-        recorded.options = parse_command(command)[1]
-    recorded.outcome = outcome_of(plane, setup.name, run(plane, command, setup.stopped_after_s))
-    (folder / "outcome.json").write_text(json.dumps(recorded.outcome, indent=1))
+        plan, recorded.options = first.with_flags, parse_command(command)[1]
     return Drained(setup, plane, folder, recorded, first, plan)
+
+
+def as_recorded(folder: Path, setup: Setup, outcome: dict[str, Any] | None = None) -> Recorded:
+    """What was recorded, in the form of the drains in `tests/drains/`."""
+    (folder / "command.txt").write_text(setup.command())
+    (folder / "outcome.json").write_text(json.dumps(outcome or {}, indent=1))
+    return read(folder)
 
 
 class Drains:
@@ -108,7 +113,7 @@ class Drains:
 def drains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
     with (
         control_plane(controller_manager=[], scheduler=True) as plane,
-        Kubelets(plane.api, renew_every_s=5.0, stop_s=WHOLE_GRACE_S) as kubelets,
+        Kubelets(plane.api, renew_every_s=5.0, stop_s=WHOLE_GRACE_S, tick_s=0.25) as kubelets,
         ThreadPoolExecutor(AT_A_TIME) as pool,
     ):
         prepare(plane, kubelets, SETUPS)
