@@ -8,6 +8,7 @@ are sent, and no credential goes over plain HTTP.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +29,9 @@ from kubectl_nodelife.live.target import Target
 
 _TOKEN_FILE_PERIOD_S = 60.0
 _EXPIRY_MARGIN_NS = 10 * 1_000_000_000
+_RETIRED_S = 900.0
+"""Longer than any watch of ours lasts."""
+
 _HEADER_SAFE = "!#$&'*+-.^_`|~" + "0123456789" + "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -58,8 +62,10 @@ class _Loader(KubeConfigLoader):
 
 
 class Session:
-    """A connection to one target with valid credentials. `secrets_folder` holds what TLS must read
+    """Connections to one target with valid credentials. `secrets_folder` holds what TLS must read
     from files; None: the system's folder for temporary files.
+
+    Credentials that are renewed end no watch: servers go on with it, and so do we.
     """
 
     def __init__(
@@ -73,6 +79,9 @@ class Session:
         self._expires: int | None = None
         self._token_read_at = 0.0
         self._plugin = _plugin(target, environ)
+        self._serial = 0
+        self._retired: list[tuple[float, RESTClientObject]] = []
+        self._connecting = asyncio.Lock()
 
     @property
     def secure(self) -> bool:
@@ -81,44 +90,63 @@ class Session:
 
     async def request(
         self, url: str, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """GET the URL below the server's, with credentials. Raises Failed, aiohttp.ClientError.
+    ) -> tuple[aiohttp.ClientResponse, int]:
+        """GET the URL below the server's; the answer, and the number of the credentials used.
 
-        There is no other verb: whoever only has this cannot write to the cluster.
+        There is no other verb: whoever only has this cannot write to the cluster. Raises Failed,
+        aiohttp.ClientError.
         """
         rest = await self._ready()
+        serial = self._serial
         all_headers = self._headers()
         all_headers.update(headers)
         answer = await rest.request(
             "GET", self.target.server + url, headers=all_headers, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response
-        return response
+        return response, serial
 
-    async def renew(self) -> bool:
-        """Fetch credentials anew, since the server refused them. False: there are no others."""
+    def renew(self, refused: int) -> bool:
+        """Have the next request fetch credentials, since the server refused those of this number.
+
+        False: there are no others to be had.
+        """
         if self._plugin is None and not self.target.user.token_file:
             return False
-        await self.close()
+        if refused == self._serial:
+            self._retire()
         return True
 
     async def close(self) -> None:
-        """Close the connections; the next request opens new ones."""
+        """Close the connections, in use or not; the next request opens new ones."""
+        self._retire()
+        await self._close_retired(0.0)
+
+    def _retire(self) -> None:
         if self._rest is not None:
-            rest, self._rest = self._rest, None
+            self._retired.append((time.monotonic(), self._rest))
+            self._rest = None
+
+    async def _close_retired(self, after_s: float) -> None:
+        while self._retired and time.monotonic() >= self._retired[0][0] + after_s:
+            _, rest = self._retired.pop(0)
             await rest.close()
 
     async def _ready(self) -> RESTClientObject:
         expires = self._expires
         if expires is not None and time.time_ns() > expires - _EXPIRY_MARGIN_NS:
-            await self.close()
-        if self._rest is None:
-            self._rest = await self._connect()
+            self._retire()
+        async with self._connecting:
+            if self._rest is None:
+                await self._close_retired(_RETIRED_S)
+                self._rest = await self._connect()
+                self._serial += 1
+            rest = self._rest
         path = self.target.user.token_file
         if path and self.secure and time.monotonic() > self._token_read_at + _TOKEN_FILE_PERIOD_S:
             self._authorization = f"Bearer {_read_token(path, self.target.user.token)}"
             self._token_read_at = time.monotonic()
-        return self._rest
+        return rest
 
     async def _connect(self) -> RESTClientObject:
         """Load credentials and build the session. Raises Failed."""

@@ -127,12 +127,12 @@ class Client:
         renewed = False
         for attempt in range(MAX_RETRIES + 1):
             sent_ns = steady_ns()
-            response = await self.session.request(url, {}, timeout)
+            response, credentials = await self.session.request(url, {}, timeout)
             self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
             if response.status == 200:
                 return response
             error = await _read_error(response)
-            if error.code == 401 and not renewed and await self.session.renew():
+            if error.code == 401 and not renewed and self.session.renew(credentials):
                 renewed = True
                 continue
             retriable = error.code == 429 or error.code >= 500

@@ -314,11 +314,19 @@ class Follower:
         transport = connection.transport if connection is not None else None
         if transport is None or transport.is_closing():
             return
+        # TLS goes on reading up to its own limit while the application does not: without a limit
+        # each piece would still wake us. Plain sockets have none.
+        limit = getattr(transport, "set_read_buffer_limits", lambda high=None: None)
         transport.pause_reading()
+        limit(1)
         try:
             await asyncio.sleep(self._pace.gather_s)
         finally:
-            transport.resume_reading()
+            # A connection that is being closed waits to read the other side's farewell. Of one
+            # that is gone asyncio says so by this error.
+            with contextlib.suppress(AttributeError):
+                limit()
+                transport.resume_reading()
 
 
 def _to_event(kind: str, type_: str, obj: KubeObject) -> Put | Gone:

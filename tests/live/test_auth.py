@@ -271,6 +271,26 @@ def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
     play(test)
 
 
+def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "token").write_text("old")
+        async with listener(tmp_path) as server:
+            ran = tmp_path / "ran"
+            user = {"exec": plugin(str(tmp_path / "token"))}
+            user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
+            target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+            client = Client(Session(target, {}, str(tmp_path)))
+            await asyncio.gather(*(client.read("/x") for _ in range(5)))
+            assert ran.read_text() == "x"
+            (tmp_path / "token").write_text("new")
+            server.wanted = "new"
+            await asyncio.gather(*(client.read("/x") for _ in range(5)))
+            assert ran.read_text() == "xx"
+            await client.close()
+
+    play(test)
+
+
 def test_an_unknown_authority_is_refused_unless_checks_are_off(tmp_path: Path) -> None:
     async def test() -> None:
         async with listener(tmp_path) as server:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import (
     ABSENT,
@@ -22,7 +27,7 @@ from kubectl_nodelife.live.source import (
 )
 from kubectl_nodelife.sandbox.faults import Failure
 from kubectl_nodelife.sandbox.listening import Sandbox
-from tests.loopback import client, play, sandbox, until
+from tests.loopback import client, play, sandbox, target_of, until
 from tests.source_reader import Seen
 
 FAST = Pace(
@@ -247,6 +252,44 @@ def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
             gaps = [phase.gap_ns for phase in seen.phases if phase.phase == WATCHING]
             assert max(gaps) >= 500_000_000
             assert seen.listed == ["Node"]
+
+    play(test)
+
+
+def test_a_connection_lost_while_events_are_gathered_is_opened_anew() -> None:
+    async def test() -> None:
+        pace = Pace(**{**_fields(FAST), "gather_s": 0.5})
+        async with sandbox() as served, following(served, "Node", pace=pace) as seen:
+            await until(watching(seen, "Node"))
+            change(served, first="yes")
+            await until(lambda: agrees(seen, served))  # the follower has told, and gathers now
+            change(served, second="yes")
+            await served.hang_up()
+            await served.listen()
+            await until(lambda: agrees(seen, served))
+
+    play(test)
+
+
+def test_credentials_that_are_renewed_end_no_watch(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            target = target_of(served)
+            (tmp_path / "token").write_text(target.user.token)
+            target = msgspec.structs.replace(target, user=User(token_file=str(tmp_path / "token")))
+            ours = Client(Session(target, {}, str(tmp_path)))
+            source = Source(ours, [Resource(kind_named("Node"))], FAST)
+            seen = Seen(source)
+            tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
+            await until(watching(seen, "Node"))
+            assert ours.session.renew(1)
+            await ours.read("/version")
+            change(served, later="yes")
+            await until(lambda: agrees(seen, served))
+            assert served.server.requests["watch"] == 1
+            for task in tasks:
+                task.cancel()
+            await ours.close()
 
     play(test)
 
