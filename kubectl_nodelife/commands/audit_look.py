@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.inputs import settings_from
+from kubectl_nodelife.commands.inputs import settings_of
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
@@ -53,7 +53,7 @@ def look_at_dump(
 ) -> Look:
     """The pods of a dump, of one namespace or (None) of all. Raises BadInput."""
     snapshot = load(filename, now, profile)
-    settings = settings_from(snapshot.profile, assignments)
+    settings = settings_of(snapshot, assignments)
     pods: list[Pod] = []
     nodes: dict[str, Node] = {}
     renewals: dict[str, int | None] = {}

@@ -1,19 +1,24 @@
 """`-f`: files, folders and standard input as one snapshot, with its moment, its profile, its kinds.
 
 Follows kubectl's `-f` (a folder: its .json, .yaml and .yml files, not deeper). An object given
-twice counts as it was given last. The moment of a snapshot is its newest sign of life, so that ages
-mean what they meant when it was taken.
+twice counts as it was given last. The moment of a snapshot is what it says itself (`snapshot save`
+notes it, and what ran there), else its newest sign of life, so that ages mean what they meant when
+it was taken.
 """
 
 from __future__ import annotations
 
 import gc
+import gzip
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.events import Put
@@ -25,17 +30,23 @@ from kubectl_nodelife.kube.load import InputError, load_objects
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
+from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.settings import Running  # which knows how to ask a cluster
 
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input tells."""
 
 _SUFFIXES = (".json", ".yaml", ".yml")
+_GZIP = ".gz"
 
 
 class Snapshot(NamedTuple):
     """Objects and what is known about them.
 
-    `kinds_read`: kinds of which the input speaks; `complete`: all.
+    `kinds_read`: kinds of which the input speaks; `complete`: all. `running`: what the input notes
+    of the controllers that ran there.
     """
 
     objects: list[KubeObject]
@@ -46,6 +57,7 @@ class Snapshot(NamedTuple):
     kinds_read: frozenset[str]
     complete: bool
     warnings: list[str]
+    running: Running | None = None
 
     def moment(self) -> dict[str, str]:
         """The moment and its origin, for reports."""
@@ -77,6 +89,7 @@ def read_snapshot(
     objects: dict[tuple[str, str, str], KubeObject] = {}
     kinds: set[str] = set()
     unknown: Counter[str] = Counter()
+    noted: dict[str, str] = {}
     complete = False
     collecting = gc.isenabled()
     gc.disable()  # a first load only makes objects that stay
@@ -90,18 +103,17 @@ def read_snapshot(
                 objects[(kind_of(obj), *obj.key)] = obj
             kinds |= loaded.kinds_read
             unknown.update(loaded.unknown_kinds)
+            noted |= loaded.annotations
             complete = complete or loaded.all_kinds
     finally:
         if collecting:
             gc.enable()
             gc.freeze()
-    warnings = []
-    if unknown:
-        counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
-        warnings.append(f"kinds that no decision here reads were passed over: {counted}")
+    warnings = _passed_over(unknown)
     found = list(objects.values())
-    moment_ns, moment_origin = _moment(found, now, warnings)
-    chosen, profile_origin = choose_profile(found, profile)
+    moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
+    running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
+    chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
     return Snapshot(
         found,
         moment_ns,
@@ -111,7 +123,15 @@ def read_snapshot(
         frozenset(kinds),
         complete,
         warnings,
+        running,
     )
+
+
+def _passed_over(unknown: Counter[str]) -> list[str]:
+    if not unknown:
+        return []
+    counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
+    return [f"kinds that no decision here reads were passed over: {counted}"]
 
 
 def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Profile, str]:
@@ -132,6 +152,41 @@ def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Pr
         newest = max(versions, key=lambda p: p.minor)
         return newest, "the newest kubelet"
     return parse_profile(NEWEST), "the newest release known here"
+
+
+def _noted_profile(running: Running | None, given: str | None) -> tuple[Profile, str] | None:
+    """The release that the snapshot notes, unless the user names one."""
+    if running is None or given:
+        return None
+    try:
+        return parse_profile(running.version), "the API server's version, noted in the snapshot"
+    except ValueError:
+        return None
+
+
+def _running(text: str, warnings: list[str]) -> Running | None:
+    if not text:
+        return None
+    from kubectl_nodelife.daemon.settings import Running
+
+    try:
+        return msgspec.json.decode(text, type=Running)
+    except msgspec.MsgspecError as error:
+        warnings.append(f"the annotation {ANNOTATION_RUNNING} makes no sense ({error})")
+        return None
+
+
+def settings_of(snapshot: Snapshot, assignments: Sequence[str]) -> Settings:
+    """What the snapshot notes of the running controllers, with `--set FLAG=VALUE` on top.
+
+    Raises BadInput.
+    """
+    if snapshot.running is None:
+        return settings_from(snapshot.profile, assignments)
+    from kubectl_nodelife.daemon.settings import Wish, decide
+
+    wish = Wish(snapshot.profile.name, tuple(assignments))
+    return decide(wish, snapshot.running, Cache(), "", "").settings
 
 
 def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
@@ -165,12 +220,23 @@ def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
         path = Path(name)
         files = _files_in(path) if path.is_dir() else [path]
         for file in files:
-            try:
-                yield str(file), file.read_bytes()
-            except OSError as error:
-                raise BadInput(
-                    f"cannot be read: {error.strerror}", on=str(file), remedy="check the path"
-                ) from None
+            yield str(file), _content(file)
+
+
+def _content(file: Path) -> bytes:
+    """The bytes of a file, unpacked where its name ends with .gz and it is what it says."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"cannot be read: {error.strerror}", on=str(file), remedy="check the path"
+        ) from None
+    if file.suffix != _GZIP:
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"is not gzip: {error}", on=str(file), remedy="write it again") from None
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -184,12 +250,19 @@ def _files_in(folder: Path) -> list[Path]:
     return files
 
 
-def _moment(objects: Iterable[KubeObject], now: str | None, warnings: list[str]) -> tuple[int, str]:
+def _moment(
+    objects: Iterable[KubeObject], now: str | None, warnings: list[str], noted: str
+) -> tuple[int, str]:
     if now is not None:
         try:
             return int(parse_time(now)), "--now"
         except ValueError as error:
             raise BadInput(str(error), on="--now") from None
+    if noted:
+        try:
+            return int(parse_time(noted)), "noted in the snapshot"
+        except ValueError:
+            warnings.append(f"the annotation {ANNOTATION_MOMENT} is no time")
     newest: tuple[int, str] | None = None
     for obj in objects:
         sign = _sign_of_life(obj)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubectl_nodelife.commands.dumps import missing, source_of
-from kubectl_nodelife.commands.inputs import Snapshot, settings_from
+from kubectl_nodelife.commands.inputs import Snapshot, settings_of
 from kubectl_nodelife.daemon.sight import Sight
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
@@ -27,7 +27,7 @@ def of_snapshot(
     assignments: tuple[str, ...],
 ) -> Status:
     """The status of a dump. Raises Failed for a node that is not in it."""
-    settings = settings_from(snapshot.profile, assignments)
+    settings = settings_of(snapshot, assignments)
     cache = snapshot.cache()
     outlook, _ = joined(cache, settings, snapshot.moment_ns)
     return make_status(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.commands.dumps import missing, source_of
-from kubectl_nodelife.commands.inputs import Snapshot, settings_from
+from kubectl_nodelife.commands.inputs import Snapshot, settings_of
 from kubectl_nodelife.daemon.sight import Sight
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.outlook.explain import Explanation, Section
@@ -17,7 +17,7 @@ def explanation_of_snapshot(
     snapshot: Snapshot, kind: str, namespace: str, name: str, assignments: tuple[str, ...]
 ) -> Explanation:
     """The explanation of one object of a dump. Raises Failed where the dump does not have it."""
-    settings = settings_from(snapshot.profile, assignments)
+    settings = settings_of(snapshot, assignments)
     cache = snapshot.cache()
     outlook, _ = joined(cache, settings, snapshot.moment_ns)
     return Explanation(

@@ -57,13 +57,14 @@ class Loaded:
 
     `kinds_read`: kinds of which there is an object, an empty list, or the word of the annotation
     nodelife.dev/kinds; `all_kinds`: the annotation says that nothing is missing. `unknown_kinds`
-    counts what was passed over.
+    counts what was passed over. `annotations`: those of Lists.
     """
 
     objects: list[KubeObject] = field(default_factory=list)
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     kinds_read: set[str] = field(default_factory=set)
     all_kinds: bool = False
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 def load_objects(data: bytes, source: str, progress: Callable[[int], None] | None = None) -> Loaded:
@@ -300,6 +301,8 @@ class _Reader:
         kind = find_kind(api_version, item_kind) if item_kind else None
         if kind is not None:
             self.loaded.kinds_read.add(kind.name)
+        if isinstance(annotations, dict):
+            self.loaded.annotations |= {key: str(text) for key, text in annotations.items()}
         words = annotations.get(ANNOTATION_KINDS) if isinstance(annotations, dict) else None
         for word in str(words or "").split(","):
             named = find_resource(word.strip())

@@ -47,7 +47,9 @@ LABEL_POD_TEMPLATE_GENERATION: Final = "pod-template-generation"
 # Annotations
 ANNOTATION_CONFIG_MIRROR: Final = "kubernetes.io/config.mirror"
 ANNOTATION_CONFIG_SOURCE: Final = "kubernetes.io/config.source"
-ANNOTATION_KINDS: Final = "nodelife.dev/kinds"
+ANNOTATION_KINDS: Final = "nodelife.dev/kinds"  # of a List, and those that follow too
+ANNOTATION_MOMENT: Final = "nodelife.dev/moment"
+ANNOTATION_RUNNING: Final = "nodelife.dev/running"
 
 # Conditions and their statuses
 NODE_READY: Final = "Ready"
