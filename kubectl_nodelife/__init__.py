@@ -29,8 +29,8 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < controllers, drain < outlook, live, sim < sandbox
-         < daemon, report < commands < cli
+    kube < workloads, engine < controllers, drain < outlook, live, sim < sandbox,
+         snapshot < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another, `live` and `sim`
 never each other, and `report` takes data types only. `errors` may be imported by all and imports
@@ -47,6 +47,7 @@ print.
 - `live`         a real cluster: kubeconfig and auth, list + watch, executor, leader lease
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
+- `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
 - `daemon`       the per-user process: socket, single instance, config reload, journal
 - `report`       results to text, pictures and JSON
 - `commands`     one file for each verb: parse, plug together, call, report

@@ -72,6 +72,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.repair:repair",
         "Print what would mend such pods, or why not.",
     ),
+    "snapshot": (
+        "kubectl_nodelife.commands.snapshot:snapshot",
+        "Save a cluster to a file that gives the same answers later.",
+    ),
     "sandbox": (
         "kubectl_nodelife.commands.sandbox:sandbox",
         "Serve a simulated cluster on loopback, to try things out.",

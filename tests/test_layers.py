@@ -23,9 +23,11 @@ RULES = {
     "live": "kube engine",
     "sim": "kube workloads engine",
     "sandbox": "kube workloads engine controllers sim",
+    "snapshot": "kube engine live",
     "daemon": "kube workloads engine controllers drain outlook live sim sandbox",
     "report": "kube workloads engine drain outlook sim",  # their data types
-    "commands": "kube workloads engine controllers drain outlook live sim sandbox daemon report",
+    "commands": "kube workloads engine controllers drain outlook live sim sandbox snapshot daemon"
+    " report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",

@@ -1,0 +1,62 @@
+"""`kubectl nodelife snapshot save`: a dump that gives the same answers later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.report import terminal
+
+
+@click.group(cls=SpellingGroup)
+@connection_flags
+def snapshot(connection: Connection) -> None:
+    """A cluster in a file, for later or for somebody else: `-f FILE` answers as the cluster did."""
+
+
+@snapshot.command()
+@click.argument("file", metavar="FILE")
+@click.option("--full", is_flag=True, help="Keep values, commands and annotations as they are.")
+@connection_flags
+def save(file: str, full: bool, connection: Connection) -> None:
+    """Write what all verbs read to FILE: private, complete or not at all, packed if it ends .gz.
+
+    Values of environment variables, args and commands become digests that tell equal from different
+    and nothing else; annotations go unless something hangs on them. Secrets and ConfigMaps are
+    never read, with --full either.
+
+    \b
+    Examples:
+      kubectl nodelife snapshot save monday.json.gz
+      kubectl nodelife snapshot save before-upgrade.json --context production
+      kubectl nodelife snapshot save all.json --full
+    """
+    import asyncio
+    import secrets
+
+    from kubectl_nodelife.commands.snapshot_look import of_cluster
+    from kubectl_nodelife.live.target import Overrides, find_target
+    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.snapshot.file import SnapshotFile
+    from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
+
+    target = find_target(Overrides(**connection._asdict()), os.environ)
+    redaction = None if full else Redaction(secrets.token_bytes(KEY_BYTES))
+    with SnapshotFile(file) as out, contextlib.ExitStack() as bars:
+        saved = asyncio.run(
+            of_cluster(
+                target,
+                out,
+                redaction,
+                lambda total: bars.enter_context(progress_bar(f"reading {target.server}", total)),
+            )
+        )
+    for kind, words in saved.refused.items():
+        terminal.warn(f"{kind} cannot be read ({words}): the snapshot says that it lacks it")
+    terminal.note(
+        f"{file}: {saved.objects:,} objects of {saved.moment}, {saved.size_bytes / 1e6:,.1f} MB"
+    )

@@ -1,0 +1,200 @@
+"""What `snapshot save` reads, in which order, and what it notes beside the objects.
+
+Admission comes first, since its expressions tell which annotations of pods count; nodes and their
+Leases come last and close together: the snapshot's moment is the moment of the Leases' list, so
+that no node looks silent for as long as the reading of the pods took. A kind that may not be listed
+is declared by its absence from the annotation; one that is not served has no objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.commands import drain_look
+from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.places import config_file
+from kubectl_nodelife.daemon.settings import Running, read_running
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.kinds import Kind, kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.wellknown import (
+    ANNOTATION_KINDS,
+    ANNOTATION_MOMENT,
+    ANNOTATION_RUNNING,
+    NAMESPACE_NODE_LEASE,
+)
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.snapshot.file import SnapshotFile
+from kubectl_nodelife.snapshot.flags import is_control_plane
+from kubectl_nodelife.snapshot.reading import count, pages
+from kubectl_nodelife.snapshot.redact import Redaction
+
+_LAST: Final = ("Pod", "Node", "Lease")
+_ADMISSION: Final = (
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+)
+_ALL: Final = dict.fromkeys((*drain_look.KINDS, "ControllerRevision"))  # each once
+
+KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)), *_LAST)
+"""All kinds that some verb reads of a dump, in the order of reading."""
+
+
+class Saved(NamedTuple):
+    """What came of it. `refused`: kind -> the server's words."""
+
+    objects: int
+    size_bytes: int
+    moment: str
+    refused: dict[str, str]
+
+
+class Plan(NamedTuple):
+    """What will be read, about how much that is, and what may not be read."""
+
+    kinds: list[str]
+    objects: int
+    refused: dict[str, str]
+
+
+async def plan(client: Client) -> Plan:
+    """Ask how many there are of each kind. Raises Failed where nothing may be listed."""
+    counts = await asyncio.gather(*(_count(client, kind) for kind in KINDS))
+    refused = {k: n.what for k, n in zip(KINDS, counts, strict=True) if isinstance(n, ApiError)}
+    if len(refused) == len(KINDS):
+        remedy = "see 'kubectl nodelife rbac'"
+        raise Failed(f"nothing may be listed: {refused['Node']}", on=client.server, remedy=remedy)
+    objects = sum(n for n in counts if isinstance(n, int))
+    return Plan([kind for kind in KINDS if kind not in refused], objects, refused)
+
+
+async def save(
+    client: Client,
+    target: Target,
+    planned: Plan,
+    file: SnapshotFile,
+    redaction: Redaction | None,
+    step: Callable[[int], None],
+) -> Saved:
+    """Read everything into the file; without a redaction as it is. Raises NodelifeError."""
+    taking = _Taking(client, file, redaction, step)
+    for kind in planned.kinds:
+        try:
+            await taking.kind(kind_named(kind))
+        except ApiError as error:
+            raise Failed(error.what, on=kind_named(kind).resource, remedy="try again") from None
+    moment = format_micro_time(taking.moment_ns or taking.now_ns())
+    noted = {
+        ANNOTATION_KINDS: ",".join(kind_named(kind).plural for kind in planned.kinds),
+        ANNOTATION_MOMENT: moment,
+        ANNOTATION_RUNNING: await _running(client, target, taking.control_plane),
+        "nodelife.dev/made-by": f"kubectl-nodelife v{__version__}",
+        "nodelife.dev/values": "as they are" if redaction is None else "digests",
+    }
+    if planned.refused:
+        noted["nodelife.dev/not-read"] = ",".join(kind_named(k).plural for k in planned.refused)
+    return Saved(file.written, file.finish(noted), moment, planned.refused)
+
+
+class _Taking:
+    """The state of one reading. `control_plane`: its pods, for what runs there."""
+
+    def __init__(
+        self,
+        client: Client,
+        file: SnapshotFile,
+        redaction: Redaction | None,
+        step: Callable[[int], None],
+    ) -> None:
+        self.control_plane: list[KubeObject] = []
+        self.moment_ns = 0
+        self._client = client
+        self._file = file
+        self._redaction = redaction
+        self._step = step
+
+    def now_ns(self) -> int:
+        """The server's clock."""
+        server_ns = self._client.clock.now_ns(steady_ns())
+        return time.time_ns() if server_ns is None else server_ns
+
+    async def kind(self, kind: Kind) -> None:
+        """Read and write all objects of a kind."""
+        try:
+            async for page in pages(self._client, _resource(kind)):
+                if kind.name == "Lease" and not self.moment_ns:
+                    self.moment_ns = self.now_ns()
+                for document in page:
+                    self._take(kind.name, document)
+                self._step(self._file.written)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    def _take(self, kind: str, document: dict[str, Any]) -> None:
+        metadata = document.get("metadata") or {}
+        if kind == "Pod" and is_control_plane(metadata.get("namespace", ""), metadata["name"]):
+            self.control_plane.append(decode("Pod", document))
+        if self._redaction is not None:
+            if kind in _ADMISSION:
+                self._redaction.admit(document)
+            document = self._redaction(kind, document)
+        self._file.add(document)
+
+
+async def _count(client: Client, kind: str) -> int | ApiError:
+    try:
+        return await count(client, _resource(kind_named(kind)))
+    except ApiError as error:
+        if error.code == 404:
+            return 0
+        if error.code != 403:
+            raise
+        return error
+
+
+def _resource(kind: Kind) -> Resource:
+    return Resource(kind, NAMESPACE_NODE_LEASE if kind.name == "Lease" else "")
+
+
+async def _running(client: Client, target: Target, control_plane: list[KubeObject]) -> str:
+    """The release and the flags that run there, the user's own word on them included, as JSON."""
+    cache = Cache()
+    cache.fill(control_plane, 0)
+    found = await read_running(client, cache)
+    section = load_config(config_file(os.environ)).section(target.server, target.context)
+    flags = {name: str(value) for name, value in section.settings.items()} | found.flags
+    origins = dict.fromkeys(section.settings, "the config file, when the snapshot was taken")
+    noted = Running(section.profile or found.version, flags, origins | found.origins)
+    return msgspec.json.encode(noted).decode()
+
+
+async def of_cluster(
+    target: Target,
+    file: SnapshotFile,
+    redaction: Redaction | None,
+    begin: Callable[[int], Callable[[int], None]],
+) -> Saved:
+    """Save the cluster. `begin` is told about how many objects come. Raises NodelifeError."""
+    client = Client(Session(target, os.environ))
+    try:
+        planned = await plan(client)
+        return await save(client, target, planned, file, redaction, begin(planned.objects))
+    finally:
+        await client.close()
