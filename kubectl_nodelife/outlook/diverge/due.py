@@ -1,0 +1,256 @@
+"""When a write of our copy is due in the cluster, and which are overdue.
+
+The running controller's passes fall at instants of their own: whatever our copy decides it may
+decide a period earlier or later, plus 1 % of what it waited for, plus what the watch takes. What
+hangs on another write is due as long after that one as our copy has it, so that one delay is told
+once. In a zone that waits for tokens nobody knows the order: the first taint that comes answers for
+the first that was due. A write is never judged over a time in which the cluster was out of sight or
+another leader began its clocks anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.outlook.diverge.record import JUDGED, POD_GC, Record, Write
+
+OPEN, CAME, NEVER = "open", "came", "never"
+
+LATENCY_NS: Final = 3 * SECOND_NS
+"""A write, its way through the watch, and the gathering of news here."""
+
+_GC_NS: Final = 60 * SECOND_NS
+"""pod-gc looks every 20 s, and lets a node be gone for 40 s first."""
+
+_WRITES_A_SECOND: Final = 20
+"""kube-api-qps of kube-controller-manager: thousands of pods take minutes."""
+
+_MOST_TOKEN_NS: Final = 120 * SECOND_NS
+
+
+class Lag(msgspec.Struct, frozen=True, gc=False):
+    """A write that is overdue. `state`: it is still open, came late, or never came and no longer
+    will. `lag_ns`: how long after it was due. `follow`: how many open writes hang on it.
+    """
+
+    write: Write
+    state: str
+    due_ns: int
+    lag_ns: int
+    follow: int = 0
+
+
+class Pace(msgspec.Struct, frozen=True, gc=False):
+    """What was found out about the running settings that makes writes due later than ours.
+
+    `grace_ns`: by how much its grace period is longer. `token_ns`: between two tokens, None where
+    it is as assumed.
+    """
+
+    grace_ns: int = 0
+    token_ns: int | None = None
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Which writes are overdue, and how many came in time or are open at all."""
+
+    lags: tuple[Lag, ...]
+    in_time: int
+    open: int
+
+
+def account(record: Record, now_ns: int, pace: Pace | None = None) -> Account:
+    """Judge all writes of the record."""
+    pace = pace or Pace()
+    writes = _merged(record)
+    known = {write.id: write for write in writes}
+    delays: dict[int, int | None] = {}
+    lags: list[Lag] = []
+    follow: dict[int, int] = {}
+    queued: dict[str, list[tuple[int, Write]]] = {}
+    in_time, is_open = record.on_time, 0
+    for write in writes:
+        is_open += write.outcome == "would"
+        delay = _delay(write, known, delays)
+        if delay is None:
+            root = _open_root(write, known)
+            follow[root] = follow.get(root, 0) + (write.outcome == "would")
+            continue
+        due_ns = write.time_ns + delay + (0 if write.first else pace.grace_ns)
+        if write.action == "AddTaint" and write.what.endswith(NO_EXECUTE):
+            queued.setdefault(write.zone, []).append((due_ns, write))
+            continue
+        lag = _lag(record, write, due_ns, now_ns)
+        if lag is None:
+            in_time += write.outcome == "confirmed"
+        elif lag.lag_ns > allowance_ns(record, write, known):
+            lags.append(lag)
+        else:
+            in_time += lag.state == CAME
+    for zone in queued.values():
+        late, came = _tokens(record, zone, now_ns, pace)
+        lags += late
+        in_time += came
+    backlog = _Backlog(record, writes)
+    made = tuple(
+        msgspec.structs.replace(lag, follow=follow.get(lag.write.id, 0))
+        for lag in lags
+        if not backlog.explains(lag, allowance_ns(record, lag.write, known), now_ns)
+    )
+    return Account(made, in_time, is_open)
+
+
+def allowance_ns(record: Record, write: Write, known: Mapping[int, Write]) -> int:
+    """How long after it was due a write may come and is no surprise."""
+    period = record.assumed.period_ns
+    first = write
+    while first.cause is not None and first.cause in known:
+        first = known[first.cause]
+    waited = record.assumed.grace_ns + max(0, write.time_ns - first.time_ns)
+    gc_ns = _GC_NS if write.controller == POD_GC else 0
+    return period + (period + waited) // 100 + LATENCY_NS + gc_ns
+
+
+def _merged(record: Record) -> list[Write]:
+    """The writes that are judged, each API call once, in order."""
+    calls: dict[tuple[object, ...], Write] = {}
+    for write in record.writes:
+        if write.controller in JUDGED and write.controller in record.evaluated:
+            what = write.what if write.action in ("AddTaint", "RemoveTaint") else ""
+            where = (write.kind, write.namespace, write.name)
+            calls.setdefault((write.time_ns, write.controller, write.action, *where, what), write)
+    return list(calls.values())
+
+
+def _delay(write: Write, known: Mapping[int, Write], delays: dict[int, int | None]) -> int | None:
+    """By how much what led to the write came after our copy had it; None where it has not come."""
+    path = []
+    cause = known.get(write.cause) if write.cause is not None else None
+    while cause is not None and cause.id not in delays:
+        path.append(cause)
+        cause = known.get(cause.cause) if cause.cause is not None else None
+    delay = delays[cause.id] if cause is not None else 0
+    for above in reversed(path):
+        if delay is None or above.outcome == "would":
+            delay = None
+        elif above.outcome == "confirmed" and above.settled_ns is not None and not above.first:
+            delay = max(delay, above.settled_ns - above.time_ns)
+        delays[above.id] = delay
+    return delay
+
+
+def _open_root(write: Write, known: Mapping[int, Write]) -> int:
+    """The id of the first open write above this one."""
+    root, cause = write.id, write.cause
+    while cause is not None and cause in known:
+        if known[cause].outcome == "would":
+            root = cause
+        cause = known[cause].cause
+    return root
+
+
+def _lag(record: Record, write: Write, due_ns: int, now_ns: int) -> Lag | None:
+    """How late the write is; None where that cannot be told, or is no question."""
+    if write.outcome == "would":
+        due_ns = _fresh_start(record, due_ns, now_ns)
+        return Lag(write, OPEN, due_ns, now_ns - due_ns) if now_ns > due_ns else None
+    settled = write.settled_ns
+    if write.first or settled is None or not record.watched(due_ns, max(due_ns, settled)):
+        return None
+    if any(write.time_ns <= at <= settled for at, _ in record.leaders):
+        return None
+    if write.outcome == "confirmed":
+        return Lag(write, CAME, due_ns, settled - due_ns)
+    never = write.outcome == "superseded" and write.action == "SetNodeCondition"
+    return Lag(write, NEVER, due_ns, settled - due_ns) if never else None
+
+
+def _fresh_start(record: Record, due_ns: int, now_ns: int) -> int:
+    """When an open write is due, seen from the last break in what was watched, or new leader."""
+    due_ns = max(due_ns, record.watched_since_ns(now_ns))
+    led_since = max((at for at, _ in record.leaders), default=None)
+    if led_since is not None:
+        anew = led_since + record.assumed.grace_ns + record.assumed.period_ns
+        if due_ns < anew:
+            due_ns = anew
+    return due_ns
+
+
+def _tokens(
+    record: Record, zone: Sequence[tuple[int, Write]], now_ns: int, pace: Pace
+) -> tuple[list[Lag], int]:
+    """(NoExecute taints of one zone that are overdue, how many came in time).
+
+    Each that came answers for the earliest that was due and has no answer yet.
+    """
+    judged = [(due, w) for due, w in zone if w.outcome != "superseded"]
+    dues = sorted(due for due, _ in judged)
+    came = sorted((w.settled_ns or w.time_ns, w.id, w) for _, w in judged if w.outcome != "would")
+    waiting = [w for _, w in sorted(judged, key=lambda e: e[0]) if w.outcome == "would"]
+    assumed = SECOND_NS / record.assumed.rate if record.assumed.rate else _MOST_TOKEN_NS
+    token = min(pace.token_ns or assumed, _MOST_TOKEN_NS)
+    lags, in_time = [], 0
+    for due_ns, (at_ns, _, write) in zip(dues, came, strict=False):
+        allowed = _token_allowance_ns(record, write, token)
+        lag = _lag(record, write, due_ns, now_ns)
+        if lag is not None and at_ns - due_ns > allowed and pace.token_ns is None:
+            lags.append(Lag(write, CAME, due_ns, at_ns - due_ns))
+        else:
+            in_time += 1
+    last_ns = came[-1][0] if came else 0
+    for due_ns, write in zip(dues[len(came) :], waiting, strict=False):
+        if pace.token_ns is not None:
+            due_ns = max(due_ns, last_ns + round(token))
+        lag = _lag(record, write, due_ns, now_ns)
+        if lag is not None and lag.lag_ns > _token_allowance_ns(record, write, token):
+            lags.append(lag)
+    return lags, in_time
+
+
+def _token_allowance_ns(record: Record, write: Write, token_ns: float) -> int:
+    return allowance_ns(record, write, {}) + round(token_ns)
+
+
+class _Backlog:
+    """How long a controller may take for many pods: it sends so many writes a second, no more."""
+
+    def __init__(self, record: Record, writes: Iterable[Write]) -> None:
+        self._recent_ns = record.assumed.period_ns + LATENCY_NS
+        self._times: dict[str, list[int]] = {}
+        self._last: dict[str, int] = {}
+        for write in writes:
+            if write.kind == "Pod":
+                self._times.setdefault(write.controller, []).append(write.time_ns)
+            if write.outcome == "confirmed":
+                last = max(self._last.get(write.controller, 0), write.settled_ns or 0)
+                self._last[write.controller] = last
+        for times in self._times.values():
+            times.sort()
+
+    def explains(self, lag: Lag, allowed_ns: int, now_ns: int) -> bool:
+        """Whether the controller is, or was, still at it."""
+        if lag.write.kind != "Pod":
+            return False
+        controller = lag.write.controller
+        if lag.state == OPEN and self._last.get(controller, 0) < now_ns - self._recent_ns:
+            return False
+        times = self._times[controller]
+        end = lag.due_ns + lag.lag_ns
+        before = bisect_right(times, end) - bisect_left(times, lag.due_ns - _MOST_TOKEN_NS)
+        return lag.lag_ns <= allowed_ns + before * SECOND_NS // _WRITES_A_SECOND
+
+
+def earliest(lags: Iterable[Lag]) -> int | None:
+    """When the first of them was due."""
+    return min((lag.due_ns for lag in lags), default=None)
+
+
+def still_open(lags: Iterable[Lag]) -> Iterator[Lag]:
+    """Those that have not come."""
+    return (lag for lag in lags if lag.state == OPEN)

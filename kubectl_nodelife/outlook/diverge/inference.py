@@ -1,0 +1,271 @@
+"""Which settings fit what was seen: the grace period, the eviction rates, the monitor period.
+
+Passes come every period. A kubelet's last sign of life is noticed at the next one, and the node is
+lost at the first that begins after the grace period: between the sign and the loss there is the
+grace period, made up to whole passes, and less than one period more. Tokens of a zone come evenly,
+so that two taints for which nodes were waiting are one interval apart. A guess is made only where
+what is assumed fits nothing that was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.outlook.diverge.record import (
+    CERTAIN,
+    LIKELY,
+    LOST,
+    POSSIBLE,
+    TAINTED,
+    Guess,
+    Record,
+    Sighting,
+)
+
+GRACE: Final = "node-monitor-grace-period"
+PERIOD: Final = "node-monitor-period"
+RATE: Final = "node-eviction-rate"
+SECONDARY_RATE: Final = "secondary-node-eviction-rate"
+
+_DEFAULT_GRACES_NS: Final = (50 * SECOND_NS, 40 * SECOND_NS)
+_ROUND_STEPS_NS: Final = tuple(
+    round(s * SECOND_NS) for s in (60, 30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.01)
+)
+_PERIODS_NS: Final = tuple(s * SECOND_NS for s in (60, 30, 20, 15, 12, 10, 6, 5, 4, 3, 2, 1))
+
+_WATCH_NS: Final = 300 * MILLISECOND_NS
+"""By how much two things that are seen may be apart from two things that happen."""
+
+_SLOW_NS: Final = 2 * SECOND_NS
+"""A pass may take so long until it comes to a node."""
+
+_SAME_PASS_NS: Final = 1_500 * MILLISECOND_NS
+_MOST_PERIODS_APART: Final = 30
+_TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
+
+
+def guesses(record: Record) -> tuple[Guess, ...]:
+    """What the settings are likely to be, as far as anything was seen that tells."""
+    made = [guess_grace(record), guess_period(record), *guess_rates(record)]
+    return tuple(guess for guess in made if guess is not None)
+
+
+def guess_grace(record: Record) -> Guess | None:
+    """node-monitor-grace-period from how long the kubelets of lost nodes had been silent."""
+    assumed, period = record.assumed, record.assumed.period_ns
+    passes = -(-assumed.grace_ns // period) * period
+    known = _telling(record, passes)
+    if not known:
+        return None
+    silences = [s.silent_ns or 0 for s in known]
+    fits = [s - period - s // 50 - _SLOW_NS <= passes <= s + _WATCH_NS for s in silences]
+    low = max(s - period - s // 100 - _WATCH_NS for s in silences)
+    high = min(s + _WATCH_NS for s in silences)
+    if any(fits):
+        return _grace(record, known, assumed.grace_ns, (low, high), fits=True)
+    early = [s + _WATCH_NS < passes for s in silences]
+    if low > high or any(early) != all(early):
+        return None
+    return _grace(record, known, _roundest(low, high), (low, high), fits=False)
+
+
+def _telling(record: Record, passes_ns: int) -> list[Sighting]:
+    """The losses that say something about the grace period.
+
+    One that came late says nothing where the leader changed meanwhile, since its clocks began anew.
+    """
+    known = []
+    for lost in record.sightings:
+        if lost.what != LOST or lost.silent_ns is None:
+            continue
+        began = lost.at_ns - lost.silent_ns
+        if not record.watched(began, lost.at_ns):
+            continue
+        is_early = lost.silent_ns + _WATCH_NS < passes_ns
+        if is_early or record.lease.error or record.led_throughout(began, lost.at_ns):
+            known.append(lost)
+    return known
+
+
+def _grace(
+    record: Record, known: Sequence[Sighting], likely: int, bounds: tuple[int, int], *, fits: bool
+) -> Guess | None:
+    assumed = record.assumed.grace_ns
+    times = _instants(known)
+    sure = CERTAIN if len(times) >= 3 else LIKELY
+    if not fits and likely > assumed:
+        if record.lease.error and len(times) < 2:
+            return None  # it may just as well have stood still for a while
+        sure = CERTAIN if len(times) >= 3 else LIKELY if len(times) == 2 else POSSIBLE
+        sure = POSSIBLE if record.lease.error else sure
+    silences = [s.silent_ns or 0 for s in known]
+    low, high = min(silences), max(silences)
+    return Guess(
+        flag=GRACE,
+        assumed=assumed,
+        likely=likely,
+        low=min(bounds),
+        high=max(bounds),
+        samples=len(known),
+        fits=fits,
+        sure=sure,
+        seen=f"{_times(len(known))} {_span(low, high)} after the last sign of life",
+    )
+
+
+def _roundest(low_ns: int, high_ns: int) -> int:
+    """The value from `low_ns` to `high_ns` that somebody would write."""
+    for default in _DEFAULT_GRACES_NS:
+        if low_ns <= default <= high_ns:
+            return default
+    for step in _ROUND_STEPS_NS:
+        highest = high_ns // step * step
+        if highest >= low_ns and highest > 0:
+            return highest
+    return high_ns
+
+
+def guess_period(record: Record) -> Guess | None:
+    """node-monitor-period from the distances of the passes that called nodes lost."""
+    assumed = record.assumed.period_ns
+    times = _instants([s for s in record.sightings if s.what == LOST])
+    apart = [
+        b - a
+        for a, b in pairwise(times)
+        if b - a < _MOST_PERIODS_APART * assumed and record.led_or_unknown(a, b)
+    ]
+    tolerance = _WATCH_NS + max(apart, default=0) // 200
+    if len(apart) < 3 or tolerance * 4 > assumed:
+        return None
+    off = [d for d in apart if not _is_multiple(d, assumed, tolerance)]
+    if not off:
+        return None
+    for period in _PERIODS_NS:
+        by_chance = (2 * tolerance / period) ** len(apart)
+        if by_chance < 0.02 and all(_is_multiple(d, period, tolerance) for d in apart):
+            return Guess(
+                flag=PERIOD,
+                assumed=assumed,
+                likely=period,
+                low=period - tolerance,
+                high=period + tolerance,
+                samples=len(apart),
+                fits=False,
+                sure=LIKELY if len(apart) < 5 else CERTAIN,
+                seen=f"{len(apart)} distances of passes, {_span(min(apart), max(apart))}",
+            )
+    return None
+
+
+def _is_multiple(distance: int, period: int, tolerance: int) -> bool:
+    off = distance % period
+    return distance > period - tolerance and min(off, period - off) <= tolerance
+
+
+def guess_rates(record: Record) -> Iterable[Guess]:
+    """node-eviction-rate and secondary-node-eviction-rate from the distances of NoExecute taints.
+
+    What a zone does under a rate of 0 is not told by its taints: there are none.
+    """
+    by_flag: dict[str, list[tuple[int, float]]] = {}
+    for apart, second in _token_distances(record):
+        partial = second.zone_state == "PartialDisruption"
+        flag = SECONDARY_RATE if partial else RATE
+        by_flag.setdefault(flag, []).append((apart, second.rate))
+    for flag, distances in by_flag.items():
+        guess = _guess_rate(flag, distances)
+        if guess is not None:
+            yield guess
+
+
+def _token_distances(record: Record) -> Iterable[tuple[int, Sighting]]:
+    """Distances of two taints of one zone where the second node had been waiting for its token."""
+    zones: dict[str, list[Sighting]] = {}
+    for seen in record.sightings:
+        is_from_queue = seen.own and seen.explained and seen.waiting_ns is not None
+        if seen.what == TAINTED and is_from_queue and seen.detail.endswith(f":{NO_EXECUTE}"):
+            zones.setdefault(seen.zone, []).append(seen)
+    for taints in zones.values():
+        taints.sort(key=lambda s: s.at_ns)
+        for first, second in pairwise(taints):
+            late = record.assumed.period_ns if second.ready != "Unknown" else 0
+            waited = second.at_ns - (second.waiting_ns or 0)
+            same = (first.zone_state, first.rate) == (second.zone_state, second.rate)
+            led = record.led_or_unknown(first.at_ns, second.at_ns)
+            if waited > late + _WATCH_NS and same and led:
+                yield second.at_ns - first.at_ns, second
+
+
+def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> Guess | None:
+    """From at least two distances that agree; None where they do not."""
+    apart = sorted(d for d, _ in distances)
+    assumed = distances[-1][1]
+    if len(apart) < 2 or any(rate != assumed for _, rate in distances):
+        return None
+    middle = median(apart)
+    slack = middle * 0.15 + _WATCH_NS
+    if any(abs(d - middle) > slack for d in apart):
+        return None
+    expected = SECOND_NS / assumed if assumed else float("inf")
+    unresolved = middle < _TOKENS_RESOLVED_NS
+    if unresolved:
+        middle = max(sum(apart) / len(apart), 1.0)
+    fits = abs(middle - expected) <= expected * 0.15 + _WATCH_NS or (
+        unresolved and expected < 2 * _TOKENS_RESOLVED_NS
+    )
+    low = SECOND_NS / (middle * (2 if unresolved else 1.1) + _WATCH_NS / 3)
+    high = SECOND_NS / middle * (2 if unresolved else 1.1)
+    return Guess(
+        flag=flag,
+        assumed=assumed,
+        likely=assumed if fits else _round_rate(low, high),
+        low=low,
+        high=high,
+        samples=len(apart),
+        fits=fits,
+        sure=CERTAIN if len(apart) >= 4 and not unresolved else LIKELY,
+        seen=f"nodes of one zone tainted {_span(apart[0], apart[-1])} apart, {_times(len(apart))}",
+    )
+
+
+def _round_rate(low: float, high: float) -> float:
+    """The number of nodes a second from `low` to `high` that somebody would write."""
+    for power in range(2, -5, -1):
+        for digit in (1, 5, 2, 4, 3, 6, 8, 7, 9):
+            rate = digit * 10.0**power
+            if low <= rate <= high:
+                return float(f"{rate:g}")
+    return float(f"{(low + high) / 2:.2g}")
+
+
+def _instants(sightings: Iterable[Sighting]) -> list[int]:
+    """The instants, those of one pass as one."""
+    times: list[int] = []
+    last = None
+    for at in sorted(s.at_ns for s in sightings):
+        if last is None or at - last > _SAME_PASS_NS:
+            times.append(at)
+        last = at
+    return times
+
+
+def _span(low_ns: float, high_ns: float) -> str:
+    low, high = (f"{ns / SECOND_NS:.1f}" for ns in (low_ns, high_ns))
+    return f"{low}s" if low == high else f"{low}s to {high}s"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def value_text(flag: str, value: float) -> str:
+    """A flag's value as the flag takes it."""
+    if flag in (RATE, SECONDARY_RATE):
+        return f"{value:g}"
+    return format_duration(round(value))

@@ -1,0 +1,301 @@
+"""The judgement: findings from overdue writes, the lease, guesses and others' writes; one sentence
+on top.
+
+The sentence names the most likely explanation. Where writes are missing it is, in this order: the
+process does nothing (its lease says so, or nobody writes anything), one controller does nothing
+while others do, and before either is likely, only that something is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.outlook.diverge.due import (
+    CAME,
+    Account,
+    Lag,
+    Pace,
+    account,
+    earliest,
+    still_open,
+)
+from kubectl_nodelife.outlook.diverge.inference import (
+    GRACE,
+    RATE,
+    SECONDARY_RATE,
+    guesses,
+    value_text,
+)
+from kubectl_nodelife.outlook.diverge.others import others
+from kubectl_nodelife.outlook.diverge.record import (
+    CERTAIN,
+    DISABLED,
+    EXTRA,
+    LATE,
+    LIKELY,
+    MISSING,
+    POSSIBLE,
+    RESTARTED,
+    SETTINGS,
+    STALLED,
+    Finding,
+    Guess,
+    Judgement,
+    Record,
+)
+
+AGREES, DIFFERS, NOT_EVALUATED = "agrees", "differs", "not-evaluated"
+
+# Ours -> the name that --controllers takes
+UPSTREAM_NAMES: Final = {
+    "node-lifecycle": "node-lifecycle-controller",
+    "taint-eviction": "taint-eviction-controller",
+    "pod-gc": "pod-garbage-collector-controller",
+}
+
+_ORDER: Final = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EXTRA)
+
+
+def judge(record: Record, now_ns: int) -> Judgement:
+    """Hold our copy's record against the cluster's, as of now."""
+    blind = record.blind()
+    guessed = guesses(record)
+    count = account(record, now_ns, _pace(guessed))
+    lags = () if blind else count.lags
+    told = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
+    found = [
+        *_of_the_manager(record, told, now_ns),
+        *(_of_guess(guess) for guess in guessed if not guess.fits),
+        *_of_lags(told),
+        *others(record),
+        *_of_leaders(record),
+    ]
+    found.sort(key=lambda f: (f.note, _rank(f), -(f.seen_ns or f.expected_ns or 0)))
+    verdict = DIFFERS if any(not f.note for f in found) else AGREES
+    if verdict == AGREES and (blind or not record.evaluated):
+        verdict = NOT_EVALUATED
+    return Judgement(
+        verdict=verdict,
+        because=_because(record, verdict, found, count),
+        findings=tuple(found),
+        guesses=guessed,
+        expected=count.in_time,
+        open=count.open,
+        not_evaluated=(
+            *((f"nothing is judged now: {blind}",) if blind else ()),
+            *record.not_evaluated,
+        ),
+    )
+
+
+def _rank(finding: Finding) -> int:
+    return _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
+
+
+def _pace(guessed: Iterable[Guess]) -> Pace:
+    """What makes writes due later than our copy has them."""
+    grace_ns, token_ns = 0, None
+    for guess in guessed:
+        if guess.flag == GRACE and not guess.fits:
+            grace_ns = max(0, round(guess.likely - guess.assumed))
+        elif guess.flag in (RATE, SECONDARY_RATE) and not guess.fits:
+            token_ns = round(SECOND_NS / guess.likely)
+    return Pace(grace_ns, token_ns)
+
+
+# Who does nothing
+
+
+def _of_the_manager(record: Record, lags: Sequence[Lag], now_ns: int) -> Iterator[Finding]:
+    """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
+    if record.blind():
+        return
+    waiting = list(still_open(lags))
+    due_ns = earliest(waiting)
+    stale_ns = record.lease.stale_ns()
+    if stale_ns is not None:
+        yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
+    elif due_ns is not None:
+        wrote_since = record.last_write_ns is not None and record.last_write_ns >= due_ns
+        if record.lease.error and not wrote_since:
+            why = f"(its lease cannot tell: {record.lease.error})"
+            yield _stalled(record, waiting, now_ns, why, LIKELY)
+        else:
+            yield from _silent_controllers(record, waiting, now_ns)
+
+
+def _not_renewed(record: Record, stale_ns: int) -> str:
+    holder = f", held by {record.lease.holder}" if record.lease.holder else ""
+    return f"(not renewed for {_for(stale_ns)}{holder})"
+
+
+def _stalled(record: Record, waiting: Sequence[Lag], now_ns: int, why: str, sure: str) -> Finding:
+    writes = sum(1 + lag.follow for lag in waiting)
+    due_ns = earliest(waiting)
+    if due_ns is None:
+        message = f"kube-controller-manager is stopped or has lost its lease {why}; nothing is due"
+    else:
+        since_ns = record.last_write_ns or record.watched_since_ns(now_ns)
+        were = "1 was" if writes == 1 else f"{writes} were"
+        message = (
+            f"kube-controller-manager has made no write for {_for(now_ns - since_ns)} while "
+            f"{were} due: it is stopped or has lost its lease {why}"
+        )
+    return Finding(
+        kind=STALLED,
+        object_kind="Lease",
+        namespace="kube-system",
+        name="kube-controller-manager",
+        message=message,
+        sure=sure,
+        count=max(1, writes),
+        expected_ns=due_ns,
+        because="; ".join(dict.fromkeys(lag.write.because for lag in waiting[:3])),
+        seen_ns=record.last_write_ns,
+    )
+
+
+def _silent_controllers(record: Record, waiting: Sequence[Lag], now_ns: int) -> Iterator[Finding]:
+    """Controllers that wrote nothing since they should, for longer than other settings explain."""
+    for name in dict.fromkeys(lag.write.controller for lag in waiting):
+        mine = [lag for lag in waiting if lag.write.controller == name]
+        due_ns = earliest(mine) or now_ns
+        wrote = any(
+            w.controller == name and w.outcome == "confirmed" and (w.settled_ns or 0) >= due_ns
+            for w in record.writes
+        )
+        patience = max(record.assumed.grace_ns, 30 * SECOND_NS)
+        if wrote or now_ns - due_ns <= patience:
+            continue
+        upstream = UPSTREAM_NAMES.get(name, name)
+        alive = (
+            f"its lease is renewed by {record.lease.holder}"
+            if not record.lease.error
+            else "others of its controllers write"
+        )
+        writes = sum(1 + lag.follow for lag in mine)
+        yield Finding(
+            kind=DISABLED,
+            object_kind="Controller",
+            name=name,
+            controller=name,
+            message=f"{name} has made no write for {_for(now_ns - due_ns)} while {writes} "
+            f"{'was' if writes == 1 else 'were'} due, but kube-controller-manager lives ({alive}): "
+            f"{name} is disabled (--controllers=-{upstream}) or stuck",
+            sure=LIKELY,
+            count=writes,
+            expected_ns=due_ns,
+            because=mine[0].write.because,
+        )
+
+
+# Settings, writes, leaders
+
+
+def _of_guess(guess: Guess) -> Finding:
+    likely = value_text(guess.flag, guess.likely)
+    assumed = value_text(guess.flag, guess.assumed)
+    word = "may be" if guess.sure == POSSIBLE else "is likely" if guess.sure == LIKELY else "is"
+    return Finding(
+        kind=SETTINGS,
+        object_kind="Flag",
+        name=guess.flag,
+        detail=f"{likely} instead of {assumed}",
+        message=f"{guess.flag} {word} {likely} (we assume {assumed}): {guess.seen}",
+        sure=guess.sure,
+        count=guess.samples,
+    )
+
+
+def _of_lags(lags: Iterable[Lag]) -> Iterator[Finding]:
+    """One finding for each kind of write and node; pods of a node together."""
+    alike: dict[tuple[str, ...], list[Lag]] = {}
+    for lag in lags:
+        write = lag.write
+        where = write.name if write.kind == "Node" else f"{write.node} "
+        key = (lag.state, write.controller, write.action, write.what, where)
+        alike.setdefault(key, []).append(lag)
+    for group in alike.values():
+        yield _of_group(sorted(group, key=lambda lag: (lag.due_ns, lag.write.id)))
+
+
+def _of_group(group: Sequence[Lag]) -> Finding:
+    first = group[0]
+    write, count = first.write, len(group)
+    lag_ns = max(lag.lag_ns for lag in group)
+    what = f"{write.action} {write.what}".strip()
+    where = f"{count} pods of {write.node}" if count > 1 else _object(first)
+    match first.state:
+        case "open":
+            message = f"{what} on {where} is due for {_for(lag_ns)} and has not come"
+            more = sum(lag.follow for lag in group)
+            message += f"; {more} more {'hangs' if more == 1 else 'hang'} on it" if more else ""
+        case "never":
+            message = f"{what} on {where} was due for {_for(lag_ns)}, and never came"
+        case _:
+            message = f"{what} on {where} came {_for(lag_ns)} after it was due"
+    return Finding(
+        kind=LATE if first.state == CAME else MISSING,
+        object_kind=write.kind,
+        namespace=write.namespace,
+        name=write.name,
+        node=write.node,
+        message=message,
+        sure=LIKELY,
+        count=count,
+        controller=write.controller,
+        action=write.action,
+        detail=write.what,
+        expected_ns=first.due_ns,
+        because=write.because,
+        seen_ns=write.settled_ns if first.state == CAME else None,
+    )
+
+
+def _object(lag: Lag) -> str:
+    write = lag.write
+    return f"{write.namespace}/{write.name}" if write.namespace else write.name
+
+
+def _of_leaders(record: Record) -> Iterator[Finding]:
+    for at_ns, holder in record.leaders:
+        if at_ns >= record.since_ns:
+            yield Finding(
+                kind=RESTARTED,
+                object_kind="Lease",
+                namespace="kube-system",
+                name="kube-controller-manager",
+                message=f"{holder or 'nobody'} leads now: a new leader gives every node a fresh "
+                "grace period, and takes off the NoExecute taints of all that it finds",
+                sure=CERTAIN,
+                note=True,
+                detail=holder,
+                seen_ns=at_ns,
+            )
+
+
+def _because(record: Record, verdict: str, found: Sequence[Finding], count: Account) -> str:
+    """The summary sentence."""
+    notes = sum(f.note for f in found)
+    others_did = f"; {notes} {'note' if notes == 1 else 'notes'} on others" if notes else ""
+    if verdict == NOT_EVALUATED:
+        why = record.blind() or "none of the controllers can be followed"
+        return f"nothing was evaluated: {why}"
+    if verdict == DIFFERS:
+        first = next(f for f in found if not f.note)
+        rest = sum(not f.note for f in found) - 1
+        more = f" (and {rest} more)" if rest else ""
+        return first.message + more
+    if count.in_time:
+        writes = "1 write" if count.in_time == 1 else f"{count.in_time} writes"
+        return f"the controllers do what our copy does: {writes} came when due{others_did}"
+    return f"nothing differs; no write was due{others_did}"
+
+
+def _for(span_ns: int) -> str:
+    """A span of time in whole seconds, or finer where it is short."""
+    step = SECOND_NS if span_ns >= 10 * SECOND_NS else 100 * MILLISECOND_NS
+    return format_duration(max(0, span_ns) // step * step)

@@ -1,0 +1,131 @@
+"""What others than kube-controller-manager did to nodes, as far as it can be told who.
+
+A taint that the node lifecycle controller keeps belongs to it alone: where somebody else adds or
+takes one that the conditions do not ask for, that is a difference. All else (taints of their own,
+cordons, drains, deleted nodes) is somebody's right, and told as a note, because it explains what
+the controllers do next. Without a name nothing is said against anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.outlook.diverge.record import (
+    CERTAIN,
+    CORDONED,
+    DRAINED,
+    EXTRA,
+    LIFECYCLE,
+    LIKELY,
+    MANAGER,
+    OTHER_ACTOR,
+    REMOVED,
+    TAINTED,
+    UNTAINTED,
+    Author,
+    Finding,
+    Record,
+    Sighting,
+)
+
+# Beginning of a taint's key -> whose it is
+TAINTS_OF: Final = {
+    "ToBeDeletedByClusterAutoscaler": "cluster-autoscaler, about to take the node away",
+    "DeletionCandidateOfClusterAutoscaler": "cluster-autoscaler, which may take the node away",
+    "karpenter.sh/": "Karpenter",
+    "node.cloudprovider.kubernetes.io/": "a cloud controller",
+    "aws-node-termination-handler/": "the AWS node termination handler",
+    "cloud.google.com/": "Google Cloud",
+    "node.cilium.io/": "Cilium",
+    "node.kubernetes.io/out-of-service": "whoever declares nodes out of service",
+}
+
+
+def others(record: Record) -> Iterator[Finding]:
+    """Findings from what was seen, one for each node and thing done, oldest first."""
+    alike: dict[tuple[str, ...], list[Sighting]] = {}
+    for seen in sorted(record.sightings, key=lambda s: s.at_ns):
+        if seen.at_ns >= record.since_ns and _is_told(seen):
+            author = seen.author.manager if seen.author is not None else ""
+            detail = "" if seen.what == DRAINED else seen.detail
+            alike.setdefault((seen.what, seen.node, detail, author), []).append(seen)
+    for group in alike.values():
+        yield _finding(group)
+
+
+def _is_told(seen: Sighting) -> bool:
+    manager = seen.author.manager if seen.author is not None else ""
+    if seen.what in (CORDONED, REMOVED, DRAINED):
+        return True
+    if seen.what not in (TAINTED, UNTAINTED):
+        return False
+    if seen.own:
+        return not seen.explained and manager not in ("", MANAGER)
+    keeps_pods_off = seen.detail.endswith((f":{NO_EXECUTE}", f":{NO_SCHEDULE}"))
+    return seen.what == TAINTED and keeps_pods_off and manager != MANAGER
+
+
+def _finding(group: list[Sighting]) -> Finding:
+    first = group[0]
+    own = first.own and first.what in (TAINTED, UNTAINTED)
+    return Finding(
+        kind=EXTRA if own else OTHER_ACTOR,
+        object_kind="Node",
+        name=first.node,
+        node=first.node,
+        message=_message(group),
+        sure=CERTAIN if first.author is not None or first.what != TAINTED else LIKELY,
+        note=not own,
+        count=len(group),
+        controller=LIFECYCLE if own else "",
+        action=_ACTIONS[first.what],
+        detail=first.detail if first.what in (TAINTED, UNTAINTED) else "",
+        seen_ns=first.at_ns,
+        author=first.author,
+    )
+
+
+_ACTIONS: Final = {
+    TAINTED: "AddTaint",
+    UNTAINTED: "RemoveTaint",
+    CORDONED: "Cordon",
+    REMOVED: "DeleteNode",
+    DRAINED: "EvictPod",
+}
+
+
+def _message(group: list[Sighting]) -> str:
+    seen, by = group[0], _by(group[0].author)
+    ready = {"True": "Ready", "": "without a status"}.get(seen.ready, f"Ready={seen.ready}")
+    match seen.what:
+        case "tainted" if seen.own:
+            return (
+                f"taint {seen.detail} of {seen.node} ({ready}) was added{by}; node-lifecycle adds "
+                "it only where the node's conditions ask for it, and takes it off again"
+            )
+        case "untainted":
+            return (
+                f"taint {seen.detail} of {seen.node} ({ready}) was taken off{by}, while the node's "
+                "conditions ask for it; node-lifecycle puts it back"
+            )
+        case "tainted":
+            return f"{seen.node} got the taint {seen.detail}{by or _owner(seen.detail)}"
+        case "cordoned":
+            return f"{seen.node} was cordoned{by}"
+        case "drained":
+            pods = "1 pod" if len(group) == 1 else f"{len(group)} pods"
+            return f"{pods} of {seen.node} left through the Eviction API: somebody drains it"
+    who = by or ": a person, an autoscaler or a cloud controller; no controller here does that"
+    return f"node {seen.node} ({ready}) was deleted{who}"
+
+
+def _by(author: Author | None) -> str:
+    return f" by {author.manager}" if author is not None else ""
+
+
+def _owner(taint: str) -> str:
+    """Whose taint it is by its key, where nobody is named."""
+    found: Iterable[str] = (who for key, who in TAINTS_OF.items() if taint.startswith(key))
+    return next((f", which is one of {who}" for who in found), " by somebody else")

@@ -1,0 +1,267 @@
+"""What there is to judge from: our copy's writes, the cluster's, the lease, and who was blind when.
+
+Plain values, noted by whoever watches the cluster. Instants are ns since the Unix epoch by one
+clock, and all of them are when something was *seen* here, not what an object says of itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+LOST: Final = "lost"  # Ready of a node turned Unknown for a silent kubelet
+TAINTED: Final = "tainted"
+UNTAINTED: Final = "untainted"
+CORDONED: Final = "cordoned"
+UNCORDONED: Final = "uncordoned"
+REMOVED: Final = "removed"  # a node object was deleted
+DRAINED: Final = "drained"  # a pod of the node was evicted through the Eviction API
+
+MANAGER: Final = "kube-controller-manager"
+"""The process whose controllers ours are copies of; its client's field manager has that name."""
+
+LIFECYCLE: Final = "node-lifecycle"
+EVICTION: Final = "taint-eviction"
+POD_GC: Final = "pod-gc"
+JUDGED: Final = (LIFECYCLE, EVICTION, POD_GC)
+"""Controllers whose writes have an instant. When a DaemonSet's pod is made hangs on quotas,
+admission and back-off, which cannot be seen."""
+
+WRITES: Final = frozenset(
+    {
+        "SetNodeCondition",
+        "AddTaint",
+        "RemoveTaint",
+        "SetNodeLabel",
+        "MarkPodNotReady",
+        "SetPodCondition",
+        "DeletePod",
+    }
+)
+"""The words of changes that are writes and have an instant."""
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """A write that our copy decided upon at `time_ns`, and how it ended.
+
+    `what`: the condition, taint or label, in as few words as tell it. `cause`: the id of the write
+    that led to it. `outcome` and `settled_ns` as the daemon's changes have them. `first`: another
+    hand was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node.
+    """
+
+    id: int
+    time_ns: int
+    controller: str
+    action: str
+    kind: str
+    namespace: str
+    name: str
+    node: str
+    what: str
+    because: str
+    cause: int | None = None
+    zone: str = ""
+    outcome: str = "would"
+    settled_ns: int | None = None
+    first: bool = False
+
+
+class Author(msgspec.Struct, frozen=True, gc=False):
+    """Who wrote a field: an entry of managedFields, or the source of an Event."""
+
+    manager: str
+    operation: str = ""
+    time_ns: int = 0
+
+
+class Sighting(msgspec.Struct, frozen=True, gc=False):
+    """A write of somebody, seen in the cluster.
+
+    `detail`: the taint, or the pod. `own`: the taint is one that the node lifecycle controller
+    keeps. `explained`: the node's conditions ask for just that. `silent_ns`: for how long there was
+    no sign of life of the kubelet, None where that was not watched. `waiting_ns`: since when the
+    node was seen not Ready. `rate`: nodes a second at which our copy believes its zone to be
+    tainted. `ready`: the status of Ready then.
+    """
+
+    at_ns: int
+    what: str
+    node: str
+    zone: str = ""
+    detail: str = ""
+    own: bool = False
+    explained: bool = False
+    silent_ns: int | None = None
+    waiting_ns: int | None = None
+    rate: float = 0.0
+    zone_state: str = ""
+    ready: str = ""
+    author: Author | None = None
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """From when to when, and why. `end_ns` None: it goes on."""
+
+    begin_ns: int
+    end_ns: int | None
+    why: str = ""
+
+    def touches(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether the two have an instant in common."""
+        return self.begin_ns <= end_ns and (self.end_ns is None or self.end_ns >= begin_ns)
+
+
+class LeaseSight(msgspec.Struct, frozen=True, gc=False):
+    """The controller manager's leader lease as it was last read.
+
+    `renewed_ns`: when a renewal was last seen (not what the lease says). `error`: why it says
+    nothing, such as that it may not be read.
+    """
+
+    holder: str = ""
+    duration_ns: int = 0
+    renewed_ns: int = 0
+    read_ns: int = 0
+    error: str = ""
+
+    def stale_ns(self) -> int | None:
+        """For how long it was not renewed, once that is longer than it lasts; None: it is held."""
+        if self.error or not self.renewed_ns:
+            return None
+        silent = self.read_ns - self.renewed_ns
+        return silent if silent > self.duration_ns else None
+
+
+class Assumed(msgspec.Struct, frozen=True, gc=False):
+    """The settings that our copy goes by, and by whose word."""
+
+    period_ns: int
+    grace_ns: int
+    rate: float
+    secondary_rate: float
+    origins: dict[str, str] = {}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Everything that is judged. `evaluated`: the controllers that our copy runs.
+
+    `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
+    holder) of each change of the leader that was seen; `stale`: when nobody renewed the lease.
+    `since_ns`: what was before it is not told. `not_evaluated`: sentences.
+    """
+
+    assumed: Assumed
+    since_ns: int
+    writes: tuple[Write, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+    lease: LeaseSight = LeaseSight(error="it was not read yet")
+    leaders: tuple[tuple[int, str], ...] = ()
+    stale: tuple[Span, ...] = ()
+    unwatched: tuple[Span, ...] = ()
+    evaluated: tuple[str, ...] = JUDGED
+    not_evaluated: tuple[str, ...] = ()
+    on_time: int = 0
+    last_write_ns: int | None = None
+
+    def watched(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether the cluster was in sight all the time between the two."""
+        return not any(span.touches(begin_ns, end_ns) for span in self.unwatched)
+
+    def blind(self) -> str:
+        """Why nothing can be judged at this moment, "" where it can."""
+        return next((span.why for span in self.unwatched if span.end_ns is None), "")
+
+    def watched_since_ns(self, now_ns: int) -> int:
+        """Since when the cluster is in sight without a break; now where it is not."""
+        ends = [now_ns if span.end_ns is None else span.end_ns for span in self.unwatched]
+        return max(ends, default=self.since_ns)
+
+    def led_throughout(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether the lease shows one living leader all the time between the two."""
+        changed = any(begin_ns <= at_ns <= end_ns for at_ns, _ in self.leaders)
+        stale = any(span.touches(begin_ns, end_ns) for span in self.stale)
+        return not (self.lease.error or changed or stale)
+
+    def led_or_unknown(self, begin_ns: int, end_ns: int) -> bool:
+        """The same where the lease can be read, else only that the cluster was in sight."""
+        led = bool(self.lease.error) or self.led_throughout(begin_ns, end_ns)
+        return led and self.watched(begin_ns, end_ns)
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """Something that is not as our copy has it.
+
+    `kind`: one of KINDS. `note`: somebody else's right, told because it explains what follows.
+    `name`, `node`: of the first object; `count`: how many. `sure`: certain, likely or possible.
+    `message`: the whole in one sentence.
+    """
+
+    kind: str
+    object_kind: str
+    name: str
+    message: str
+    sure: str
+    namespace: str = ""
+    note: bool = False
+    node: str = ""
+    count: int = 1
+    controller: str = ""
+    action: str = ""
+    detail: str = ""
+    expected_ns: int | None = None
+    because: str = ""
+    seen_ns: int | None = None
+    author: Author | None = None
+
+    def key(self) -> tuple[str, ...]:
+        """What makes it the same finding a moment later."""
+        return (
+            *(self.kind, self.object_kind, self.namespace, self.name),
+            *(self.controller, self.action, self.detail, str(self.expected_ns or self.seen_ns)),
+        )
+
+
+MISSING, LATE, EXTRA = "missing", "late", "extra"
+STALLED, DISABLED, SETTINGS = "stalled", "disabled", "settings"
+RESTARTED, OTHER_ACTOR = "restarted", "other-actor"
+KINDS: Final = {
+    STALLED: "kube-controller-manager as a whole does nothing",
+    DISABLED: "one of its controllers does nothing, while others work",
+    SETTINGS: "it runs with other settings than our copy assumes",
+    MISSING: "a write is due and has not come",
+    LATE: "a write came, but later than any phase of its passes explains",
+    EXTRA: "a change of what only the node lifecycle controller keeps, which it would not make",
+    RESTARTED: "another process leads: its clocks begin anew",
+    OTHER_ACTOR: "a person or a program changed a node",
+}
+CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
+
+
+class Guess(msgspec.Struct, frozen=True, gc=False):
+    """The likely value of a flag from what was seen; `low` to `high` is what it can be.
+
+    In ns for durations, in nodes a second for rates. `fits`: the assumed value does as well.
+    """
+
+    flag: str
+    assumed: float
+    likely: float
+    low: float
+    high: float
+    samples: int
+    fits: bool
+    sure: str
+    seen: str
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The answer. `verdict`: agrees, differs or not-evaluated; `because`: the summary sentence."""
+
+    verdict: str
+    because: str
+    findings: tuple[Finding, ...]
+    guesses: tuple[Guess, ...]
+    expected: int
+    open: int
+    not_evaluated: tuple[str, ...]
