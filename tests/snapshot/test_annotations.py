@@ -1,0 +1,63 @@
+"""The table of annotations against the source: each key that the code reads, and no other."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
+from kubectl_nodelife.live.watch import INITIAL_EVENTS_END
+from kubectl_nodelife.snapshot.annotations import KEPT
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "kubectl_nodelife"
+
+# Annotations of a List and of a watch's bookmark: no object of a snapshot has them.
+OF_NO_OBJECT = {ANNOTATION_KINDS, INITIAL_EVENTS_END}
+
+
+def keys(tree: ast.AST) -> Iterator[ast.expr]:
+    """What is looked up in something called annotations: by `get`, `[...]` or `in`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="get"), args=[key, *_]):
+                found = value, key
+            case ast.Subscript(value=value, slice=key, ctx=ast.Load()):
+                found = value, key
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[value]):
+                found = value, key
+            case _:
+                continue
+        if "annotations" in ast.unparse(found[0]).lower():
+            yield found[1]
+
+
+def read_keys() -> set[str]:
+    """The annotation keys that the code reads."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for key in keys(ast.parse(path.read_text())):
+            match key:
+                case ast.Constant(value=str(text)):
+                    found.add(text)
+                case ast.Name(id=constant):
+                    value = getattr(importlib.import_module(name), constant, None)
+                    assert isinstance(value, str), f"{name}: {constant} is no constant"
+                    found.add(value)
+                case _:
+                    raise AssertionError(f"{name}: cannot tell the key {ast.unparse(key)}")
+    return found
+
+
+def test_the_table_is_what_the_code_reads() -> None:
+    assert read_keys() - OF_NO_OBJECT == set(KEPT)
+
+
+def test_the_finder_finds() -> None:
+    text = (
+        "a = (x.annotations or {}).get('one')\nb = 'two' in annotations\nc = annotations['three']"
+    )
+    assert [ast.literal_eval(key) for key in keys(ast.parse(text))] == ["one", "two", "three"]

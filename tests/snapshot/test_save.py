@@ -1,0 +1,202 @@
+"""`snapshot save`: what is asked of the cluster, what the file says, and what is not in it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.commands import inputs, snapshot_look
+from kubectl_nodelife.commands.rbac import RULES
+from kubectl_nodelife.kube.kinds import group_of, kind_named
+from kubectl_nodelife.snapshot import reading
+from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
+from tests.snapshot.server import Cluster, serving
+from tests.snapshot.test_redact import control_plane
+
+DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
+Capture = pytest.CaptureFixture[str]
+MANAGER = "kube-controller-manager"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    flags = ("--node-monitor-grace-period=33s", "--token=s3cr3t-flag")
+    manager = {"apiVersion": "v1", "kind": "Pod", **control_plane(MANAGER, *flags)}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"}}
+    found = Cluster([*items_of(plant(read_dump(DUMP))), *more(), manager, secret])
+    with serving(found, tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
+        monkeypatch.chdir(tmp_path)
+        yield found
+
+
+def save(*words: str, file: str = "s.json") -> dict[str, Any]:
+    """The snapshot as a document."""
+    assert main(["snapshot", "save", file, *words]) == 0
+    content = Path(file).read_bytes()
+    document: dict[str, Any] = json.loads(gzip.decompress(content) if ".gz" in file else content)
+    return document
+
+
+def test_a_list_with_everything_and_its_kinds(cluster: Cluster, capsys: Capture) -> None:
+    document = save()
+    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+    noted = document["metadata"]["annotations"]
+    kinds = [kind_named(kind).plural for kind in snapshot_look.KINDS]
+    assert noted["nodelife.dev/kinds"].split(",") == kinds
+    assert "nodelife.dev/not-read" not in noted
+    kept = {(i["kind"], i["metadata"]["name"]) for i in document["items"]}
+    assert len(kept) == len(document["items"])
+    assert {k for k, _ in kept} >= {"Node", "Pod", "Lease", "ControllerRevision", "StorageClass"}
+    there = {i["metadata"]["name"] for plural in kinds for i in cluster.collections.get(plural, ())}
+    assert {name for _, name in kept} == there
+    assert "s.json: " in capsys.readouterr().err
+
+
+def test_nothing_but_gets_and_never_secrets(cluster: Cluster) -> None:
+    save()
+    save("--full")
+    assert {verb for verb, _ in cluster.asked} == {"GET"}
+    paths = [path for _, path in cluster.asked]
+    assert not [p for p in paths if "secrets" in p or "configmaps" in p]
+    assert all("watch" not in path for path in paths)
+
+
+def test_no_planted_secret_is_anywhere_in_the_file(cluster: Cluster) -> None:
+    save()
+    content = Path("s.json").read_text()
+    planted = json.dumps(cluster.collections)
+    assert [secret for secret in SECRETS if secret in planted] == list(SECRETS)
+    assert not [secret for secret in SECRETS if secret in content]
+
+
+def test_full_keeps_everything_as_it_is(cluster: Cluster) -> None:
+    document = save("--full")
+    pods = [i for i in document["items"] if i["kind"] == "Pod"]
+    listed = cluster.collections["pods"]
+    assert [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in listed] == pods
+    assert document["metadata"]["annotations"]["nodelife.dev/values"] == "as they are"
+
+
+def test_each_snapshot_has_a_key_of_its_own(cluster: Cluster) -> None:
+    def values(document: dict[str, Any]) -> list[str]:
+        pods = [i for i in document["items"] if i["kind"] == "Pod" and "env" in json.dumps(i)]
+        return [e["value"] for e in pods[0]["spec"]["containers"][0]["env"] if "value" in e]
+
+    one, other = values(save()), values(save())
+    assert one and one != other
+
+
+def test_what_rbac_refuses_is_declared(cluster: Cluster, capsys: Capture) -> None:
+    cluster.forbidden = {"poddisruptionbudgets", "storageclasses"}
+    noted = save()["metadata"]["annotations"]
+    assert not {"poddisruptionbudgets", "storageclasses"} & set(
+        noted["nodelife.dev/kinds"].split(",")
+    )
+    assert noted["nodelife.dev/not-read"] == "poddisruptionbudgets,storageclasses"
+    assert "PodDisruptionBudget cannot be read" in capsys.readouterr().err
+    force = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
+    dump = ("-f", "s.json", "--now", "2026-11-21T15:06:45Z")  # when its kubelets were alive
+    assert main(["drain-plan", "worker-a1", *force, *dump, "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert "PodDisruptionBudget" in [missing["kind"] for missing in plan["notEvaluated"]]
+
+
+def test_a_kind_that_is_not_served_has_no_objects(cluster: Cluster) -> None:
+    cluster.absent = {"validatingadmissionpolicies"}
+    noted = save()["metadata"]["annotations"]
+    assert "validatingadmissionpolicies" in noted["nodelife.dev/kinds"].split(",")
+
+
+def test_who_may_list_nothing_gets_no_file(cluster: Cluster, capsys: Capture) -> None:
+    cluster.forbidden = {kind_named(kind).plural for kind in snapshot_look.KINDS}
+    assert main(["snapshot", "save", "s.json"]) == 1
+    assert "nothing may be listed" in capsys.readouterr().err
+    assert not list(Path().glob("*s.json*"))
+
+
+def test_the_role_that_we_print_is_enough() -> None:
+    granted = {(group, name) for group, names, verbs in RULES if "list" in verbs for name in names}
+    kinds = [kind_named(kind) for kind in snapshot_look.KINDS]
+    assert {(group_of(kind.api_version), kind.plural) for kind in kinds} <= granted
+
+
+@pytest.mark.parametrize("expire", [0, 2])
+def test_pages_also_when_a_token_expires(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, expire: int
+) -> None:
+    monkeypatch.setattr(reading.pages, "__defaults__", (3,))
+    cluster.expire = expire
+    items = save()["items"]
+    pods = sorted(i["metadata"]["name"] for i in items if i["kind"] == "Pod")
+    assert pods == sorted(p["metadata"]["name"] for p in cluster.collections["pods"])
+    limits = {path.partition("limit=")[2].partition("&")[0] for _, path in cluster.asked}
+    assert limits == {"", "1", "3"}  # the version and pods by name; the counts; the pages
+
+
+def test_a_failure_on_the_way_leaves_the_old_file(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(reading.pages, "__defaults__", (3,))
+    Path("s.json").write_text("old")
+    cluster.broken = {"pods"}
+    assert main(["snapshot", "save", "s.json"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "error: pods: etcd is gone; try again"
+    assert Path("s.json").read_text() == "old"
+    assert [p.name for p in Path().iterdir() if p.name.startswith(".s.json")] == []
+
+
+@pytest.mark.parametrize("file", ["s.json", "s.json.gz"])
+def test_the_file_is_private_and_readable_here(
+    cluster: Cluster, capsys: Capture, file: str
+) -> None:
+    save(file=file)
+    assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+    assert main(["status", "-f", file, "-o", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["nodes"]) == len(cluster.collections["nodes"])
+
+
+@pytest.mark.parametrize(
+    "file, told", [(".", ".: is a folder"), ("no/where.json", "no/where.json: cannot be written")]
+)
+def test_no_place_for_a_file(cluster: Cluster, capsys: Capture, file: str, told: str) -> None:
+    assert main(["snapshot", "save", file]) in (1, 2)
+    assert capsys.readouterr().err.startswith(f"error: {told}")
+
+
+def test_moment_release_and_flags_come_back(cluster: Cluster, capsys: Capture) -> None:
+    cluster.version = "v1.31.4"
+    document = save()
+    assert main(["status", "-f", "s.json", "-o", "json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["profile"] == "v1.31"
+    assert status["moment"]["time"] == document["metadata"]["annotations"]["nodelife.dev/moment"]
+    assert status["moment"]["origin"] == "noted in the snapshot"
+    settings = inputs.settings_of(inputs.read_snapshot(["s.json"]), ())
+    assert settings.flags["node-monitor-grace-period"] == "33s"
+    assert settings.origins["node-monitor-grace-period"] == f"{MANAGER} (pod {MANAGER}-cp-1)"
+    named = inputs.read_snapshot(["s.json"], profile="v1.29", now="2026-11-21T15:00:00Z")
+    assert (named.profile.name, named.moment_origin) == ("v1.29", "--now")
+    assert inputs.settings_of(named, ("node-eviction-rate=0.3",)).node_eviction_rate == 0.3
+
+
+def test_notes_that_make_no_sense_are_said(tmp_path: Path) -> None:
+    noted = {"nodelife.dev/moment": "soon", "nodelife.dev/running": "[1]"}
+    document = {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": noted}, "items": []}
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(document))
+    warnings = " ".join(inputs.read_snapshot([str(file)]).warnings)
+    assert "nodelife.dev/moment is no time" in warnings
+    assert "nodelife.dev/running makes no sense" in warnings
+    packed = tmp_path / "s.json.gz"
+    packed.write_bytes(b"no gzip")
+    assert main(["status", "-f", str(packed)]) == 2
