@@ -60,6 +60,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.changes:changes",
         "Say what controllers would change or have changed, with reasons.",
     ),
+    "diverge": (
+        "kubectl_nodelife.commands.diverge:diverge",
+        "Say where controllers differ from our copy of their logic.",
+    ),
     "daemon": (
         "kubectl_nodelife.commands.daemon:daemon",
         "Start, stop or look at the process that watches a cluster.",

@@ -7,7 +7,7 @@ left to decide. Every decision is noted in the ledger, and so is what another ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from msgspec.structs import replace
@@ -30,10 +30,13 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
+Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
+"""Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
+
 
 class DryRun:
     """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where
-    the controller does not run.
+    the controller does not run. `onlooker` hears of each change that the cluster shows.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -43,6 +46,7 @@ class DryRun:
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
+        self.onlooker: Onlooker = lambda old, new, now_ns: None
         self._witness = Witness(self.cache, None, None)
 
     def join(self, settings: Settings, names: Iterable[str]) -> None:
@@ -88,12 +92,14 @@ class DryRun:
             if before is not None:
                 if same_version(before, event.obj):
                     return []
+                self.onlooker(before, event.obj, now_ns)
                 for action in self._witness.changed(before, event.obj, now_ns):
                     event = Put(event.kind, event.obj, self._seen(action, now_ns) or event.cause)
         elif isinstance(event, Gone):
             before = self.projection.shown(event.kind, event.key)
             if before is None:
                 return []
+            self.onlooker(before, None, now_ns)
             for action in self._witness.gone(before):
                 event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
         view = self.projection.observe(event, now_ns)

@@ -26,6 +26,7 @@ from kubectl_nodelife import __version__
 from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.diverge import Attendant
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
 from kubectl_nodelife.daemon.journal import Journal, open_journal
@@ -110,11 +111,17 @@ class Daemon:
         self.watcher = Watcher(
             self.source, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
         )
+        self.attendant = Attendant(self.watcher, journal, self.client, self.cluster)
         answers, streams = make_answers(self.look, journal, clock.now_ns)
         self.server = Server(
             self.cluster,
-            {**answers, "health": self._health, "hello": _hello},
-            streams,
+            {
+                **answers,
+                "diverge": self.attendant.answer,
+                "health": self._health,
+                "hello": _hello,
+            },
+            {**streams, "diverge": self.attendant.watch},
             {"stop": self._order_stop, "reload": self._order_reload},
         )
         self._running = Running()
@@ -155,6 +162,7 @@ class Daemon:
             "watcher": self.watcher.run(),
             "journal": self.journal.run(self.watcher.clock.now_ns),
             "file watch": watch.run(),
+            "attendant": self.attendant.run(),
             "housekeeping": self._keep(),
         }
         tasks = [loop.create_task(part, name=name) for name, part in parts.items()]

@@ -1,0 +1,115 @@
+"""`kubectl nodelife diverge`: our copy of the logic against what the cluster shows."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Unreachable
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.diverge import DivergencePage, lines, same
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.table import Widths
+
+_CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
+_NO_DAEMON: Final = (
+    "no daemon runs for this cluster, and only one that watches can tell",
+    "run: kubectl nodelife daemon start",
+)
+
+
+@click.command()
+@click.option("-w", "--watch", is_flag=True, help="Go on: each finding as it comes.")
+@click.option("--since", metavar="DURATION", help="Only what was seen since, such as 10m (1h).")
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 4 if something differs, 1 if nothing is judged."
+)
+@output_flags("table", "wide", "json", "yaml", "name")
+@connection_flags
+def diverge(
+    watch: bool,
+    since: str | None,
+    exit_code: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> int:
+    """Say where the cluster's controllers do not do what our copy of their logic would.
+
+    Writes that are missing, late or somebody else's; a controller manager that stands still, or one
+    of its controllers; other settings than are assumed, and which are likely. Answered by the
+    daemon, from what it saw in the last hour.
+
+    \b
+    Examples:
+      kubectl nodelife diverge
+      kubectl nodelife diverge -w
+      kubectl nodelife diverge --since 10m -o json --exit-code
+    """
+    query = {"since": _duration(since)}
+    if watch:
+        _watch(connection, query, output, headers=not no_headers)
+        return 0
+    answer = ask.ask(connection, "diverge", **query)
+    if answer is None:
+        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
+    made = answer["document"]
+    for said in made["notEvaluated"]:
+        terminal.warn(said)
+    terminal.write(render(DivergencePage(made), output, headers=not no_headers))
+    return _CODES.get(made["verdict"], 0) if exit_code else 0
+
+
+def _duration(text: str | None) -> int | None:
+    """Ns. Raises BadInput."""
+    if text is None:
+        return None
+    from kubectl_nodelife.kube.duration import parse_duration
+
+    try:
+        span_ns = parse_duration(text)
+    except ValueError as error:
+        raise BadInput(str(error), on="--since") from None
+    if span_ns <= 0:
+        raise BadInput(f"{text} is no time at all", on="--since", remedy="write 10m, for example")
+    return span_ns
+
+
+def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
+    if output == "yaml":
+        raise BadInput("is not for watching", on="-o yaml", remedy="use -o json")
+    answers = ask.follow(connection, "diverge", **query)
+    if answers is None:
+        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
+    told: set[object] = set()
+    verdict, said, widths = "", "", Widths()
+    for answer in answers:
+        made = answer["document"]
+        for sentence in made["notEvaluated"]:
+            if sentence not in said:
+                terminal.warn(sentence)
+        said = "\n".join(made["notEvaluated"])
+        news = [item for item in made["items"] if same(item) not in told]
+        told = {same(item) for item in made["items"]}
+        if output == "json":
+            terminal.write(_one_line(made))
+        elif output == "name":
+            names = DivergencePage({**made, "items": news}).names()
+            terminal.write("".join(f"{name}\n" for name in names))
+        else:
+            if made["verdict"] != verdict:
+                terminal.write(f"{made['verdict']}: {made['because']}\n")
+                verdict = made["verdict"]
+            new = lines(news, widths, wide=output == "wide", headers=headers)
+            headers = headers and not new
+            terminal.write("".join(new))
+        terminal.flush()
+
+
+def _one_line(made: dict[str, Any]) -> str:
+    import json
+
+    return terminal.escape_json(json.dumps(made, ensure_ascii=False)) + "\n"

@@ -1,0 +1,318 @@
+"""Keeps the record that `diverge` judges: our writes and how they ended, sightings, blind spells.
+
+It listens to the journal and to the dry run's sights of objects, looks at the leader lease every
+few seconds, asks who wrote what our copy does not explain, and notes when the daemon could not see.
+An hour is kept, in memory: a daemon that is started anew has seen nothing. Pods' writes that came
+in time are only counted, so that a lost zone of thousands of pods costs little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
+from kubectl_nodelife.daemon.diverge_sights import Sights
+from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
+from kubectl_nodelife.daemon.sight import Cluster
+from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.outlook.diverge import judge
+from kubectl_nodelife.outlook.diverge.document import document
+from kubectl_nodelife.outlook.diverge.record import (
+    DRAINED,
+    JUDGED,
+    LOST,
+    UNCORDONED,
+    WRITES,
+    Assumed,
+    Record,
+    Sighting,
+    Span,
+    Write,
+)
+
+KEPT_NS: Final = HOUR_NS
+WATCH_SECONDS: Final = 1.0
+
+_TICK_SECONDS: Final = 1.0
+_ABSENT_NS: Final = 3 * SECOND_NS
+_MOST_SIGHTINGS: Final = 20_000
+_MOST_LINKS: Final = 200_000
+_MOST_QUESTIONS: Final = 200
+_IN_TIME_NS: Final = 2 * SECOND_NS
+
+Query = Mapping[str, list[str]]
+
+
+class Attendant:
+    """See the module. Everything is called in the daemon's loop."""
+
+    def __init__(
+        self, watcher: Watcher, journal: Journal, client: Client, cluster: Cluster
+    ) -> None:
+        self._watcher = watcher
+        self._journal = journal
+        self._client = client
+        self._cluster = cluster
+        self._sights = Sights()
+        self._lease = LeaseWatch()
+        self._began_ns: int | None = None
+        self._writes: dict[int, Write] = {}
+        self._links: dict[int, int | None] = {}
+        self._seen: dict[int, Sighting] = {}
+        self._next_seen = 0
+        self._questions: asyncio.Queue[int] = asyncio.Queue(_MOST_QUESTIONS)
+        self._spans: list[Span] = []
+        self._ticked_ns = 0
+        self._in_time: dict[int, int] = {}
+        self._last_write_ns: int | None = None
+        for change in list(journal.ledger.inherited()):
+            self._add(change)
+        watcher.dry_run.onlooker = self.saw
+
+    async def run(self) -> None:
+        """Attend until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for part in (self._listen(), self._tick(), self._look_at_lease(), self._ask()):
+                group.create_task(part)
+
+    # What is noted
+
+    def saw(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
+        """The cluster showed an object as `old` before, and as `new` now; None: it is gone."""
+        if new is None:
+            found = self._sights.gone(old, now_ns)
+        else:
+            watched_ns = self._watcher.cold_since_ns
+            found = self._sights.changed(self._watcher.dry_run, old, new, now_ns, watched_ns)
+        for seen in found:
+            self._note_sighting(seen)
+
+    def _note_sighting(self, seen: Sighting) -> None:
+        number = self._next_seen
+        self._next_seen += 1
+        self._seen[number] = seen
+        if len(self._seen) > _MOST_SIGHTINGS:
+            del self._seen[next(iter(self._seen))]
+        ours = seen.own and seen.explained
+        asks = seen.what not in (LOST, DRAINED, UNCORDONED) and not ours
+        if asks and not self._questions.full():
+            self._questions.put_nowait(number)
+
+    def take(self, changes: Iterable[Change]) -> None:
+        """Take in what the journal tells: new changes, and those that have ended."""
+        for change in changes:
+            known = self._writes.get(change.id)
+            if known is not None:
+                self._settle(known, change)
+            elif change.id not in self._links:
+                self._add(change)
+
+    def _add(self, change: Change) -> None:
+        cause = change.cause
+        if cause is not None and cause not in self._writes:
+            cause = self._links.get(cause)
+        if change.action not in WRITES or change.controller not in JUDGED:
+            self._links[change.id] = cause
+            if len(self._links) > _MOST_LINKS:
+                del self._links[next(iter(self._links))]
+            return
+        write = Write(
+            id=change.id,
+            time_ns=max(change.time_ns, self._began_ns or 0),
+            controller=change.controller,
+            action=change.action,
+            kind=change.kind,
+            namespace=change.namespace,
+            name=change.name,
+            node=change.node,
+            what=_what(change),
+            because=change.reason,
+            cause=cause,
+            zone=self._zone(change.node),
+        )
+        self._writes[change.id] = write
+        self._settle(write, change)
+
+    def _settle(self, write: Write, change: Change) -> None:
+        if change.outcome == write.outcome or change.settled_ns is None:
+            return
+        first = change.settled_ns <= write.time_ns
+        ended = msgspec.structs.replace(
+            write, outcome=change.outcome, settled_ns=change.settled_ns, first=first
+        )
+        self._writes[change.id] = ended
+        if change.outcome != "confirmed":
+            return
+        self._last_write_ns = max(self._last_write_ns or 0, change.settled_ns)
+        after_ns = change.settled_ns - write.time_ns
+        if write.kind == "Pod" and after_ns <= _IN_TIME_NS:
+            minute = change.settled_ns // MINUTE_NS
+            self._in_time[minute] = self._in_time.get(minute, 0) + 1
+            del self._writes[change.id]
+            self._links[change.id] = write.cause
+
+    def _zone(self, name: str) -> str:
+        node = self._watcher.dry_run.cache.node(name)
+        return zone_display(zone_key(node.metadata.labels)) if node is not None else ""
+
+    # The tasks
+
+    async def _listen(self) -> None:
+        while True:
+            listener = self._journal.listen()
+            try:
+                async for batch in self._journal.follow(listener, Wanted()):
+                    self.take(batch)
+            except TooSlow:
+                now_ns = self._watcher.clock.now_ns()
+                self._spans.append(Span(self._ticked_ns, now_ns, "too many changes came at once"))
+            finally:
+                self._journal.leave(listener)
+
+    async def _tick(self) -> None:
+        while True:
+            now_ns = self._watcher.clock.now_ns()
+            self.note_eyes(now_ns)
+            self._forget(now_ns - KEPT_NS)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    def note_eyes(self, now_ns: int) -> None:
+        """Whether the cluster is in sight at this moment."""
+        began = self._began_ns is not None
+        self._began_ns = self._began_ns or now_ns
+        last_ns, self._ticked_ns = self._ticked_ns, now_ns
+        why = self._blind(now_ns)
+        if began and now_ns - last_ns > _ABSENT_NS:
+            self._spans.append(Span(last_ns, now_ns, "the daemon was held up"))
+            self._spans.sort(key=lambda span: span.end_ns is None)
+        is_open = bool(self._spans) and self._spans[-1].end_ns is None
+        if is_open and self._spans[-1].why != why:
+            self._spans[-1] = msgspec.structs.replace(self._spans[-1], end_ns=now_ns)
+            is_open = False
+        if why and not is_open:
+            self._spans.append(Span(last_ns or now_ns, None, why))
+
+    def _blind(self, now_ns: int) -> str:
+        """Why nothing can be judged now, "" where it can."""
+        watcher = self._watcher
+        if not watcher.synced.is_set():
+            return "the daemon still reads the cluster"
+        if watcher.stands_still:
+            return watcher.stands_still
+        if watcher.is_cold(now_ns):
+            return f"cold: {watcher.cold_because}"
+        return ""
+
+    def _forget(self, before_ns: int) -> None:
+        """Drop what ended before."""
+        old = [i for i, w in self._writes.items() if w.settled_ns and w.settled_ns < before_ns]
+        for number in old:
+            del self._writes[number]
+        for number in [i for i, s in self._seen.items() if s.at_ns < before_ns]:
+            del self._seen[number]
+        for minute in [m for m in self._in_time if m < before_ns // MINUTE_NS]:
+            del self._in_time[minute]
+        self._spans = [s for s in self._spans if s.end_ns is None or s.end_ns >= before_ns]
+
+    async def _look_at_lease(self) -> None:
+        while True:
+            await self._lease.look(self._client, self._watcher.clock.now_ns())
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _ask(self) -> None:
+        while True:
+            number = await self._questions.get()
+            seen = self._seen.get(number)
+            author = await who_did(self._client, seen) if seen is not None else None
+            if author is not None and number in self._seen:
+                self._seen[number] = msgspec.structs.replace(self._seen[number], author=author)
+
+    # The answers
+
+    def record(self, now_ns: int, since_ns: int) -> Record:
+        """What there is to judge from, as of now."""
+        self.note_eyes(now_ns)
+        watcher = self._watcher
+        return Record(
+            assumed=_assumed(watcher.settings),
+            since_ns=max(since_ns, self._began_ns or 0),
+            writes=tuple(self._writes.values()),
+            sightings=tuple(self._seen.values()),
+            lease=self._lease.sight,
+            leaders=tuple(self._lease.leaders),
+            stale=tuple(self._lease.stale),
+            unwatched=tuple(self._spans),
+            evaluated=tuple(name for name in watcher.running() if name in JUDGED),
+            not_evaluated=tuple(kind_warnings(watcher.feed.states)),
+            on_time=sum(self._in_time.values()),
+            last_write_ns=self._last_write_ns,
+        )
+
+    async def answer(self, query: Query) -> dict[str, Any]:
+        """The judgement as of now. `since` in the query: ns before now."""
+        since = query.get("since")
+        now_ns = self._watcher.clock.now_ns()
+        record = self.record(now_ns, now_ns - (int(since[-1]) if since else KEPT_NS))
+        source = {"kind": "daemon", "context": self._cluster.context or None}
+        source["server"] = self._cluster.server
+
+        def judged() -> dict[str, Any]:
+            return document(judge(record, now_ns), record, now_ns, source)
+
+        return {"document": await asyncio.to_thread(judged)}
+
+    async def watch(self, query: Query) -> AsyncIterator[dict[str, Any]]:
+        """The judgement, again whenever there is something else to say."""
+        told: object = None
+        while True:
+            made = await self.answer(query)
+            gist = _gist(made["document"])
+            if gist != told:
+                told = gist
+                yield made
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+def _gist(made: dict[str, Any]) -> object:
+    """What makes a judgement worth telling again: anything but time that goes by."""
+    items = [
+        (i["kind"], i["object"], i.get("action"), i.get("detail"), i.get("by"), i["sure"])
+        for i in made["items"]
+    ]
+    settings = [(s["flag"], s["likely"], s["sure"]) for s in made["settings"]]
+    return (made["verdict"], items, settings, made["notEvaluated"])
+
+
+def _assumed(settings: Settings) -> Assumed:
+    return Assumed(
+        period_ns=settings.node_monitor_period_ns,
+        grace_ns=settings.node_monitor_grace_period_ns,
+        rate=settings.node_eviction_rate,
+        secondary_rate=settings.secondary_node_eviction_rate,
+        origins=settings.origins,
+    )
+
+
+def _what(change: Change) -> str:
+    """The condition, taint or label, in as few words as tell it."""
+    detail = msgspec.json.decode(change.detail)
+    match change.action:
+        case "AddTaint" | "RemoveTaint":
+            return f"{detail['key']}:{detail['effect']}"
+        case "SetNodeCondition" | "SetPodCondition":
+            return f"{detail['type']}={detail['status']}"
+        case "SetNodeLabel":
+            return f"{detail['key']}={detail['value']}"
+    return ""

@@ -1,0 +1,159 @@
+"""What `diverge` asks the API server besides: the manager's lease, and who wrote a field.
+
+Lists with a name as field selector, so that the rights to list nodes and leases are enough. Whether
+the lease is held is told as other candidates for it tell: by whether a renewal was seen within its
+duration, not by the instants that are written in it, since clocks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.outlook.diverge.record import (
+    CORDONED,
+    MANAGER,
+    REMOVED,
+    Author,
+    LeaseSight,
+    Sighting,
+    Span,
+)
+
+POLL_SECONDS: Final = 5.0
+
+_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+_DEFAULT_DURATION_S: Final = 15
+_NEAR_NS: Final = 5 * SECOND_NS
+_MOST_SPANS: Final = 1_000
+
+# Reasons of Events on a deleted node -> whose they are
+_REMOVERS: Final = {
+    "DeletingNode": "cloud-node-lifecycle-controller",
+    "ScaleDown": "cluster-autoscaler",
+}
+
+
+class LeaseWatch:
+    """Follows the leader lease. `leaders` and `stale` are as `Record` has them."""
+
+    def __init__(self) -> None:
+        self.sight = LeaseSight(error="it was not read yet")
+        self.leaders: list[tuple[int, str]] = []
+        self.stale: list[Span] = []
+        self._renew: str | None = None
+
+    async def look(self, client: Client, now_ns: int) -> None:
+        """Read it once more."""
+        query = urlencode({"fieldSelector": f"metadata.name={MANAGER}"})
+        try:
+            items = _items(await client.read(f"{_LEASES}?{query}"))
+        except ApiError as error:
+            refused = error.code in (401, 403)
+            self._unknown("it may not be read" if refused else str(error), now_ns)
+        except (NodelifeError, msgspec.MsgspecError) as error:
+            self._unknown(str(error), now_ns)
+        else:
+            if items:
+                self.note(items[0].get("spec") or {}, now_ns)
+            else:
+                self._unknown(f"there is no lease kube-system/{MANAGER}", now_ns)
+
+    def note(self, spec: Mapping[str, Any], now_ns: int) -> None:
+        """Take in what the lease says now."""
+        before = self.sight
+        holder, renew = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
+        if before.holder and holder and holder != before.holder:
+            self.leaders.append((self._since(spec, before.read_ns, now_ns), holder))
+            del self.leaders[:-_MOST_SPANS]
+        renewed_ns = before.renewed_ns
+        if renew != self._renew or not renewed_ns:
+            self._renew, renewed_ns = renew, now_ns
+        seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
+        lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
+        self.sight = LeaseSight(holder, lasts_ns, renewed_ns, now_ns)
+        self._note_stale(now_ns)
+
+    def _note_stale(self, now_ns: int) -> None:
+        is_open = bool(self.stale) and self.stale[-1].end_ns is None
+        if self.sight.stale_ns() is None:
+            if is_open:
+                self.stale[-1] = msgspec.structs.replace(self.stale[-1], end_ns=now_ns)
+        elif not is_open:
+            said = _time_ns(self._renew)
+            renewed_ns = min(self.sight.renewed_ns, said or self.sight.renewed_ns)
+            self.sight = msgspec.structs.replace(self.sight, renewed_ns=renewed_ns)
+            self.stale.append(Span(renewed_ns, None, "the lease was not renewed"))
+            del self.stale[:-_MOST_SPANS]
+
+    def _unknown(self, error: str, now_ns: int) -> None:
+        self.sight = msgspec.structs.replace(self.sight, error=error, read_ns=now_ns)
+
+    @staticmethod
+    def _since(spec: Mapping[str, Any], read_ns: int, now_ns: int) -> int:
+        """When the new leader began: as it says, within the two looks at the lease."""
+        return max(read_ns, min(now_ns, _time_ns(spec.get("acquireTime")) or now_ns))
+
+
+async def who_did(client: Client, seen: Sighting) -> Author | None:
+    """Who wrote what was seen; None where that is not to be had, or not certain."""
+    try:
+        if seen.what == REMOVED:
+            return await _remover(client, seen)
+        query = urlencode({"fieldSelector": f"metadata.name={seen.node}"})
+        items = _items(await client.read(f"/api/v1/nodes?{query}"))
+    except (NodelifeError, msgspec.MsgspecError):
+        return None
+    if not items:
+        return None
+    field = "f:unschedulable" if seen.what == CORDONED else "f:taints"
+    return author_of(items[0]["metadata"].get("managedFields") or (), field, seen.at_ns)
+
+
+def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> Author | None:
+    """Whose entry of managedFields holds `field` of the spec, written at about that instant."""
+    found: list[Author] = []
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        time_ns = _time_ns(entry.get("time"))
+        if entry.get("subresource") or time_ns is None or field not in fields.get("f:spec", {}):
+            continue
+        if abs(time_ns - at_ns) <= _NEAR_NS:
+            manager = str(entry.get("manager", ""))
+            found.append(Author(manager, str(entry.get("operation", "")), time_ns))
+    return max(found, key=lambda author: author.time_ns, default=None)
+
+
+async def _remover(client: Client, seen: Sighting) -> Author | None:
+    """Who said in an Event that the node goes. Needs the right to list Events."""
+    selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
+    items = _items(await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}"))
+    for event in reversed(items):
+        remover = _REMOVERS.get(str(event.get("reason", "")))
+        time_ns = _time_ns(event.get("lastTimestamp") or event.get("eventTime"))
+        if (
+            remover is not None
+            and time_ns is not None
+            and abs(time_ns - seen.at_ns) < 12 * _NEAR_NS
+        ):
+            component = (event.get("source") or {}).get("component") or remover
+            return Author(str(component), "Event", time_ns)
+    return None
+
+
+def _items(body: bytes) -> list[dict[str, Any]]:
+    found = msgspec.json.decode(body, type=dict[str, Any])
+    return list(found.get("items") or ())
+
+
+def _time_ns(text: object) -> int | None:
+    try:
+        return int(parse_time(text)) if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,166 @@
+"""What others wrote, read off two sights of one object: losses, taints, cordons, drains, removals.
+
+Noted as it is seen, with what only this moment knows: how long the kubelet was silent, whether the
+conditions ask for the taint, since when the node waits. `Witness` reads our controllers' actions
+off the same sights; here everything counts that somebody did, whoever it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubectl_nodelife.controllers.nodelifecycle.taints import (
+    NO_EXECUTE_TAINTS,
+    NO_SCHEDULE_TAINTS,
+    NOT_READY,
+    UNREACHABLE,
+)
+from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
+from kubectl_nodelife.daemon.dry_run import DryRun
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    DISRUPTION_TARGET,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.outlook.diverge.record import (
+    CORDONED,
+    DRAINED,
+    LOST,
+    REMOVED,
+    TAINTED,
+    UNCORDONED,
+    UNTAINTED,
+    Sighting,
+)
+
+_SILENT: Final = ("NodeStatusUnknown", "NodeStatusNeverUpdated")
+_OWN_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
+_SETTLED_NS: Final = 2 * SECOND_NS
+"""So long after a first list or a gap renewals are as old as they look."""
+
+
+class Sights:
+    """Remembers of each node when its kubelet last posted, and since when it is not Ready."""
+
+    def __init__(self) -> None:
+        self._posted: dict[str, int] = {}
+        self._not_ready: dict[str, int] = {}
+
+    def changed(
+        self, dry_run: DryRun, old: KubeObject, new: KubeObject, now_ns: int, watched_ns: int
+    ) -> Iterator[Sighting]:
+        """Writes between two sights of one object; `watched_ns`: since when there is no gap."""
+        if old.uid != new.uid:
+            return
+        if isinstance(old, Node) and isinstance(new, Node):
+            yield from self._node(dry_run, old, new, now_ns, watched_ns)
+        elif isinstance(old, Pod) and isinstance(new, Pod):
+            yield from _pod(old, new, now_ns)
+
+    def gone(self, old: KubeObject, now_ns: int) -> Iterator[Sighting]:
+        """A node object that was deleted."""
+        if isinstance(old, Node):
+            self._posted.pop(old.name, None)
+            self._not_ready.pop(old.name, None)
+            yield Sighting(now_ns, REMOVED, old.name, _zone(old), ready=_status(old))
+
+    def _node(
+        self, dry_run: DryRun, old: Node, new: Node, now_ns: int, watched_ns: int
+    ) -> Iterator[Sighting]:
+        name, before, after = new.name, old.ready(), new.ready()
+        if after is not None and after.status == "True":
+            self._not_ready.pop(name, None)
+        elif before is not None and before.status == "True":
+            self._not_ready[name] = now_ns
+        lost = after is not None and after.status == "Unknown" and after.reason in _SILENT
+        if lost and _status(old) != "Unknown":
+            silent = self._silence(dry_run, name, now_ns, watched_ns)
+            yield Sighting(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
+        elif after is not None and not lost:
+            posted = before.last_heartbeat_time if before is not None else None
+            if after.last_heartbeat_time != posted:
+                self._posted[name] = now_ns
+        if old.spec.taints != new.spec.taints:
+            yield from self._taints(dry_run, old, new, now_ns)
+        if old.spec.unschedulable != new.spec.unschedulable:
+            word = CORDONED if new.spec.unschedulable else UNCORDONED
+            yield Sighting(now_ns, word, name, _zone(new), ready=_status(new))
+
+    def _silence(self, dry_run: DryRun, name: str, now_ns: int, watched_ns: int) -> int | None:
+        heartbeat = dry_run.cache.heartbeat(name)
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        last = max(renewal[1] if renewal is not None else 0, self._posted.get(name, 0))
+        return now_ns - last if last > watched_ns + _SETTLED_NS else None
+
+    def _taints(self, dry_run: DryRun, old: Node, new: Node, now_ns: int) -> Iterator[Sighting]:
+        zones = dry_run.lifecycle.memory.zones if dry_run.lifecycle is not None else None
+        key = zone_key(new.metadata.labels)
+        known = zones is not None and key in zones.queues and key in zones.states
+        dark = zones is not None and all(s == FULL for s in zones.states.values())
+        for word, one, other in ((TAINTED, new, old), (UNTAINTED, old, new)):
+            for taint in one.spec.taints:
+                if other.has_taint(taint.key, taint.effect):
+                    continue
+                wanted = taint_is_wanted(old, taint), taint_is_wanted(new, taint)
+                yield Sighting(
+                    at_ns=now_ns,
+                    what=word,
+                    node=new.name,
+                    zone=zone_display(key),
+                    detail=str(taint),
+                    own=_is_own(taint),
+                    explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
+                    waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
+                    rate=zones.rate(key) if zones is not None and known else 0.0,
+                    zone_state=zones.states[key] if zones is not None and known else "",
+                    ready=_status(new),
+                )
+
+
+def taint_is_wanted(node: Node, taint: Taint) -> bool:
+    """Whether the node's conditions ask for this taint of the node lifecycle controller."""
+    if taint.effect == NO_EXECUTE:
+        pair = NO_EXECUTE_TAINTS.get(_status(node))
+        return pair is not None and pair[0].matches(taint)
+    if taint.key == TAINT_NODE_UNSCHEDULABLE:
+        return node.spec.unschedulable
+    kept = (NO_SCHEDULE_TAINTS.get((c.type, c.status)) for c in node.status.conditions)
+    return taint.effect == NO_SCHEDULE and taint.key in kept
+
+
+def _is_own(taint: Taint) -> bool:
+    """Whether the node lifecycle controller adds this taint and takes it off."""
+    if taint.effect == NO_EXECUTE:
+        return taint.matches(NOT_READY) or taint.matches(UNREACHABLE)
+    return taint.effect == NO_SCHEDULE and taint.key in _OWN_KEYS
+
+
+def _is_swap(old: Node) -> bool:
+    """Whether a NoExecute taint is only exchanged, which costs no token."""
+    return any(old.has_taint(t.key, t.effect) for t in (NOT_READY, UNREACHABLE))
+
+
+def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[Sighting]:
+    if old.status.conditions is new.status.conditions:
+        return
+    target, before = (p.status.condition(DISRUPTION_TARGET) for p in (new, old))
+    evicted = target is not None and target.reason == "EvictionByEvictionAPI"
+    if evicted and (before is None or before.reason != "EvictionByEvictionAPI"):
+        where = f"{new.namespace}/{new.name}"
+        yield Sighting(now_ns, DRAINED, new.spec.node_name, detail=where)
+
+
+def _status(node: Node) -> str:
+    ready = node.ready()
+    return ready.status if ready is not None else ""
+
+
+def _zone(node: Node) -> str:
+    return zone_display(zone_key(node.metadata.labels))
