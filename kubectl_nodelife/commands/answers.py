@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.daemonset_answers import make_set_answers
 from kubectl_nodelife.commands.node_status import NOTHING_TO_SHOW, choose_nodes
 from kubectl_nodelife.commands.subjects import explanation_of_sight
 from kubectl_nodelife.daemon.changes import Change, document
@@ -65,9 +66,10 @@ def make_answers(
     def watch_changes(query: Query) -> AsyncIterator[dict[str, Any]]:
         return _watch_changes(journal, _wanted(query, now_ns()))
 
+    sets, watch_sets = make_set_answers(look)
     return (
-        {"status": status, "explain": explain, "changes": changes},
-        {"status": watch_status, "changes": watch_changes},
+        {"status": status, "explain": explain, "changes": changes, **sets},
+        {"status": watch_status, "changes": watch_changes, **watch_sets},
     )
 
 

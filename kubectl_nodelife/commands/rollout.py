@@ -2,95 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from kubectl_nodelife.commands.daemonset import find, missing, sets_of, view_of
-from kubectl_nodelife.commands.dumps import load, source_of
+from kubectl_nodelife.commands.daemonset_ask import Where, answer, follow, namespace_for
+from kubectl_nodelife.commands.daemonset_question import HISTORY, STATUS, UNDO, SetQuestion
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.inputs import Snapshot
 from kubectl_nodelife.commands.pflag import SpellingGroup
-from kubectl_nodelife.controllers.daemonset.rollout import (
-    NO_HISTORY,
-    RolloutError,
-    revision_of_number,
-)
-from kubectl_nodelife.errors import BadInput, Failed
-from kubectl_nodelife.outlook.daemonset.rollout import (
-    history_rows,
-    rollout_outlook,
-    undo_outlook,
-)
-from kubectl_nodelife.outlook.daemonset.view import SetView
-from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.daemonset import HistoryPage, RolloutPage, UndoPage
-from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.errors import BadInput
 
 _KINDS = frozenset({"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"})
+_SECOND_NS = 1_000_000_000
 
 
 @click.group(cls=SpellingGroup)
 @connection_flags
 def rollout(connection: Connection) -> None:
-    """What an update of a DaemonSet does next, what it changed, and what going back would do."""
+    """What an update of a DaemonSet does next, what it changed, and what going back would do.
+
+    Answered by the daemon where one watches the cluster, else by a first look at it.
+    """
 
 
-_SUBJECT = click.argument("subject", nargs=-1, metavar="daemonset NAME")
-_FILENAME = click.option(
-    "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
-)
-_PROFILE = click.option(
-    "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."
-)
-_NOW = click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The set, and where to look for it."""
+    for decorate in reversed(
+        (
+            click.argument("subject", nargs=-1, metavar="daemonset NAME"),
+            click.option(
+                "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
+            ),
+            click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
+            click.option(
+                "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."
+            ),
+            click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339."),
+        )
+    ):
+        callback = decorate(callback)
+    return callback
 
 
 @rollout.command("status")
-@_SUBJECT
-@_FILENAME
-@_PROFILE
-@_NOW
+@_subject
+@click.option("-w", "--watch", is_flag=True, help="Go on until the update is over.")
+@click.option("--timeout", metavar="DURATION", help="How long to go on at most, such as 10m.")
 @output_flags("table", "json", "yaml", "name")
 @connection_flags
 def status(
     subject: tuple[str, ...],
     filename: tuple[str, ...],
+    no_daemon: bool,
     profile: str | None,
     now: str | None,
+    watch: bool,
+    timeout: str | None,
     output: str,
     no_headers: bool,
     connection: Connection,
 ) -> int:
     """How far an update is, what it does next, what it waits for, and how long still.
 
+    With -w it waits for the end, as kubectl's own does by default: a word each time that there is
+    something else to say.
+
     \b
     Examples:
-      kubectl nodelife rollout status daemonset kube-proxy -n kube-system -f dump/
+      kubectl nodelife rollout status daemonset kube-proxy -n kube-system
+      kubectl nodelife rollout status ds kube-proxy -n kube-system -w --timeout 10m
       kubectl nodelife rollout status ds/kube-proxy -n kube-system -f dump/ -o json
     """
-    snapshot, view = _subject(subject, filename, now, profile, connection)
-    try:
-        outlook = rollout_outlook(view)
-    except RolloutError as error:
-        raise Failed(str(error), on=_name(view)) from None
-    page = RolloutPage(outlook, source_of(snapshot))
-    terminal.write(render(page, output, headers=not no_headers))
-    return 0
+    name = parse_subject(subject)
+    if timeout and not watch:
+        raise BadInput("is for --watch", on="--timeout")
+    where = Where(connection, filename, now, no_daemon, profile)
+    question = SetQuestion(STATUS, namespace_for(where), name, 0, output, not no_headers)
+    if watch:
+        return follow(question, where, _seconds(timeout))
+    return answer(question, where)
 
 
 @rollout.command("history")
-@_SUBJECT
+@_subject
 @click.option("--revision", type=int, default=0, metavar="N", help="One revision, whole.")
-@_FILENAME
-@_PROFILE
-@_NOW
 @output_flags()
 @connection_flags
 def history(
     subject: tuple[str, ...],
-    revision: int,
     filename: tuple[str, ...],
+    no_daemon: bool,
     profile: str | None,
     now: str | None,
+    revision: int,
     output: str,
     no_headers: bool,
     connection: Connection,
@@ -99,42 +104,29 @@ def history(
 
     \b
     Examples:
-      kubectl nodelife rollout history daemonset kube-proxy -n kube-system -f dump/
+      kubectl nodelife rollout history daemonset kube-proxy -n kube-system
       kubectl nodelife rollout history ds/kube-proxy --revision 3 -n kube-system -f dump/
     """
-    snapshot, view = _subject(subject, filename, now, profile, connection)
+    name = parse_subject(subject)
     if revision < 0:
         raise BadInput("must be a positive number", on="--revision")
-    if revision:
-        try:
-            revision_of_number(view.revisions, revision)
-        except RolloutError as error:
-            raise Failed(str(error), on=_name(view)) from None
-    rows = history_rows(view)
-    if not rows and output in ("table", "wide"):
-        terminal.write(f"{NO_HISTORY}\n")
-        return 0
-    namespace, name = view.daemon_set.key
-    source = source_of(snapshot)
-    page = HistoryPage(namespace, name, rows, source, snapshot.moment_ns, revision)
-    terminal.write(render(page, output, headers=not no_headers))
-    return 0
+    where = Where(connection, filename, now, no_daemon, profile)
+    question = SetQuestion(HISTORY, namespace_for(where), name, revision, output, not no_headers)
+    return answer(question, where)
 
 
 @rollout.command("undo")
-@_SUBJECT
+@_subject
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
-@_FILENAME
-@_PROFILE
-@_NOW
 @output_flags("table", "json", "yaml", "name")
 @connection_flags
 def undo(
     subject: tuple[str, ...],
-    to_revision: int,
     filename: tuple[str, ...],
+    no_daemon: bool,
     profile: str | None,
     now: str | None,
+    to_revision: int,
     output: str,
     no_headers: bool,
     connection: Connection,
@@ -143,35 +135,13 @@ def undo(
 
     \b
     Examples:
-      kubectl nodelife rollout undo daemonset kube-proxy -n kube-system -f dump/
+      kubectl nodelife rollout undo daemonset kube-proxy -n kube-system
       kubectl nodelife rollout undo ds/kube-proxy --to-revision 2 -n kube-system -f dump/ -o json
     """
-    snapshot, view = _subject(subject, filename, now, profile, connection)
-    try:
-        outlook = undo_outlook(view, to_revision)
-    except RolloutError as error:
-        raise Failed(str(error), on=_name(view)) from None
-    page = UndoPage(outlook, source_of(snapshot))
-    terminal.write(render(page, output, headers=not no_headers))
-    return 0
-
-
-def _subject(
-    subject: tuple[str, ...],
-    filename: tuple[str, ...],
-    now: str | None,
-    profile: str | None,
-    connection: Connection,
-) -> tuple[Snapshot, SetView]:
-    """The dump and the set that is asked for. Raises BadInput and Failed."""
     name = parse_subject(subject)
-    if not filename:
-        raise BadInput("no input", remedy="name a dump with -f")
-    snapshot = load(filename, now, profile)
-    for warning in (*snapshot.warnings, *missing(snapshot)):
-        terminal.warn(warning)
-    sets = sets_of(snapshot, ())
-    return snapshot, view_of(sets, find(sets, name, connection.namespace))
+    where = Where(connection, filename, now, no_daemon, profile)
+    question = SetQuestion(UNDO, namespace_for(where), name, to_revision, output, not no_headers)
+    return answer(question, where)
 
 
 def parse_subject(words: tuple[str, ...]) -> str:
@@ -183,5 +153,13 @@ def parse_subject(words: tuple[str, ...]) -> str:
     raise BadInput(f"cannot tell which set is meant by {given!r}", remedy="write 'daemonset NAME'")
 
 
-def _name(view: SetView) -> str:
-    return f"daemonset {view.daemon_set.namespace}/{view.daemon_set.name}"
+def _seconds(timeout: str | None) -> float:
+    """A duration in seconds, 0 for none. Raises BadInput."""
+    if not timeout:
+        return 0.0
+    from kubectl_nodelife.kube.duration import parse_duration
+
+    try:
+        return parse_duration(timeout) / _SECOND_NS
+    except ValueError as error:
+        raise BadInput(str(error), on="--timeout") from None

@@ -6,30 +6,40 @@ told by `changes`. Clocks, queues and timers are the running controllers' own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.projection import Projection
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS
 from kubectl_nodelife.outlook.join import joined
 from kubectl_nodelife.outlook.node import Outlook
 
+COLD: Final = "cold: "
+"""How the warning begins that silence does not count yet."""
+
 
 class Sight(NamedTuple):
-    """The outlook and what must be said with it; fields as in the status document."""
+    """The outlook and what must be said with it; fields as in the status document.
+
+    `unread`: the kinds that are not to be had, or not yet, with what the server says.
+    """
 
     outlook: Outlook
     source: dict[str, Any]
     moment: dict[str, str]
     mode: str
     warnings: list[str]
+    unread: Mapping[str, str] = {}
 
 
 class Cluster(NamedTuple):
@@ -64,6 +74,24 @@ class ShownCache(Cache):
                 self._shown_pods[key] = pod
                 if pod is not None and cache.pods.get(key) is None:
                     self._more_on.setdefault(pod.spec.node_name, []).append(pod)
+            else:
+                if self.objects.get(kind) is cache.objects.get(kind):
+                    self.objects = {**self.objects, kind: dict(self.objects.get(kind, {}))}
+                self.set(kind, key, obj)
+
+    def all(self, kind: str) -> Iterable[KubeObject]:
+        """All objects of a kind."""
+        if kind != "Pod" or not self._shown_pods:
+            return super().all(kind)
+        return self._all_pods()
+
+    def _all_pods(self) -> Iterator[Pod]:
+        for key, pod in self.pods.items():
+            shown = self._shown_pods.get(key, pod)
+            if shown is not None:
+                yield shown
+        for pods in self._more_on.values():
+            yield from pods
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """The pod, or None."""
@@ -101,6 +129,7 @@ def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> Sight:
         },
         mode="dry-run",
         warnings=[*_warnings(watcher, now_ns), *journal_warnings(journal)],
+        unread={k: watcher.feed.states[k].error for k in KINDS if k not in watcher.read},
     )
 
 
@@ -150,7 +179,7 @@ def _warnings(watcher: Watcher, now_ns: int) -> list[str]:
     if watcher.is_cold(now_ns) and watcher.synced.is_set():
         left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
         said.append(
-            f"cold: {watcher.cold_because}, so that no node is called lost for silence within the "
+            f"{COLD}{watcher.cold_because}, so that no node is called lost for silence within the "
             f"next {left}"
         )
     skew_ns = watcher.clock.skew_ns()

@@ -169,29 +169,38 @@ class RolloutPage:
     """`rollout status`: kubectl's sentence, then what it is about."""
 
     def __init__(self, outlook: RolloutOutlook, source: dict[str, Any]) -> None:
-        self._outlook = outlook
+        self.outlook = outlook
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The sentence, next, what is waited for, how long, who eats the budget."""
-        yield self._outlook.state.message
+        yield self.outlook.state.message
         sentences = list(self._sentences())
         if sentences:
             yield "\n".join(sentences)
-        if self._outlook.used and self._outlook.old_nodes:
-            rows = [[user.node, user.counts_as, user.because] for user in self._outlook.used]
+        if self.outlook.used and self.outlook.old_nodes:
+            rows = [[user.node, user.counts_as, user.because] for user in self.outlook.used]
             yield Table(_BUDGET_COLUMNS, rows)
 
+    def news(self) -> str:
+        """The page without its table, for one who follows."""
+        told = [self.outlook.state.message.rstrip("\n"), *(f"  {s}" for s in self._sentences())]
+        return "\n".join(told) + "\n"
+
     def _sentences(self) -> Iterator[str]:
-        outlook = self._outlook
+        outlook = self.outlook
         if outlook.error:
             yield f"the update cannot go on: {outlook.error}"
-        if not outlook.view.knows_updated:
-            yield "no revisions were read: which pods are of the present template is not known"
-            return
+        if outlook.not_told:
+            yield outlook.not_told
         if not outlook.old_nodes:
             return
-        yield f"{outlook.old_nodes} nodes still have a pod of another revision"
+        have = (
+            "1 node still has"
+            if outlook.old_nodes == 1
+            else f"{outlook.old_nodes} nodes still have"
+        )
+        yield f"{have} a pod of another revision"
         for sentence in outlook.next:
             yield f"next: {sentence}"
         for sentence in outlook.waits_for:
@@ -201,18 +210,18 @@ class RolloutPage:
 
     def document(self) -> object:
         """The outlook."""
-        daemon_set = self._outlook.view.daemon_set
+        daemon_set = self.outlook.view.daemon_set
         return _document(
             "DaemonSetRollout",
             self._source,
             namespace=daemon_set.namespace,
             name=daemon_set.name,
-            **self._outlook.document(),
+            **self.outlook.document(),
         )
 
     def names(self) -> Iterable[str]:
         """The set."""
-        yield f"daemonset.apps/{self._outlook.view.daemon_set.name}"
+        yield f"daemonset.apps/{self.outlook.view.daemon_set.name}"
 
 
 def _duration(estimate: Estimate) -> str:
@@ -269,7 +278,7 @@ class HistoryPage:
             row.cause,
             age(row.revision.metadata.creation_timestamp, self._now_ns),
             row.document()["hash"],
-            row.pods,
+            UNKNOWN if row.pods is None else row.pods,
             first + more,
         ]
 

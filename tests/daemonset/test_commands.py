@@ -199,11 +199,6 @@ def test_what_cannot_be_answered(
     assert line in call(*words, *lost, code=code)
 
 
-def test_no_input(call: Call) -> None:
-    assert "name a dump with -f" in call("daemonset", code=2)
-    assert "name a dump with -f" in call("rollout", "status", "ds/a", code=2)
-
-
 def test_what_was_not_read_is_not_guessed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

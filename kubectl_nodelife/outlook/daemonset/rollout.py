@@ -55,17 +55,21 @@ class Estimate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RolloutOutlook(msgspec.Struct, frozen=True):
-    """One set's update. `budget` None: there is none to keep (another strategy, or an error)."""
+    """One set's update. `old_nodes` None: not known; `budget` None: not known, or an error.
+
+    `error`: why the update cannot go on; `not_told`: what cannot be said, and why.
+    """
 
     view: SetView
     state: RolloutState
-    old_nodes: int
-    budget: Budget | None
-    used: list[BudgetUser]
-    next: list[str]
-    waits_for: list[str]
-    estimate: Estimate | None
+    old_nodes: int | None = None
+    budget: Budget | None = None
+    used: list[BudgetUser] = []
+    next: list[str] = []
+    waits_for: list[str] = []
+    estimate: Estimate | None = None
     error: str = ""
+    not_told: str = ""
 
     def document(self) -> dict[str, Any]:
         """The outlook as plain values."""
@@ -73,7 +77,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
         return {
             "message": self.state.message.rstrip("\n"),
             "done": self.state.done,
-            "nodesWithOldPods": self.old_nodes if self.view.knows_updated else None,
+            "nodesWithOldPods": self.old_nodes,
             "budget": None
             if budget is None
             else {
@@ -95,17 +99,26 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
             "waitsFor": self.waits_for,
             "estimate": self.estimate,
             "error": self.error or None,
+            "notEvaluated": self.not_told or None,
         }
+
+    def gist(self) -> object:
+        """What makes it worth another word: anything but the time that goes by."""
+        return (self.state, self.next, self.waits_for, self.error, self.not_told)
 
 
 def rollout_outlook(view: SetView) -> RolloutOutlook:
     """The update of a set. Raises RolloutError for a strategy other than RollingUpdate."""
     state = rollout_status(view.daemon_set)
+    missing = view.read.lacking_to_count() or ("" if view.knows_updated else "revisions")
+    if missing:
+        why = f"no {missing} were read: what the update does next is not known"
+        return RolloutOutlook(view, state, not_told=why)
     old_nodes = len(view.census.with_old)
     try:
         budget = budget_of(view.tracked, view.census.tally.desired)
     except UpdateImpossibleError as error:
-        return RolloutOutlook(view, state, old_nodes, None, [], [], [], None, str(error))
+        return RolloutOutlook(view, state, old_nodes, error=str(error))
     used = [
         _budget_user(view, node, wave)
         for node, wave in nodes_using_budget(view.tracked, view.census, budget).items()
@@ -155,7 +168,7 @@ def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Esti
     None without such experience, and where stuck nodes use up the whole budget.
     """
     times = sorted(filter(None, (_ready_seconds(pod) for pod in view.pods())))
-    if not times or not old_nodes or not view.knows_updated:
+    if not times or not old_nodes:
         return None
     at_once = (budget.max_surge or budget.max_unavailable) - stuck
     if at_once <= 0:
@@ -167,7 +180,7 @@ def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Esti
     low = rounds * (times[len(times) // 2] + settled)
     high = rounds * (times[-1] + settled + stop)
     basis = (
-        f"{rounds} rounds of {at_once}; of {len(times)} pods half were Ready within"
+        f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half were Ready within"
         f" {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
     )
     return Estimate(round(low, 1), round(high, 1), basis)
@@ -189,12 +202,12 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
 
 
 class RevisionRow(msgspec.Struct, frozen=True):
-    """One revision, and what changed from the one before it."""
+    """One revision, and what changed from the one before it. `pods` None: not known."""
 
     revision: ControllerRevision
     cause: str
     current: bool
-    pods: int
+    pods: int | None
     changes: list[TemplateChange]
 
     def document(self) -> dict[str, Any]:
@@ -227,7 +240,7 @@ def history_rows(view: SetView) -> list[RevisionRow]:
                 revision=revision,
                 cause=change_cause(revision),
                 current=revision is view.current,
-                pods=labels.count(hash_label(revision)),
+                pods=labels.count(hash_label(revision)) if view.read.pods else None,
                 changes=[] if before is None else _changes(before, template),
             )
         )
@@ -258,6 +271,9 @@ def _effects(view: SetView, plan: Rollback) -> Iterator[str]:
     if target.revision < last:
         number = target.revision
         yield f"revision {number} is renumbered to {last + 1}; the number {number} is gone"
+    if not view.read.pods:
+        yield "no pods were read: how many are replaced is not known"
+        return
     label = hash_label(target)
     keep = sum(
         (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) == label

@@ -67,11 +67,10 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
     if view is None:
         fault = f"its template cannot be read: {sets.fault(key)}"
         return SetSummary(daemon_set, None, False, [fault])
-    if not (sets.read.pods and sets.read.nodes):
-        missing = "pods" if not sets.read.pods else "nodes"
-        return SetSummary(
-            daemon_set, None, False, [f"no {missing} were read: only reported counts"]
-        )
+    missing = sets.read.lacking_to_count()
+    if missing:
+        odd = [f"no {missing} were read: only reported counts"]
+        return SetSummary(daemon_set, None, False, odd)
     odd = list(oddities(view, truth_table(view)))
     return SetSummary(daemon_set, view.status(), view.knows_updated, odd)
 

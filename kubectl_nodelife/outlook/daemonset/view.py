@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.census import Census
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
@@ -24,6 +25,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleE
 from kubectl_nodelife.controllers.daemonset.verdict import Verdict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
@@ -37,6 +39,30 @@ class KindsRead(msgspec.Struct, frozen=True):
     pods: bool = True
     nodes: bool = True
     revisions: bool = True
+
+    def lacking_to_count(self) -> str:
+        """What was not read and counts hang on, "" where they can be counted."""
+        return "nodes" if not self.nodes else "pods" if not self.pods else ""
+
+
+def cache_for(objects: Iterable[KubeObject], namespace: str | None, rules: Behaviour) -> Cache:
+    """A cache of what the sets of a namespace (None: of all) hang on.
+
+    Pods that another controller has are nothing to a DaemonSet, but for the room that they take,
+    where the release's rules look at that.
+    """
+    cache = Cache()
+    cache.fill((obj for obj in objects if rules.suspends or _counts(obj, namespace)), 0)
+    return cache
+
+
+def _counts(obj: KubeObject, namespace: str | None) -> bool:
+    if not isinstance(obj, Pod):
+        return True
+    if namespace is not None and obj.metadata.namespace != namespace:
+        return False
+    owner = controller_of(obj.metadata) if obj.metadata.owner_references else None
+    return owner is None or owner.kind == "DaemonSet"
 
 
 class DaemonSets:

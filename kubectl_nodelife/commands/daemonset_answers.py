@@ -1,0 +1,249 @@
+"""Answers about DaemonSets: a look at the sets and a question in, text out.
+
+The daemon answers with it as well as the commands themselves. What takes long is done in a thread,
+on objects that nobody changes, so that the daemon's loop is never held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from kubectl_nodelife.commands.daemonset_look import SetLook, look_at_sight
+from kubectl_nodelife.commands.daemonset_question import (
+    HISTORY,
+    NODES,
+    QUESTION,
+    STATUS,
+    SUMMARY,
+    UNDO,
+    SetQuestion,
+)
+from kubectl_nodelife.controllers.daemonset.rollout import (
+    NO_HISTORY,
+    RolloutError,
+    revision_of_number,
+)
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
+from kubectl_nodelife.daemon.sight import Sight
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.outlook.daemonset.rollout import history_rows, rollout_outlook, undo_outlook
+from kubectl_nodelife.outlook.daemonset.summary import summarize
+from kubectl_nodelife.outlook.daemonset.table import truth_table
+from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
+from kubectl_nodelife.report.daemonset import (
+    HistoryPage,
+    RolloutPage,
+    SummaryPage,
+    TruthTablePage,
+    UndoPage,
+)
+from kubectl_nodelife.report.formats import FORMATTERS, render
+
+Told = dict[str, Any]
+
+WATCH_SECONDS: Final = 1.0
+_DELETED: Final = "object has been deleted"
+_PAGES: Final = ("table", "wide")
+
+
+class NoSuchSet(Failed):
+    """There is no set of that name."""
+
+
+def make_set_answers(look: Callable[[], Sight]) -> tuple[dict[str, Answer], dict[str, Stream]]:
+    """The daemon's answers to `QUESTION`, once and as it goes on."""
+
+    async def answer(query: Query) -> Told:
+        question = question_of(query)
+        looking = look_at_sight(look(), question.namespace)
+        return await asyncio.to_thread(lambda: answer_from(looking(), question))
+
+    def watch(query: Query) -> AsyncIterator[Told]:
+        return _watch(look, question_of(query), float(_word(query, "timeout") or 0))
+
+    return {QUESTION: answer}, {QUESTION: watch}
+
+
+def question_of(query: Query) -> SetQuestion:
+    """The question that a client asks. Raises BadInput."""
+    output = _word(query, "output") or "table"
+    if output not in FORMATTERS:
+        raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
+    about = _word(query, "about")
+    if about not in _ANSWERS:
+        raise BadInput(f"the daemon cannot tell {about!r} of DaemonSets")
+    return SetQuestion(
+        about=about,
+        namespace=_word(query, "namespace"),
+        name=_word(query, "name"),
+        revision=int(_word(query, "revision") or 0),
+        output=output,
+        headers=_word(query, "headers") != "false",
+    )
+
+
+def answer_from(look: SetLook, question: SetQuestion) -> Told:
+    """`text`, `warnings` and `note`, as `daemonset_ask` prints them. Raises Failed."""
+    told = _ANSWERS[question.about](look, question)
+    return {"warnings": look.warnings, **told}
+
+
+def _summary(look: SetLook, question: SetQuestion) -> Told:
+    sets = look.sets
+    keys = [_find(sets, question)] if question.name else sets.set_keys(question.namespace or None)
+    everywhere = not question.namespace
+    page = SummaryPage(
+        [summarize(sets, key) for key in keys], look.source, sets.now_ns, everywhere, look.warnings
+    )
+    where = "" if everywhere else f" in {question.namespace} namespace"
+    if not keys and question.output in (*_PAGES, "name"):
+        return {"note": f"No resources found{where}"}
+    note = "" if keys else f"No resources found{where}"
+    return {"text": _text(page, question), "note": note}
+
+
+def _nodes(look: SetLook, question: SetQuestion) -> Told:
+    sets = look.sets
+    key = _find(sets, question)
+    lacking = sets.read.lacking_to_count()
+    if lacking:
+        raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
+    view = _view(sets, key)
+    page = TruthTablePage(summarize(sets, key), truth_table(view), look.source)
+    return {"text": _text(page, question)}
+
+
+def _status(look: SetLook, question: SetQuestion) -> Told:
+    return {"text": _text(_rollout_page(look, question), question)}
+
+
+def _rollout_page(look: SetLook, question: SetQuestion) -> RolloutPage:
+    key = _find(look.sets, question)
+    try:
+        return RolloutPage(rollout_outlook(_view(look.sets, key)), look.source)
+    except RolloutError as error:
+        raise Failed(str(error), on=_on(key)) from None
+
+
+def _history(look: SetLook, question: SetQuestion) -> Told:
+    view, number = _view_with_revisions(look, question), question.revision
+    if number:
+        try:
+            revision_of_number(view.revisions, number)
+        except RolloutError as error:
+            raise Failed(str(error), on=_on(view.daemon_set.key)) from None
+    rows = history_rows(view)
+    if not rows and question.output in _PAGES:
+        return {"text": f"{NO_HISTORY}\n"}
+    namespace, name = view.daemon_set.key
+    page = HistoryPage(namespace, name, rows, look.source, view.now_ns, number)
+    return {"text": _text(page, question)}
+
+
+def _undo(look: SetLook, question: SetQuestion) -> Told:
+    view = _view_with_revisions(look, question)
+    try:
+        page = UndoPage(undo_outlook(view, question.revision), look.source)
+    except RolloutError as error:
+        raise Failed(str(error), on=_on(view.daemon_set.key)) from None
+    return {"text": _text(page, question)}
+
+
+_ANSWERS: Final[dict[str, Callable[[SetLook, SetQuestion], Told]]] = {
+    SUMMARY: _summary,
+    NODES: _nodes,
+    STATUS: _status,
+    HISTORY: _history,
+    UNDO: _undo,
+}
+
+
+async def _watch(
+    look: Callable[[], Sight], question: SetQuestion, timeout_seconds: float
+) -> AsyncIterator[Told]:
+    """`rollout status` each time that there is something else to say, until the update is over."""
+    ends = time.monotonic() + timeout_seconds
+    on = _on((question.namespace, question.name))
+    told: object = None
+    uid = ""
+    said: set[str] = set()
+    while True:
+        looking = look_at_sight(look(), question.namespace)
+        try:
+            page, text, warnings = await asyncio.to_thread(_glance, looking, question)
+        except NoSuchSet:
+            if not uid:
+                raise
+            raise Failed(_DELETED, on=on) from None
+        outlook = page.outlook
+        if uid not in ("", outlook.view.daemon_set.uid):
+            raise Failed(_DELETED, on=on)
+        uid = outlook.view.daemon_set.uid
+        if outlook.gist() != told:
+            told = outlook.gist()
+            yield {"text": text, "warnings": [w for w in warnings if _same(w) not in said]}
+            said.update(map(_same, warnings))
+        if outlook.state.done:
+            return
+        if timeout_seconds and time.monotonic() > ends:
+            raise Failed("timed out waiting for the condition", on=on)
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+def _glance(
+    looking: Callable[[], SetLook], question: SetQuestion
+) -> tuple[RolloutPage, str, list[str]]:
+    look = looking()
+    page = _rollout_page(look, question)
+    text = page.news() if question.output in _PAGES else _text(page, question)
+    return page, text, look.warnings
+
+
+def _same(warning: str) -> str:
+    """The warning without its numbers, which differ each time."""
+    return re.sub(r"\d+", "#", warning)
+
+
+def _find(sets: DaemonSets, question: SetQuestion) -> tuple[str, str]:
+    """The key of the set that is asked for. Raises Failed."""
+    name, namespace = question.name, question.namespace
+    found = [key for key in sets.set_keys(namespace or None) if key[1] == name]
+    if not found:
+        elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
+        remedy = "check the name, and the namespace with -n"
+        if elsewhere:
+            remedy = f"it is in namespace {elsewhere[0]}: use -n"
+        raise NoSuchSet("not found", on=f"daemonsets.apps {name!r}", remedy=remedy)
+    return found[0]
+
+
+def _view(sets: DaemonSets, key: tuple[str, str]) -> SetView:
+    """The view of a set. Raises Failed where its template cannot be read."""
+    view = sets.view(key)
+    if view is None:
+        raise Failed(f"its template cannot be read: {sets.fault(key)}", on=_on(key))
+    return view
+
+
+def _view_with_revisions(look: SetLook, question: SetQuestion) -> SetView:
+    key = _find(look.sets, question)
+    if not look.sets.read.revisions:
+        raise Failed("no ControllerRevisions were read, and they are the history", on=_on(key))
+    return _view(look.sets, key)
+
+
+def _text(page: Any, question: SetQuestion) -> str:
+    return render(page, question.output, headers=question.headers)
+
+
+def _on(key: tuple[str, str]) -> str:
+    return f"daemonset {key[0]}/{key[1]}"
+
+
+def _word(query: Query, key: str) -> str:
+    values = query.get(key)
+    return values[-1] if values else ""
