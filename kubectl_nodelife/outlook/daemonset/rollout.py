@@ -180,8 +180,8 @@ def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Esti
     low = rounds * (times[len(times) // 2] + settled)
     high = rounds * (times[-1] + settled + stop)
     basis = (
-        f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half were Ready within"
-        f" {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
+        f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half"
+        f" were Ready within {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
     )
     return Estimate(round(low, 1), round(high, 1), basis)
 
