@@ -76,7 +76,9 @@ def explain(
     from kubectl_nodelife.report.status import ExplanationPage
 
     if filename:
-        made = _of_dump((kind, namespace or "default", name), filename, now, profile, assignments)
+        if kind == "Pod":
+            namespace = namespace or "default"
+        made = _of_dump((kind, namespace, name), filename, now, profile, assignments)
     else:
         made = _direct((kind, namespace, name), connection, profile, assignments)
     for warning in made.warnings:
