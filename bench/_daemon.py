@@ -25,23 +25,34 @@ from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.source import Source
 from kubectl_nodelife.live.target import Target
 
-_BEAT_SECONDS = 0.005
+_BEAT_SECONDS = 0.02
 
 
 class Stalls:
-    """How late the loop was in waking a sleeper: its longest, and how often over 100 ms."""
+    """How late the loop was in waking a sleeper: the longest time, and how often over 100 ms.
+
+    `longest_own_s` counts no more than this process has worked in that time: on a machine that
+    others keep busy the rest is theirs.
+    """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to count anew."""
         self.longest_s = 0.0
+        self.longest_own_s = 0.0
         self.over_100_ms = 0
 
     async def run(self) -> None:
         """Sleep and look at the clock, for ever."""
         while True:
-            before = time.perf_counter()
+            before, worked_before = time.perf_counter(), time.thread_time()
             await asyncio.sleep(_BEAT_SECONDS)
             late = time.perf_counter() - before - _BEAT_SECONDS
+            own = min(late, time.thread_time() - worked_before)
             self.longest_s = max(self.longest_s, late)
+            self.longest_own_s = max(self.longest_own_s, own)
             self.over_100_ms += late > 0.1
 
 
@@ -84,5 +95,6 @@ async def running(nodes: int, pods: int, seed: int, settings: Settings) -> Async
             await asyncio.gather(*tasks, return_exceptions=True)
             await journal.close()
             await client.close()
-            server.kill()
+            with contextlib.suppress(ProcessLookupError):
+                server.kill()
             await server.wait()
