@@ -12,8 +12,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
 
-__all__ = ["Amounts", "HostPort", "NodeInfo", "amounts", "host_ports", "pod_requests"]
-
 PODS = "pods"
 _ALL_ADDRESSES = "0.0.0.0"
 
@@ -53,14 +51,16 @@ class NodeInfo:
         copy.requested, copy.ports = dict(self.requested), dict(self.ports)
         return copy
 
-    def add(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
-        """A pod with these requests and ports is here."""
-        self.pod_count += 1
+    def add(
+        self, requests: Mapping[str, int], ports: Iterable[HostPort] = (), pods: int = 1
+    ) -> None:
+        """So many pods with these requests and ports each are here."""
+        self.pod_count += pods
         requested = self.requested
         for name, amount in requests.items():
-            requested[name] = requested.get(name, 0) + amount
+            requested[name] = requested.get(name, 0) + amount * pods
         for port in ports:
-            self.ports[port] = self.ports.get(port, 0) + 1
+            self.ports[port] = self.ports.get(port, 0) + pods
 
     def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
         """A pod with these requests and ports has left."""
