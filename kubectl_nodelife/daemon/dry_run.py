@@ -8,7 +8,7 @@ left to decide. Every decision is noted in the ledger, and so is what another ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import cast
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -32,6 +32,9 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
+
+_AT_ONCE: Final = 1_000
+"""How many events the engine takes in without a pause: some milliseconds' worth."""
 
 
 class DryRun:
@@ -121,14 +124,15 @@ class DryRun:
 
     def _step(self, view: list[Event], now_ns: int) -> Iterator[None]:
         assert self.engine is not None
+        waiting = view
         while True:
-            planned: list[Event] = []
+            view, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             for action in self.engine.step(now_ns, view):
-                planned += self._plan(action, now_ns)
+                waiting += self._plan(action, now_ns)
                 yield
-            if not planned:
+            if not waiting:
                 return
-            view = planned
+            yield
 
     def settle_inherited(self, now_ns: int) -> None:
         """End what a daemon before this one had planned and this one has not planned again."""
