@@ -64,6 +64,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.diverge:diverge",
         "Say where controllers differ from our copy of their logic.",
     ),
+    "replay": (
+        "kubectl_nodelife.commands.replay:replay",
+        "Tell the last hour as one timeline, and who did what.",
+    ),
     "daemon": (
         "kubectl_nodelife.commands.daemon:daemon",
         "Start, stop or look at the process that watches a cluster.",

@@ -1,0 +1,95 @@
+"""`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it."""
+
+from __future__ import annotations
+
+import click
+
+from kubectl_nodelife.commands.explain import parse_subject
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report import terminal
+
+
+@click.command()
+@click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
+@click.option("--since", default="1h", metavar="DURATION", help="How far back, 1h if not given.")
+@click.option("--all", "everything", is_flag=True, help="Also images pulled, containers started.")
+@output_flags("table", "wide", "json", "yaml", "html", "name")
+@connection_flags
+def replay(
+    subject: tuple[str, ...],
+    since: str,
+    everything: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> None:
+    """What happened to nodes and their pods, when, by whose hand, and what led to it.
+
+    Told from the daemon's journal, the cluster's Events and what the objects keep; what several of
+    them tell is one line. AFTER names the line that led to it, with a question mark where that is
+    concluded and not known. Asked for one node or pod it shows what led to its lines, too.
+
+    \b
+    Examples:
+      kubectl nodelife replay
+      kubectl nodelife replay --since 20m node worker-1
+      kubectl nodelife replay pod web-0 -n shop -o wide
+      kubectl nodelife replay -o html > last-hour.html
+    """
+    from kubectl_nodelife.commands.replay_look import look
+    from kubectl_nodelife.outlook.replay.timeline import Wanted, timeline
+    from kubectl_nodelife.report.formats import render
+    from kubectl_nodelife.report.replay import ReplayPage
+
+    since_ns = _since_ns(since)
+    node, pod = _subject(subject, connection)
+    found = look(connection, since_ns)
+    begin_ns = found.now_ns - since_ns
+    wanted = Wanted(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
+    lines = timeline(found.sources, wanted)
+    page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
+    for warning in found.warnings:
+        terminal.warn(warning)
+    if not lines:
+        terminal.note("Nothing was found")
+        if output in ("table", "wide", "name"):
+            return
+    if output == "html":
+        from kubectl_nodelife.report.replay_html import page as html
+
+        terminal.write(html(page, " ".join(subject)))
+    else:
+        terminal.write(render(page, output, headers=not no_headers))
+
+
+_AHEAD_NS = 5_000_000_000
+"""Clocks of kubelets and of the server differ a little."""
+
+
+def _since_ns(since: str) -> int:
+    from kubectl_nodelife.kube.duration import parse_duration
+
+    try:
+        since_ns = parse_duration(since)
+    except ValueError as error:
+        raise BadInput(str(error), on="--since") from None
+    if since_ns <= 0:
+        raise BadInput("must be longer than nothing", on="--since", remedy="write for example 1h")
+    return since_ns
+
+
+def _subject(
+    subject: tuple[str, ...], connection: Connection
+) -> tuple[str, tuple[str, str] | None]:
+    """(node, (namespace, pod)); "" and None where not asked for."""
+    if not subject:
+        return "", None
+    kind, namespace, name = parse_subject(subject, connection.namespace)
+    if kind == "Node":
+        return name, None
+    if not namespace:
+        from kubectl_nodelife.commands.first_look import own_namespace
+
+        namespace = own_namespace(connection)
+    return "", (namespace, name)

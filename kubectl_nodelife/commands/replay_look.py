@@ -1,0 +1,165 @@
+"""What a replay is made from: the daemon's journal, Events, and the traces that objects keep.
+
+Each source may be missing, and that is said. Nodes are read whole for their managedFields, which
+say who wrote what last; pods as always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.daemon.places import journal_path
+from kubectl_nodelife.daemon.store import Wanted, read_only
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import HOUR_NS, parse_time
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.outlook.replay.lines import Manager
+from kubectl_nodelife.outlook.replay.timeline import Sources
+from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.snapshot.reading import pages
+
+NO_DAEMON: Final = (
+    "no daemon has watched this cluster: only Events and what objects keep are told, without what "
+    "was planned and why; run: kubectl nodelife daemon start"
+)
+_EVENTS_KEPT_NS: Final = HOUR_NS
+"""kube-apiserver's default `--event-ttl`."""
+
+_LOST: Final = {
+    "Event": "what controllers and kubelets said of themselves",
+    "Node": "who cordoned or tainted nodes",
+    "Pod": "which pods are being deleted, and where pods are",
+}
+
+
+class Look(NamedTuple):
+    """What was read, when by the server's clock, and what must be said with it."""
+
+    sources: Sources
+    source: dict[str, Any]
+    now_ns: int
+    warnings: list[str]
+
+
+def look(connection: Connection, since_ns: int) -> Look:
+    """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
+    target = find_target(Overrides(**connection._asdict()), os.environ)
+    warnings: list[str] = []
+    changes = _journal(connection, since_ns, warnings)
+    with progress_bar(f"reading {target.server}") as step:
+        lists, now_ns = asyncio.run(_read(target, step, warnings))
+    if since_ns > _EVENTS_KEPT_NS:
+        warnings.append(
+            "the API server forgets Events, as a rule after an hour: what is older is told by the "
+            "journal and the objects alone"
+        )
+    source = {
+        "kind": "cluster" if changes is None else "journal and cluster",
+        "context": target.context or None,
+        "server": target.server,
+    }
+    return Look(Sources(changes, *lists), source, now_ns, warnings)
+
+
+def _journal(
+    connection: Connection, since_ns: int, warnings: list[str]
+) -> list[dict[str, Any]] | None:
+    """The changes that the daemon tells, or that the last one has left; None: there are none."""
+    answer = ask.ask(connection, "changes", since=since_ns)
+    if answer is not None:
+        warnings += answer.get("warnings", ())
+        items: list[dict[str, Any]] = answer["items"]
+        return items
+    known = ask.resolve(connection)
+    wanted = Wanted(since_ns=time.time_ns() - since_ns)
+    try:
+        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
+    except (OSError, sqlite3.Error):
+        warnings.append(NO_DAEMON)
+        return None
+    warnings.append("no daemon watches this cluster: the journal is what the last one has left")
+    return [document(change) for change in found]
+
+
+async def _read(
+    target: Target, step: Callable[[int], None], warnings: list[str]
+) -> tuple[tuple[list[Event], list[tuple[Node, list[Manager]]], list[Pod]], int]:
+    client = Client(Session(target, os.environ))
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += count
+        step(done)
+
+    gc.disable()
+    try:
+        events, nodes, pods = await asyncio.gather(
+            _or_refused(read_all(client, Resource(kind_named("Event")), progress)),
+            _or_refused(_nodes(client, progress)),
+            _or_refused(read_all(client, Resource(kind_named("Pod")), progress)),
+        )
+    finally:
+        gc.enable()
+        await client.close()
+    for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
+        if isinstance(found, ApiError):
+            warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
+    if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
+        raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+    server_ns = client.clock.now_ns(steady_ns())
+    now_ns = time.time_ns() if server_ns is None else server_ns
+    lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
+    return cast(Any, lists), now_ns
+
+
+async def _or_refused(reading: Any) -> list[KubeObject] | list[Any] | ApiError:
+    try:
+        return cast("list[Any]", await reading)
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        return error
+
+
+async def _nodes(
+    client: Client, progress: Callable[[int], None]
+) -> list[tuple[Node, list[Manager]]]:
+    found = []
+    async for page in pages(client, Resource(kind_named("Node"))):
+        for raw in page:
+            found.append((cast(Node, decode("Node", raw)), managers(raw)))
+        progress(len(page))
+    return found
+
+
+def managers(raw: dict[str, Any]) -> list[Manager]:
+    """The managedFields of a raw node, as far as they say who wrote a field of its spec."""
+    found = []
+    for entry in raw.get("metadata", {}).get("managedFields") or ():
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        fields = frozenset(name.removeprefix("f:") for name in spec)
+        if fields and entry.get("time"):
+            at_ns = int(parse_time(entry["time"]))
+            found.append(Manager(entry.get("manager", ""), at_ns, fields))
+    return found

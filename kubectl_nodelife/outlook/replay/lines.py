@@ -1,0 +1,242 @@
+"""A line of each thing that a source tells: a change, an Event, the traces that objects keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, NODE_READY, TRUE, UNKNOWN
+from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay.line import EVENT, JOURNAL, OBJECT, Actor, Line
+
+# What the cluster never shows: it happened when it was decided, not when it was settled.
+_DECISIONS: Final = frozenset(
+    {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
+)
+_NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
+
+
+class Manager(NamedTuple):
+    """One entry of managedFields: who, when last, and which fields of `spec` are its own."""
+
+    name: str
+    time_ns: int
+    fields: frozenset[str]
+
+
+def of_change(change: Mapping[str, Any]) -> Line | None:
+    """The line of a contract's Change; None for an Event that may never have been sent."""
+    action, obj, detail = change["action"], change["object"], change["detail"]
+    if action == "RecordEvent":
+        return None
+    told = change["time"]
+    if action not in _DECISIONS and change["outcome"] == "confirmed":
+        told = change.get("settledTime") or told
+    kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
+    return Line(
+        time_ns=int(parse_time(told)),
+        actor=actors.of_change(change["controller"], change["outcome"]),
+        action=action,
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        node=change.get("node", ""),
+        detail=_words(action, detail),
+        why=change["reason"],
+        outcome=change["outcome"],
+        seen=(JOURNAL,),
+        gist=_gist_of_change(action, detail, kind, namespace, name),
+        change=change["id"],
+        change_cause=change["cause"],
+    )
+
+
+def _gist_of_change(
+    action: str, detail: Mapping[str, Any], kind: str, namespace: str, name: str
+) -> tuple[str, ...]:
+    match action:
+        case "SetNodeCondition" if detail["type"] == NODE_READY:
+            return (_ready_word(detail["status"]), name)
+        case "AddTaint":
+            return ("taint", name, detail["key"], detail["effect"])
+        case "RemoveTaint":
+            return ("untaint", name, detail["key"], detail["effect"])
+        case "MarkPodNotReady":
+            return ("pod-not-ready", namespace, name)
+        case "DeletePod":
+            return ("delete", namespace, name)
+        case "CancelEviction":
+            return ("cancel", namespace, name)
+        case "CreatePod":
+            return ("create", namespace, str(detail.get("owner", "")).rpartition("/")[2])
+    return (action, kind, namespace, name, *(str(v) for v in detail.values()))
+
+
+def _ready_word(status: str) -> str:
+    return "ready" if status == TRUE else "not-ready"
+
+
+def _words(action: str, detail: Mapping[str, Any]) -> str:
+    match action:
+        case "SetNodeCondition" | "SetPodCondition" | "MarkPodNotReady":
+            reason = f" ({detail['reason']})" if detail.get("reason") else ""
+            return f"{detail['type']}={detail['status']}{reason}"
+        case "AddTaint" | "RemoveTaint":
+            value = f"={detail['value']}" if detail.get("value") else ""
+            return f"{detail['key']}{value}:{detail['effect']}"
+        case "SetZoneState":
+            return f"{detail['from']} to {detail['to']} at {detail['rate']:g}/s"
+        case "ScheduleEviction" | "CancelEviction":
+            return f"due {detail['due'].partition('.')[0].rstrip('Z')}Z"
+    return ", ".join(f"{k}={v}" for k, v in detail.items() if not isinstance(v, (list, dict)))
+
+
+def of_event(event: Event) -> Line | None:
+    """The line of an Event, at its last time; None where it has no time at all."""
+    times = (event.last_timestamp, event.event_time, event.metadata.creation_timestamp)
+    series = event.series
+    last = series.last_observed_time if series is not None else None
+    at_ns = next((t for t in (last, *times) if t is not None), None)
+    if at_ns is None:
+        return None
+    involved, message = event.involved_object, event.message
+    first = event.first_timestamp or event.event_time
+    return Line(
+        time_ns=int(at_ns),
+        first_ns=int(first) if first is not None and first < at_ns else None,
+        count=max(event.count, series.count if series is not None else 0, 1),
+        actor=actors.of_event(event),
+        action=event.reason,
+        kind=involved.kind,
+        namespace=involved.namespace,
+        name=involved.name,
+        node=event.source.host if involved.kind == "Pod" else "",
+        why=message,
+        seen=(EVENT,),
+        gist=_gist_of_event(event),
+        names=tuple(_NAMED_POD.findall(message)),
+    )
+
+
+def _gist_of_event(event: Event) -> tuple[str, ...]:
+    """As `_gist_of_change`, of what the components say of the same things."""
+    involved, named = event.involved_object, _NAMED_POD.findall(event.message)
+    where = (involved.namespace, involved.name)
+    match involved.kind, event.reason:
+        case "Node", "NodeNotReady":
+            return ("not-ready", involved.name)
+        case "Node", "NodeReady":
+            return ("ready", involved.name)
+        case "Node", "NodeNotSchedulable":
+            return ("cordon", involved.name)
+        case "Node", "NodeSchedulable":
+            return ("uncordon", involved.name)
+        case "Pod", "NodeNotReady":
+            return ("pod-not-ready", *where)
+        case "Pod", "TaintManagerEviction":
+            cancelled = event.message.startswith("Cancelling")
+            return ("cancel" if cancelled else "delete", *where)
+        case "Pod", "Killing":
+            return ("kill", *where)
+        case "Pod", "Scheduled":
+            return ("schedule", *where)
+        case _, "SuccessfulDelete" if named:
+            return ("delete", involved.namespace, named[0])
+        case _, "SuccessfulCreate":
+            return ("create", *where)
+    return (event.reason, involved.kind, *where, event.metadata.name)
+
+
+def of_node(node: Node, managers: list[Manager]) -> Iterator[Line]:
+    """Conditions that changed, taints with a time, and who wrote the spec last."""
+    writers = {field: m for m in sorted(managers, key=lambda m: m.time_ns) for field in m.fields}
+    for condition in node.status.conditions:
+        since = condition.last_transition_time
+        if since is None or condition.type != NODE_READY:
+            continue
+        actor = actors.of_manager("kubelet", node.name)
+        if condition.status == UNKNOWN:  # which no kubelet says of itself
+            actor = actors.of_change("node-lifecycle", "confirmed")
+        words = f"{condition.type}={condition.status} ({condition.reason})"
+        gist = (_ready_word(condition.status), node.name)
+        yield _trace(node, int(since), actor, "SetNodeCondition", words, condition.message, gist)
+    writer = writers.get("taints")
+    for taint in node.spec.taints:
+        if taint.time_added is not None:
+            actor = actors.of_taint(taint.key, writer.name if writer is not None else "")
+            same = ("taint", node.name, taint.key, taint.effect)
+            yield _trace(node, int(taint.time_added), actor, "AddTaint", str(taint), "", same)
+    yield from _by_hand(node, writers)
+
+
+def _by_hand(node: Node, writers: Mapping[str, Manager]) -> Iterator[Line]:
+    """What somebody else than the control plane wrote to the spec."""
+    writer = writers.get("unschedulable")
+    if writer is not None and node.spec.unschedulable:
+        actor, gist = actors.of_manager(writer.name), ("cordon", node.name)
+        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", gist)
+    writer = writers.get("taints")
+    if writer is not None and writer.name != "kube-controller-manager":
+        taints = [t for t in node.spec.taints if t.time_added is None]
+        words = ", ".join(map(str, taints)) or "none without a time"
+        actor, gist = actors.of_manager(writer.name), ("taints", node.name)
+        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", gist)
+
+
+def _trace(
+    node: Node,
+    at_ns: int,
+    actor: Actor,
+    action: str,
+    detail: str,
+    why: str,
+    gist: tuple[str, ...],
+) -> Line:
+    return Line(
+        time_ns=at_ns,
+        actor=actor,
+        action=action,
+        kind="Node",
+        namespace="",
+        name=node.name,
+        detail=detail,
+        why=why,
+        seen=(OBJECT,),
+        gist=gist,
+    )
+
+
+def of_pod(pod: Pod) -> Iterator[Line]:
+    """A pod that is being deleted: since when, and by whom if its conditions say so."""
+    target = pod.status.condition(DISRUPTION_TARGET)
+    disrupted = target is not None and target.status == TRUE
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None and not disrupted:
+        return
+    if deleted is not None:
+        at_ns = int(deleted) - (pod.metadata.deletion_grace_period_seconds or 0) * SECOND_NS
+    elif target is not None and target.last_transition_time is not None:
+        at_ns = int(target.last_transition_time)
+    else:
+        return
+    actor, why = actors.NOBODY_KNOWN, ""
+    if target is not None and disrupted:
+        actor = actors.DISRUPTORS.get(target.reason, Actor("other", target.reason))
+        why = target.message
+    yield Line(
+        time_ns=at_ns,
+        actor=actor,
+        action="DeletePod",
+        kind="Pod",
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.spec.node_name,
+        why=why,
+        seen=(OBJECT,),
+        gist=("delete", pod.namespace, pod.name),
+    )

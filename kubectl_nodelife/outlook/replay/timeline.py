@@ -1,0 +1,102 @@
+"""All sources put together: merged, linked, cut to what was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.outlook.replay import lines
+from kubectl_nodelife.outlook.replay.causes import link
+from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.outlook.replay.merging import merged
+
+QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInterface"})
+"""Events that tell nothing about why pods and nodes come and go."""
+
+_ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
+
+
+class Sources(NamedTuple):
+    """What was read. `changes` are the contract's documents; None: no journal."""
+
+    changes: Sequence[Mapping[str, Any]] | None = None
+    events: Sequence[Event] = ()
+    nodes: Sequence[tuple[Node, list[lines.Manager]]] = ()
+    pods: Sequence[Pod] = ()
+
+
+class Wanted(NamedTuple):
+    """Which lines. `node`: the node and the pods on it; what led to a line comes with it."""
+
+    since_ns: int
+    until_ns: int
+    node: str = ""
+    pod: tuple[str, str] | None = None
+    quiet: bool = False
+
+
+def timeline(sources: Sources, wanted: Wanted) -> list[Line]:
+    """The lines in the order of time, with their causes."""
+    found = merged(_all(sources, wanted))
+    _place(found, sources)
+    link(found)
+    shown = [line for line in found if wanted.since_ns <= line.time_ns <= wanted.until_ns]
+    return _with_causes(shown, [line for line in shown if _asked_for(line, wanted)])
+
+
+def _all(sources: Sources, wanted: Wanted) -> Iterable[Line]:
+    for change in sources.changes or ():
+        if (line := lines.of_change(change)) is not None:
+            yield line
+    for event in sources.events:
+        told = wanted.quiet or event.reason not in QUIET
+        if told and (line := lines.of_event(event)) is not None:
+            yield line
+    for node, managers in sources.nodes:
+        yield from lines.of_node(node, managers)
+    for pod in sources.pods:
+        yield from lines.of_pod(pod)
+
+
+def _place(found: Iterable[Line], sources: Sources) -> None:
+    """Tell of each pod on which node it is or was, as far as anything says so."""
+    nodes = {pod.key: pod.spec.node_name for pod in sources.pods if pod.spec.node_name}
+    unplaced = []
+    for line in found:
+        key = (line.namespace, line.name)
+        if line.kind != "Pod":
+            continue
+        if assigned := _ASSIGNED.search(line.why):
+            line.node = line.node or assigned[1]
+        if line.node:
+            nodes.setdefault(key, line.node)
+        else:
+            unplaced.append(line)
+    for line in unplaced:
+        line.node = nodes.get((line.namespace, line.name), "")
+
+
+def _asked_for(line: Line, wanted: Wanted) -> bool:
+    if wanted.node:
+        return line.about_node == wanted.node
+    if wanted.pod is not None:
+        namespace, name = wanted.pod
+        about = line.kind == "Pod" and (line.namespace, line.name) == wanted.pod
+        return about or (line.namespace == namespace and name in line.names)
+    return True
+
+
+def _with_causes(shown: Sequence[Line], chosen: Iterable[Line]) -> list[Line]:
+    """The chosen ones and all that led to them, as long as it is shown at all."""
+    kept: set[int] = set()
+    within = {id(line) for line in shown}
+    for line in chosen:
+        above: Line | None = line
+        while above is not None and id(above) in within and id(above) not in kept:
+            kept.add(id(above))
+            above = above.cause
+    return [line for line in shown if id(line) in kept]

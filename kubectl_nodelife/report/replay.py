@@ -1,0 +1,169 @@
+"""The page of `replay`: one line for what happened alike in one second, and what led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
+from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.table import Column, Table
+
+_COLUMNS: Final = (
+    Column("#"),
+    Column("time"),
+    Column("who"),
+    Column("what"),
+    Column("object"),
+    Column("after"),
+    Column("why"),
+    Column("seen by", wide=True),
+    Column("node", wide=True),
+)
+_NAMED: Final = 3
+_PREFIX: Final = "node.kubernetes.io/"
+_CUT: Final = 160
+
+
+class Folded(NamedTuple):
+    """Lines that are alike and of one second. `number`: its place in the table, from 1."""
+
+    number: int
+    lines: list[Line]
+    after: int | None
+
+
+class ReplayPage:
+    """A replay as an answer."""
+
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        source: dict[str, Any],
+        since_ns: int,
+        until_ns: int,
+        warnings: Sequence[str],
+    ) -> None:
+        self.lines = lines
+        self.source = source
+        self.since_ns = since_ns
+        self.until_ns = until_ns
+        self.warnings = warnings
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """One table."""
+        yield Table(_COLUMNS, [_row(folded, wide) for folded in fold(self.lines)])
+
+    def document(self) -> object:
+        """The lines, each for itself; `cause` is the id of another line."""
+        ids = {id(line): number for number, line in enumerate(self.lines)}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Replay",
+            "source": self.source,
+            "since": format_micro_time(self.since_ns),
+            "until": format_micro_time(self.until_ns),
+            "items": [_document(line, ids) for line in self.lines],
+            "warnings": list(self.warnings),
+        }
+
+    def names(self) -> Iterable[str]:
+        """kind/name of each object, once."""
+        return dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines)
+
+
+def fold(lines: Sequence[Line]) -> list[Folded]:
+    """Lines that differ in nothing but the object and less than a second are one."""
+    groups: dict[tuple[object, ...], Folded] = {}
+    numbers: dict[int, int] = {}
+    for line in lines:
+        after = numbers.get(id(line.cause)) if line.cause is not None else None
+        alike = (line.actor, line.action, line.detail, line.kind, line.outcome, after)
+        key = (line.time_ns // SECOND_NS, *alike)
+        group = groups.setdefault(key, Folded(len(groups) + 1, [], after))
+        group.lines.append(line)
+        numbers[id(line)] = group.number
+    return list(groups.values())
+
+
+def who(line: Line) -> str:
+    """The actor; what nobody has done yet says so."""
+    return line.actor.name
+
+
+def what(line: Line) -> str:
+    """The action with its detail and its outcome, where that says more than that it happened."""
+    detail = line.detail.replace(_PREFIX, "")
+    words = f"{line.action} {detail}".rstrip()
+    if line.count > 1:
+        words += f" (x{line.count})"
+    return words if line.outcome in ("", "confirmed", "applied") else f"{line.outcome}: {words}"
+
+
+def objects(folded: Folded) -> str:
+    """The objects' names, the first few of many."""
+    names = list(dict.fromkeys(f"{line.kind}/{_inside(line)}" for line in folded.lines))
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def why(folded: Folded) -> str:
+    """The first line's reason."""
+    reasons = dict.fromkeys(line.why for line in folded.lines)
+    text = next(iter(reasons))
+    text = text if len(text) <= _CUT else f"{text[:_CUT]}..."
+    return f"{text} (and alike)" if len(reasons) > 1 else text
+
+
+def clock(instant_ns: int) -> str:
+    """`2026-11-21T14:43:50Z`."""
+    return format_time(instant_ns)
+
+
+def _row(folded: Folded, wide: bool) -> list[object]:
+    first = folded.lines[0]
+    after = "" if folded.after is None else f"#{folded.after}{'?' if first.inferred else ''}"
+    return [
+        folded.number,
+        clock(first.time_ns),
+        who(first),
+        what(first),
+        objects(folded),
+        after,
+        why(folded),
+        "+".join(first.seen),
+        first.about_node,
+    ]
+
+
+def _inside(line: Line) -> str:
+    return f"{line.namespace}/{line.name}" if line.namespace else line.name
+
+
+def _document(line: Line, ids: dict[int, int]) -> dict[str, Any]:
+    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    made: dict[str, Any] = {
+        "id": ids[id(line)],
+        "time": format_micro_time(line.time_ns),
+        "actor": {"kind": line.actor.kind, "name": line.actor.name},
+        "action": line.action,
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": line.detail,
+        "reason": line.why,
+        "cause": ids.get(id(line.cause)) if line.cause is not None else None,
+        "seenBy": list(line.seen),
+    }
+    if line.inferred and made["cause"] is not None:
+        made["causeInferred"] = True
+    if line.node:
+        made["node"] = line.node
+    if line.outcome:
+        made["outcome"] = line.outcome
+    if line.count > 1:
+        made["count"] = line.count
+    if line.first_ns is not None:
+        made["firstTime"] = format_micro_time(line.first_ns)
+    if line.change is not None:
+        made["change"] = line.change
+    return made

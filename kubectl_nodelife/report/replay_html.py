@@ -1,0 +1,168 @@
+"""A replay as one self-contained page: a lane for each node, and below it every line.
+
+No script, no font, nothing fetched: the file can be mailed, archived and printed. A mark in a lane
+leads to its line, and a line to the one that led to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
+
+_MOST_LANES: Final = 60
+_MOST_ROWS: Final = 5000
+_WIDTH, _LEFT, _ROW, _TOP = 1120, 170, 22, 26
+_TICKS: Final = 6
+
+_ACTORS: Final = (
+    ("controller", "a controller"),
+    ("kubelet", "a kubelet"),
+    ("user", "a user of kubectl"),
+    ("us", "we, in dry run: not done"),
+    ("other", "others, or not known"),
+)
+
+_STYLE: Final = """
+:root { --ink: #1d2530; --dim: #667085; --line: #d9dee6; --paper: #fff; --controller: #5b8def;
+  --kubelet: #2f7d4f; --user: #b42318; --us: #e08c1f; --other: #667085; }
+* { box-sizing: border-box; }
+body { margin: 2rem auto; max-width: 1160px; padding: 0 1rem; color: var(--ink);
+  background: var(--paper); font: 14px/1.45 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+.dim { color: var(--dim); } a { color: inherit; }
+table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
+th { text-align: left; border-bottom: 2px solid var(--line); padding: .25rem .5rem; }
+td { border-bottom: 1px solid var(--line); padding: .2rem .5rem; vertical-align: top;
+  overflow-wrap: anywhere; }
+td.short { white-space: nowrap; } tr:target td { background: #fff6e5; }
+.scroll { overflow-x: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--ink); }
+svg .tick { fill: var(--dim); text-anchor: middle; } svg .tick.end { text-anchor: end; }
+svg .grid, svg .lane { stroke: var(--line); }
+.controller { fill: var(--controller); } .kubelet { fill: var(--kubelet); }
+.user { fill: var(--user); } .us { fill: var(--paper); stroke: var(--us); stroke-width: 2; }
+.other { fill: var(--other); }
+.key svg { vertical-align: -1px; margin: 0 .3rem 0 1rem; }
+.who { border-left: 4px solid; padding-left: .4rem; }
+.who.controller { border-color: var(--controller); } .who.kubelet { border-color: var(--kubelet); }
+.who.user { border-color: var(--user); } .who.us { border-color: var(--us); }
+.who.other { border-color: var(--other); }
+@media print { body { margin: 0; max-width: none; } tr { break-inside: avoid; }
+  .scroll { overflow: visible; } svg { max-width: 100%; } }
+"""
+
+
+def page(replay: ReplayPage, subject: str) -> str:
+    """The page. What comes from the cluster is escaped."""
+    title = f"Replay of {subject}" if subject else "Replay"
+    folded = fold(replay.lines)
+    server = str(replay.source.get("server", ""))
+    between = f"{clock(replay.since_ns)} to {clock(replay.until_ns)}"
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="dim">{escape(between)}, {escape(server)}; {len(replay.lines)} lines.</p>',
+        *_chart(replay, folded),
+        *_table(folded),
+        *_notes(replay.warnings),
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _chart(replay: ReplayPage, folded: Sequence[Folded]) -> Iterable[str]:
+    lanes = _lanes(folded)
+    if not lanes:
+        return
+    dots = (
+        f'<svg width="12" height="12"><circle class="{kind}" cx="6" cy="6" r="4.5"/></svg>{word}'
+        for kind, word in _ACTORS
+    )
+    yield f'<h2>Nodes</h2><p class="key dim">{"".join(dots)}</p>'
+    shown = dict(list(lanes.items())[:_MOST_LANES])
+    height = _TOP + _ROW * len(shown) + 8
+    begin_ns = min(line.time_ns for line in replay.lines)
+    end_ns = max(max(line.time_ns for line in replay.lines), begin_ns + SECOND_NS)
+    yield f'<div class="scroll"><svg width="{_WIDTH}" height="{height}" role="img">'
+    yield from _axis(begin_ns, end_ns, height)
+    for row, (name, marks) in enumerate(shown.items()):
+        y = _TOP + _ROW * row + _ROW // 2
+        yield f'<line class="lane" x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
+        yield f'<text x="0" y="{y + 4}">{escape(name[:26])}</text>'
+        for number, line in marks:
+            x = _x(line.time_ns, begin_ns, end_ns)
+            told = escape(f"{clock(line.time_ns)} {who(line)}: {what(line)}")
+            yield (
+                f'<a href="#line-{number}"><circle class="{line.actor.kind}" cx="{x:.1f}" '
+                f'cy="{y}" r="4.5"><title>{told}</title></circle></a>'
+            )
+    yield "</svg></div>"
+    if len(lanes) > len(shown):
+        yield f'<p class="dim">and {len(lanes) - len(shown)} more nodes</p>'
+
+
+def _lanes(folded: Iterable[Folded]) -> dict[str, list[tuple[int, Line]]]:
+    """Node -> what happened to it and to pods on it; zones and the rest have a lane too."""
+    lanes: dict[str, list[tuple[int, Line]]] = {}
+    for number, lines, _ in folded:
+        for line in lines:
+            name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
+            lane = lanes.setdefault(name, [])
+            if not lane or lane[-1][0] != number:
+                lane.append((number, line))
+    return dict(sorted(lanes.items(), key=lambda lane: (lane[0] == "cluster", lane[0])))
+
+
+def _axis(begin_ns: int, end_ns: int, height: int) -> Iterable[str]:
+    for tick in range(_TICKS + 1):
+        at_ns = begin_ns + (end_ns - begin_ns) * tick // _TICKS
+        x = _x(at_ns, begin_ns, end_ns)
+        end = " end" if tick == _TICKS else ""
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{height}"/>'
+        yield f'<text class="tick{end}" x="{x:.1f}" y="12">{clock(at_ns)[11:19]}</text>'
+
+
+def _x(at_ns: int, begin_ns: int, end_ns: int) -> float:
+    return _LEFT + 8 + (_WIDTH - _LEFT - 16) * (at_ns - begin_ns) / (end_ns - begin_ns)
+
+
+def _table(folded: Sequence[Folded]) -> Iterable[str]:
+    yield '<h2>What happened</h2><div class="scroll"><table><thead><tr>'
+    for header in ("#", "time", "who", "what", "object", "after", "why", "seen by"):
+        yield f"<th>{header}</th>"
+    yield "</tr></thead><tbody>"
+    for one in folded[:_MOST_ROWS]:
+        first = one.lines[0]
+        mark = "?" if first.inferred else ""
+        after = "" if one.after is None else f'<a href="#line-{one.after}">#{one.after}</a>{mark}'
+        cells = (
+            f'<td class="short">{one.number}</td>',
+            f'<td class="short">{clock(first.time_ns)[11:19]}</td>',
+            f'<td><span class="who {first.actor.kind}">{escape(who(first))}</span></td>',
+            f"<td>{escape(what(first))}</td>",
+            f"<td>{escape(objects(one))}</td>",
+            f'<td class="short">{after}</td>',
+            f"<td>{escape(why(one))}</td>",
+            f'<td class="short dim">{escape("+".join(first.seen))}</td>',
+        )
+        yield f'<tr id="line-{one.number}">{"".join(cells)}</tr>'
+    yield "</tbody></table></div>"
+    if len(folded) > _MOST_ROWS:
+        yield f'<p class="dim">and {len(folded) - _MOST_ROWS} more</p>'
+
+
+def _notes(warnings: Sequence[str]) -> Iterable[str]:
+    yield '<p class="dim">A question mark behind a cause: concluded from what is usual.</p>'
+    if warnings:
+        yield "<h2>What this rests on</h2><ul>"
+        for text in warnings:
+            yield f"<li>{escape(text)}</li>"
+        yield "</ul>"
