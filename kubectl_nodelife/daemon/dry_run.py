@@ -107,6 +107,8 @@ class DryRun:
                 event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
         view = self.projection.observe(event, now_ns)
         self._settle()
+        if isinstance(event, Gone):
+            self.ledger.gone((event.kind, event.key), now_ns)
         return view
 
     def decide(self, seen: Iterable[Event], now_ns: int) -> Iterator[None]:

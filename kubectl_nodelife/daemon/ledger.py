@@ -40,6 +40,12 @@ _REPLACES: Final[dict[type[Action], type[Action]]] = {
 
 _TAKES_BACK: Final = (CancelEviction, UnqueueNode)
 
+_STANDS: Final = frozenset(_REPLACES.values())
+
+# What follows from what the cluster shows, and is over when it is said: nothing visible comes of it
+_STATEMENTS: Final = (RecordEvent, SetZoneState)
+_NOTHING_PLANNED: Final = "it follows from what the cluster shows, and nothing planned hangs on it"
+
 ObjectKey = tuple[str, tuple[str, str]]
 
 
@@ -90,20 +96,41 @@ class Ledger:
         elif _unseen(action):
             self._settle_with(entry, cause)
 
+    def amend(self, action: Action, by: Action) -> None:
+        """A planned action is from now on known by another one, for the same object."""
+        entry = self._open.pop(id(action), None)
+        if entry is not None:
+            entry.action = by
+            self._open[id(by)] = entry
+
     def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
-        """A planned action has ended, and with it what hangs on it and nobody can see."""
+        """A planned action has ended, and with it what hangs on it and nobody can see.
+
+        One that was never noted, since nothing was left to do, ends what led to it all the same.
+        """
         ended = [action]
         while ended:
-            entry = self._end(ended.pop(), outcome, now_ns, why, error)
-            if entry is None:
+            ending = ended.pop()
+            entry = self._end(ending, outcome, now_ns, why, error)
+            if entry is not None:
+                ended += entry.dependents
+                if outcome != CONFIRMED:
+                    ended += entry.events
+            elif ending is not action:
                 continue
-            ended += entry.dependents
-            if outcome != CONFIRMED:
-                ended += entry.events
-            decision = self._entry(entry.action.cause)
+            decision = self._entry(ending.cause)
             if decision is not None and _unseen(decision.action):
                 ended += [*decision.events, decision.action]
                 decision.events = []
+                if entry is None and decision.outcome != WOULD:
+                    outcome, why = decision.outcome, decision.why  # it was done before
+
+    def gone(self, target: ObjectKey, now_ns: int) -> None:
+        """An object is gone: what was decided about it and not done yet is moot."""
+        for kind in _STANDS:
+            decision = self._standing.pop((kind, target), None)
+            if decision is not None:
+                self.settle(decision, SUPERSEDED, now_ns, f"{target[0]} {target[1][1]} is gone")
 
     def inherited(self) -> Iterator[Change]:
         """Open plans of a daemon before this one that were not made again."""
@@ -140,24 +167,22 @@ class Ledger:
             return None
         if before is not None:
             return SUPERSEDED, now_ns, "what it takes back was only planned"
-        return None if self._entry(action.cause) else (CONFIRMED, now_ns, action.because)
+        return None if self._entry(action.cause) else (SUPERSEDED, now_ns, _NOTHING_PLANNED)
 
     def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
         """What nobody can see follows its cause: at once if that has ended, else when it does."""
         above, action = self._entry(cause), entry.action
-        if isinstance(action, RecordEvent):
-            if above is None:
-                self._remember(self._open.pop(id(action)))  # nothing will ever settle it
-                return
-            if _unseen(above.action) and type(above.action) not in _TAKES_BACK:
-                above.events.append(action)
-                return
+        at_ns = entry.changes[0].time_ns if entry.changes else 0
         if above is None:
+            if type(action) in _STATEMENTS:
+                self._end(action, SUPERSEDED, at_ns, _NOTHING_PLANNED, "")
+            return
+        if isinstance(action, RecordEvent) and _is_decision(above.action):
+            above.events.append(action)
             return
         if above.outcome == WOULD:
             above.dependents.append(action)
         else:
-            at_ns = entry.changes[0].time_ns if entry.changes else 0
             self._end(action, above.outcome, at_ns, above.why, "")
 
     def _entry(self, action: Action | None) -> _Entry | None:
@@ -199,6 +224,11 @@ class Ledger:
                 return entry.changes[0].id
             action = action.cause
         return None
+
+
+def _is_decision(action: Action) -> bool:
+    """Whether something visible will come of it."""
+    return _unseen(action) and type(action) not in _TAKES_BACK
 
 
 def _unseen(action: Action) -> bool:

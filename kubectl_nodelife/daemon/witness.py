@@ -31,6 +31,7 @@ from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
+    NO_EXECUTE,
     TAINT_NODE_DISK_PRESSURE,
     TAINT_NODE_MEMORY_PRESSURE,
     TAINT_NODE_NETWORK_UNAVAILABLE,
@@ -117,10 +118,11 @@ class Witness:
         state = "Ready is not posted" if ready is None else f"Ready is {ready.status}"
         added, removed = _missing(new, old), _missing(old, new)
         if added:
+            queued = any(t.effect == NO_EXECUTE for t in added) and self._queued_cause(new.name)
             yield AddTaints(
                 controller="node-lifecycle",
                 because=f"seen in the cluster: {state}",
-                cause=cause,
+                cause=queued or cause,
                 node=new.name,
                 node_uid=new.uid,
                 taints=added,
@@ -206,6 +208,13 @@ class Witness:
 
     def _ready_cause(self, node: str) -> Action | None:
         return self._lifecycle.memory.ready_cause.get(node) if self._lifecycle else None
+
+    def _queued_cause(self, node: str) -> Action | None:
+        """Our own copy's decision that the node waits for the taint, while it waits."""
+        if self._lifecycle is None:
+            return None
+        waits = any(q.is_waiting(node) for q in self._lifecycle.memory.zones.queues.values())
+        return self._lifecycle.memory.queued_cause.get(node) if waits else None
 
     def _not_ready(self, name: str) -> bool:
         node = self._cache.node(name)

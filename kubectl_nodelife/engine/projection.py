@@ -15,26 +15,25 @@ it, and so do the plans for the pods of a node that is Ready again or has lost i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
-    DeletePod,
-    MarkPodNotReady,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
 )
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.premises import CONFIRMED as CONFIRMED
+from kubectl_nodelife.engine.premises import SUPERSEDED as SUPERSEDED
+from kubectl_nodelife.engine.premises import is_ready, judge, lost_premise
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-
-CONFIRMED = "confirmed"
-SUPERSEDED = "superseded"
+from kubectl_nodelife.kube.pod import Pod
 
 ObjectKey = tuple[str, Key]
 
@@ -60,6 +59,7 @@ class Projection:
         self._observed: dict[ObjectKey, KubeObject | None] = {}
         self._planned: dict[ObjectKey, list[tuple[Action, int]]] = {}
         self._created: dict[str, dict[ObjectKey, Action]] = {}
+        self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
         self._live: set[int] = set()
         self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
         self._fallen: list[Action] = []
@@ -83,6 +83,29 @@ class Projection:
         for action, _ in self._planned.get(key, ()):
             yield action
 
+    def created(self, kind: str) -> Iterator[Action]:
+        """What is planned to be made of a kind, and has not settled."""
+        yield from self._created.get(kind, {}).values()
+
+    def withdraw(self, planned: Action, now_ns: int, why: str) -> list[Event]:
+        """Take one plan back, with what it led to; what the view makes of that."""
+        key = planned.target
+        entries = [entry for entry in self._planned.get(key, ()) if entry[0] is planned]
+        return [*self._withdraw(key, entries, now_ns, why), *self._fall(now_ns)]
+
+    def amend(self, planned: Action, by: Action) -> list[Event]:
+        """A plan in other words, for the same object and of the same instant."""
+        key = planned.target
+        entries = [(by if a is planned else a, at) for a, at in self._planned.get(key, ())]
+        self._planned[key] = entries
+        self._live.discard(id(planned))
+        self._live.add(id(by))
+        if id(planned) in self._led_to:
+            self._led_to[id(by)] = self._led_to.pop(id(planned))
+        if self._created.get(key[0], {}).get(key) is planned:
+            self._created[key[0]][key] = by
+        return self._show(key, self.view(key), by)
+
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object as the cluster shows it, or None."""
         if (kind, key) in self._observed:
@@ -94,10 +117,10 @@ class Projection:
         view: list[Event] = [event]
         if isinstance(event, Put):
             view = list(self._recognise(event, now_ns))
-            recovered = self._recovered(event.obj) if event.kind == "Node" else None
+            changed = event.kind == "Node" and self._is_news_for_pods(event.obj)
             view += self._observe_object(event.kind, event.obj, event, now_ns)
-            if recovered is not None:
-                view += self._release_pods(event.obj.name, *recovered, now_ns)
+            if changed:
+                view += self._release_pods(self._with_plans(event.obj), now_ns)
         elif isinstance(event, Gone):
             view = self._observe_gone(event, now_ns)
         elif isinstance(event, Heartbeats):
@@ -112,26 +135,47 @@ class Projection:
         view = self.view(key)
         after = action.effect(view, now_ns)
         if after is view or (view is not None and action.shown_by(view)):
-            self._settle(action, CONFIRMED, now_ns, "nothing was left to change")
+            shown = self.shown(*key)
+            outcome = CONFIRMED if shown is None or action.shown_by(shown) else SUPERSEDED
+            self._settle(action, outcome, now_ns, "nothing was left to change")
+            return []
+        if view is not None and _deletes(action) and self.shown(*key) is None:
+            return self._take_back_whole(key, action, now_ns)
+        if why := self._groundless(action, view):
+            self._settle(action, SUPERSEDED, now_ns, why)
             return []
         self._observed.setdefault(key, view)
+        self._note_pod(key, view or after)
         self._note_causes(key, action)
         planned = self._planned.setdefault(key, [])
+        released: list[Event] = []
         if isinstance(action, RemoveTaints):
-            self._take_back(action, planned, self._observed[key], now_ns)
+            if self._take_back(action, planned, self._observed[key], now_ns):
+                released = self._release_pods(after, now_ns)
         else:
             if action.replaces:
                 self._give_way(action, planned, now_ns)
-            self._add(planned, action, now_ns)
+            shown_now = self._observed[key]
+            if action.replaces and shown_now is not None and action.shown_by(shown_now):
+                self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
+            else:
+                self._add(planned, action, now_ns)
             if view is None:
                 self._created.setdefault(key[0], {})[key] = action
-        shown = self._show(key, after, action)
-        return [*shown, *self._fall(now_ns)] if self._fallen else shown
+        events = [*self._show(key, after, action), *released]
+        return [*events, *self._fall(now_ns)] if self._fallen else events
 
     def view(self, key: ObjectKey) -> KubeObject | None:
         """The object with all that is planned for it. The cache may lag behind by one step."""
         view = self.shown(*key)
         for action, at_ns in self._planned.get(key, ()):
+            view = action.effect(view, at_ns)
+        return view
+
+    def _with_plans(self, node: KubeObject) -> KubeObject | None:
+        """A node that has just been seen, with what is planned for it."""
+        view: KubeObject | None = node
+        for action, at_ns in self._planned.get(("Node", node.key), ()):
             view = action.effect(view, at_ns)
         return view
 
@@ -144,7 +188,7 @@ class Projection:
         kept = []
         view: KubeObject | None = obj
         for action, at_ns in self._planned[key]:
-            verdict = _judge(action, obj)
+            verdict = judge(action, obj)
             if verdict is not None:
                 outcome, why = verdict
                 self._settle(action, outcome, now_ns, why)
@@ -156,11 +200,11 @@ class Projection:
 
     def _observe_gone(self, event: Gone, now_ns: int) -> list[Event]:
         key = (event.kind, event.key)
-        for action, _ in self._planned.pop(key, []):
+        for action, _ in self._planned.get(key, []):
             gone_is_its_end = action.effect(self._observed.get(key), now_ns) is None
             outcome = CONFIRMED if gone_is_its_end or _deletes(action) else SUPERSEDED
             self._settle(action, outcome, now_ns, f"{event.kind} {event.key[1]} is gone")
-        self._observed.pop(key, None)
+        self._forget(key)
         return [event]
 
     def _recognise(self, event: Put, now_ns: int) -> Iterator[Event]:
@@ -171,9 +215,10 @@ class Projection:
         for key, action in list(created.items()):
             if action.shown_by(event.obj):
                 del created[key]
-                self._planned.pop(key, None)
-                self._observed.pop(key, None)
-                self._settle(action, CONFIRMED, now_ns, f"{event.obj.name} was created")
+                for planned, _ in self._planned.get(key, ()):
+                    outcome = CONFIRMED if planned is action else SUPERSEDED
+                    self._settle(planned, outcome, now_ns, f"{event.obj.name} was created")
+                self._forget(key)
                 yield Gone(event.kind, key[1])
                 return
 
@@ -197,31 +242,34 @@ class Projection:
         why = f"the kubelet of {node} renewed its lease"
         return self._withdraw(key, losses, now_ns, why)
 
-    def _recovered(self, node: KubeObject) -> tuple[bool, bool] | None:
-        """(is Ready again, has lost a NoExecute taint) against what was shown; None: neither."""
+    def _is_news_for_pods(self, node: KubeObject) -> bool:
+        """Whether a node came, or has another Ready status or other taints than were shown."""
         before = self.shown("Node", node.key)
-        if not isinstance(before, Node) or not isinstance(node, Node) or not self._planned:
-            return None
-        ready = _is_ready(node) and not _is_ready(before)
-        freed = any(
-            t.effect == NO_EXECUTE and not node.has_taint(t.key, t.effect)
-            for t in before.spec.taints
-        )
-        return (ready, freed) if ready or freed else None
+        if node.metadata.name not in self._pods_of or not isinstance(node, Node):
+            return False
+        if not isinstance(before, Node) or before.uid != node.uid:
+            return True
+        return before.spec.taints != node.spec.taints or is_ready(before) != is_ready(node)
 
-    def _release_pods(self, node: str, ready: bool, freed: bool, now_ns: int) -> list[Event]:
-        """What was planned for a node's pods and the cluster has not done is moot."""
+    def _release_pods(self, node: KubeObject | None, now_ns: int) -> list[Event]:
+        """What was planned for a node's pods and the cluster has not done may be moot."""
+        assert isinstance(node, Node)
         view: list[Event] = []
-        for pod in self._cache.pods_on(node):
-            key = ("Pod", pod.key)
+        for key in list(self._pods_of.get(node.name, ())):
+            pod = cast("Pod | None", self._observed.get(key))
             for entry in list(self._planned.get(key, ())):
-                action = entry[0]
-                if ready and isinstance(action, MarkPodNotReady):
-                    view += self._withdraw(key, [entry], now_ns, f"node {node} is Ready again")
-                elif freed and isinstance(action, DeletePod) and action.taints:
-                    others = [e for e in self._planned.get(key, ()) if e[0].cause is action.cause]
-                    view += self._withdraw(key, others, now_ns, f"node {node} has lost its taint")
+                if why := lost_premise(entry[0], pod, node):
+                    view += self._withdraw(key, [entry], now_ns, why)
         return view
+
+    def _groundless(self, action: Action, view: KubeObject | None) -> str:
+        """Why a decision on a pod does not stand from the beginning: a plan that was withdrawn may
+        look to a controller as if the pod had come to the node only now.
+        """
+        if not isinstance(view, Pod):
+            return ""
+        node = self.view(("Node", ("", view.spec.node_name)))
+        return lost_premise(action, view, node) if isinstance(node, Node) else ""
 
     def _note_causes(self, key: ObjectKey, action: Action) -> None:
         """Under each planned action that led to this one."""
@@ -257,7 +305,16 @@ class Projection:
         for action, at_ns in kept:
             view = action.effect(view, at_ns)
         self._keep(key, kept)
-        return self._show(key, view, None)
+        events = self._show(key, view, None)
+        if isinstance(view, Node):
+            events += self._release_pods(view, now_ns)
+        return events
+
+    def _take_back_whole(self, key: ObjectKey, action: Action, now_ns: int) -> list[Event]:
+        """An object that only we had planned is no longer planned, nor what was to become of it."""
+        self._settle(action, SUPERSEDED, now_ns, "what it takes back was never written")
+        view = self._withdraw(key, list(self._planned[key]), now_ns, action.because)
+        return [*view, *self._fall(now_ns)]
 
     def _take_back(
         self,
@@ -265,22 +322,24 @@ class Projection:
         planned: list[tuple[Action, int]],
         observed: KubeObject | None,
         now_ns: int,
-    ) -> None:
-        """Taints that only we had planned are no longer planned;
-
-        what the cluster has is to be removed.
+    ) -> bool:
+        """Taints that only we had planned are no longer planned; what the cluster has is to be
+        removed. Whether there were any of the first kind.
         """
+        taken_back = False
         for entry in list(planned):
             added = entry[0]
             if isinstance(added, AddTaints) and all(
                 any(t.matches(r) for r in action.taints) for t in added.taints
             ):
                 planned.remove(entry)
+                taken_back = True
                 self._settle(added, SUPERSEDED, now_ns, action.because)
         if observed is not None and not action.shown_by(observed):
             self._add(planned, action, now_ns)
         else:
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
+        return taken_back
 
     def _give_way(self, action: Action, planned: list[tuple[Action, int]], now_ns: int) -> None:
         """Earlier plans of the same kind are no longer what we would do."""
@@ -289,15 +348,24 @@ class Projection:
             self._settle(entry[0], SUPERSEDED, now_ns, "a later one takes its place")
 
     def _keep(self, key: ObjectKey, planned: list[tuple[Action, int]]) -> None:
-        if planned:
-            self._planned[key] = planned
-        else:
-            self._planned.pop(key, None)
+        self._planned[key] = planned
+
+    def _note_pod(self, key: ObjectKey, pod: KubeObject | None) -> None:
+        if isinstance(pod, Pod):
+            self._pods_of.setdefault(pod.spec.node_name, {})[key] = None
+
+    def _forget(self, key: ObjectKey) -> None:
+        """Nothing is planned for the object any more."""
+        self._planned.pop(key, None)
+        pod = self._observed.pop(key, None) or self._cache.get(*key)
+        if isinstance(pod, Pod) and (others := self._pods_of.get(pod.spec.node_name)) is not None:
+            others.pop(key, None)
+            if not others:
+                del self._pods_of[pod.spec.node_name]
 
     def _show(self, key: ObjectKey, view: KubeObject | None, cause: Action | None) -> list[Event]:
         if not self._planned.get(key):
-            self._planned.pop(key, None)
-            self._observed.pop(key, None)
+            self._forget(key)
         kind, name = key
         return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
 
@@ -313,25 +381,6 @@ class Projection:
                 self._fallen.append(action)
             else:
                 del self._led_to[id(action)]
-
-
-def _judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
-    """(outcome, why) where the object as the cluster shows it settles the action."""
-    if action.uid and obj.uid and action.uid != obj.uid:
-        return SUPERSEDED, "another object has the name now"
-    if action.shown_by(obj):
-        return CONFIRMED, "the cluster shows it"
-    if isinstance(action, SetNodeConditions) and isinstance(obj, Node):
-        posted = max((c.last_heartbeat_time or 0 for c in obj.status.conditions), default=0)
-        known = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
-        if posted > known:
-            return SUPERSEDED, "the kubelet posted its status"
-    return None
-
-
-def _is_ready(node: Node) -> bool:
-    ready = node.ready()
-    return ready is not None and ready.status == "True"
 
 
 def _deletes(action: Action) -> bool:

@@ -12,6 +12,7 @@ from kubectl_nodelife.engine.actions import (
     RecordEvent,
     ScheduleEviction,
     SetNodeConditions,
+    SetZoneState,
 )
 from kubectl_nodelife.kube.node import NodeCondition
 from tests.daemon.lab import SECOND, T0, unreachable
@@ -76,8 +77,11 @@ def event(cause: Any) -> RecordEvent:
     )
 
 
+def zone_state(to: str, cause: Any) -> SetZoneState:
+    return SetZoneState(
+        controller="node-lifecycle", because=to, cause=cause, zone="z", from_="x", to=to, rate=0.1
+    )
+
+
 async def outcomes(journal: Journal) -> list[tuple[str, str]]:
     return [(c.action, c.outcome) for c in await journal.select(Wanted())]
-
-
-# The ledger

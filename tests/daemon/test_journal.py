@@ -13,10 +13,9 @@ from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.actions import (
     CancelEviction,
     QueueNode,
-    SetZoneState,
 )
 from tests.daemon.lab import SECOND, T0, run
-from tests.daemon.plans import deleted, event, lost, outcomes, scheduled, tainted
+from tests.daemon.plans import deleted, event, lost, outcomes, scheduled, tainted, zone_state
 
 
 def test_numbers_causes_and_one_record_a_taint(tmp_path: Path) -> None:
@@ -96,17 +95,60 @@ def test_a_newer_decision_takes_the_place_of_the_one_that_stood(tmp_path: Path) 
         )
         journal.ledger.note(cancel, T0, "n1", "")
         journal.ledger.note(event(cancel), T0, "n1", "")
+        loss = lost()
+        journal.ledger.note(loss, T0, "n1", "")
         for to in ("PartialDisruption", "Normal"):
-            zone = SetZoneState(
-                controller="node-lifecycle", because=to, zone="z", from_="x", to=to, rate=0.1
-            )
-            journal.ledger.note(zone, T0, "", "")
+            journal.ledger.note(zone_state(to, loss), T0, "", "")
         assert await outcomes(journal) == [
             ("ScheduleEviction", "superseded"),
             ("CancelEviction", "superseded"),
             ("RecordEvent", "superseded"),
+            ("SetNodeCondition", "would"),
             ("SetZoneState", "superseded"),
             ("SetZoneState", "would"),
+        ]
+
+    run(story())
+
+
+def test_what_is_only_said_of_what_the_cluster_shows_is_over_with_that(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal = open_journal(str(tmp_path / "j.db"))
+        registered = event(None)
+        journal.ledger.note(registered, T0, "n1", "")
+        journal.ledger.note(zone_state("FullDisruption", None), T0, "", "")
+        assert await outcomes(journal) == [
+            ("RecordEvent", "superseded"),
+            ("SetZoneState", "superseded"),
+        ]
+        assert journal.ledger.open_count() == 0
+
+    run(story())
+
+
+def test_a_decision_after_which_nothing_was_left_to_do_is_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal = open_journal(str(tmp_path / "j.db"))
+        ledger = journal.ledger
+        schedule = scheduled()
+        ledger.note(schedule, T0, "n1", "")
+        ledger.note(event(schedule), T0, "n1", "")
+        ledger.settle(deleted(schedule), "superseded", T0, "nothing was left to change")
+        assert await outcomes(journal) == [
+            ("ScheduleEviction", "superseded"),
+            ("RecordEvent", "superseded"),
+        ]
+        again = scheduled(due_s=10)
+        ledger.note(again, T0, "n1", "")
+        first = deleted(again)
+        ledger.note(first, T0, "n1", "")
+        ledger.settle(first, "confirmed", T0, "another hand was first")
+        ledger.note(event(again), T0, "n1", "")  # our own timer ends after the other one's
+        ledger.settle(deleted(again), "superseded", T0, "nothing was left to change")
+        assert (await outcomes(journal))[2:] == [
+            ("ScheduleEviction", "confirmed"),
+            ("DeletePod", "confirmed"),
+            ("RecordEvent", "confirmed"),
         ]
 
     run(story())

@@ -68,9 +68,14 @@ def lost() -> SetNodeConditions:
     )
 
 
-def add_taint() -> AddTaints:
+def add_taint(cause: Action | None = None) -> AddTaints:
     return AddTaints(
-        controller="node-lifecycle", because="lost", node="n1", node_uid="u1", taints=(TAINT,)
+        controller="node-lifecycle",
+        because="lost",
+        cause=cause,
+        node="n1",
+        node_uid="u1",
+        taints=(TAINT,),
     )
 
 
@@ -233,20 +238,23 @@ def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
     )
 
 
-def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
-    dry = Dry(Put("Node", node()))
-    create = CreatePod(
+def create_pod(name: str) -> CreatePod:
+    return CreatePod(
         controller="daemonset",
         because="missing",
         namespace="d",
-        pod="ds-ours",
-        manifest=encode(daemon_pod("ds-ours", "n1")),
+        pod=name,
+        manifest=encode(daemon_pod(name, "n1")),
         node="n1",
         owner="ds",
         owner_uid="set",
         revision="1",
     )
-    dry.plan(create)
+
+
+def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
+    dry = Dry(Put("Node", node()))
+    dry.plan(create_pod("ds-ours"))
     assert ("d", "ds-ours") in dry.cache.pods
     dry.see(Put("Pod", pod()))
     dry.see(Put("Pod", daemon_pod("ds-elsewhere", "n2")))
@@ -288,24 +296,51 @@ def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
     dry = Dry(Put("Node", node()), Put("Pod", pod()), lease(0))
     loss = lost()
     dry.plan(loss)
+    dry.plan(add_taint(loss))
     dry.plan(mark_not_ready(loss))
     dry.plan(evict(QueueNode(controller="x", because="x", cause=loss, node="n1", zone="z")))
     assert dry.cache.pods["d", "p"].metadata.deletion_timestamp is not None
     dry.see(lease(5), at_s=5)
-    assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 3
+    assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 4
     assert dry.cache.pods["d", "p"] == pod()
     assert list(dry.projection.pending()) == []
-    assert "what led to it is no longer so" in dry.projection.settled[-1].why
+    assert "what led to it is no longer so" in " ".join(s.why for s in dry.projection.settled)
 
 
 def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
     dry = Dry(Put("Node", node()), Put("Pod", pod()))
     loss = lost()
     dry.plan(loss)
+    dry.plan(add_taint(loss))
     dry.plan(evict(loss))
     dry.see(Put("Node", node("Unknown")))
     assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
-    assert [type(a) for a in dry.projection.pending()] == [DeletePod]
+    assert [type(a) for a in dry.projection.pending()] == [AddTaints, DeletePod]
+
+
+def test_a_plan_for_a_pod_of_a_node_that_is_well_is_not_made() -> None:
+    dry = Dry(Put("Node", node()), Put("Pod", pod()))
+    dry.plan(mark_not_ready())
+    assert dry.outcomes() == [("MarkPodNotReady", SUPERSEDED)]
+    assert dry.cache.pods["d", "p"] == pod()
+
+
+def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
+    dry = Dry(Put("Node", node()))
+    made = create_pod("made-up")
+    dry.plan(made)
+    there = dry.cache.pods[made.target[1]]
+    dry.plan(
+        DeletePod(
+            controller="daemonset",
+            because="too many",
+            namespace=there.namespace,
+            pod=there.name,
+            pod_uid=there.uid,
+        )
+    )
+    assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 2
+    assert not dry.cache.pods and list(dry.projection.pending()) == []
 
 
 def test_plans_for_pods_end_when_the_node_is_ready_again_and_has_lost_its_taint() -> None:

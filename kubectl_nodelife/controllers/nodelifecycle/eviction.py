@@ -96,14 +96,18 @@ def mark_reachable(memory: Memory, node: Node, now_ns: int, because: str) -> Ite
         waited = queue.is_waiting(node.name)
         queue.remove(node.name)
         if waited:
-            yield UnqueueNode(
-                controller=CONTROLLER,
-                because=because,
-                cause=cause,
-                node=node.name,
-                node_uid=node.uid,
-                zone=zone,
-            )
+            yield _unqueue(memory, node.name, node.uid, zone, because)
+
+
+def _unqueue(memory: Memory, node: str, uid: str, zone: str, because: str) -> UnqueueNode:
+    return UnqueueNode(
+        controller=CONTROLLER,
+        because=because,
+        cause=memory.ready_cause.get(node),
+        node=node,
+        node_uid=uid,
+        zone=zone,
+    )
 
 
 def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
@@ -129,12 +133,16 @@ def _taint_node(
 ) -> tuple[bool, int]:
     node = cache.node(entry.value)
     if node is None:
+        out.append(_unqueue(memory, entry.value, entry.uid, zone, "the node is gone"))
         return True, 0
     ready = node.ready()
     if ready is None:
         return False, _NO_READY_RETRY_NS
     taints = NO_EXECUTE_TAINTS.get(ready.status)
-    if taints is not None:
+    if taints is None:
+        because = f"its turn came, and Ready is {ready.status}"
+        out.append(_unqueue(memory, node.name, node.uid, zone, because))
+    else:
         wanted, other = taints
         because = (
             f"Ready is {ready.status} and the limiter of {zone_display(zone) or 'its zone'} "

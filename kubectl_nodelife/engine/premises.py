@@ -1,0 +1,75 @@
+"""How a planned action stands by what is shown now: done by another hand, overtaken, or moot.
+
+In a cluster these writes would have been made by now, and nobody takes them back: a pod that is
+deleted stays deleted. A plan that was never carried out is different. A controller that began on
+what the cluster shows now would not make it, so it does not stand any more.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    DeletePod,
+    MarkPodNotReady,
+    PodAction,
+    ScheduleEviction,
+    SetNodeConditions,
+)
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
+
+CONFIRMED = "confirmed"
+SUPERSEDED = "superseded"
+
+
+def judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
+    """(outcome, why) where the object as the cluster shows it settles the action."""
+    if action.uid and obj.uid and action.uid != obj.uid:
+        return SUPERSEDED, "another object has the name now"
+    if action.shown_by(obj):
+        return CONFIRMED, "the cluster shows it"
+    if isinstance(action, SetNodeConditions) and isinstance(obj, Node):
+        posted = max((c.last_heartbeat_time or 0 for c in obj.status.conditions), default=0)
+        known = max((c.last_heartbeat_time or 0 for c in action.conditions), default=0)
+        if posted > known:
+            return SUPERSEDED, "the kubelet posted its status"
+    return None
+
+
+def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
+    """Why a plan for a pod of this node does not stand, "" where it does.
+
+    `pod`: as the cluster shows it; `node`: as it is with all that is planned for it.
+    """
+    if isinstance(action, MarkPodNotReady):
+        return f"node {node.name} is Ready again" if is_ready(node) else ""
+    if isinstance(action, PodAction) and action.if_node_gone:
+        return f"node {node.name} exists again"
+    taints = _led_by(action)
+    if taints:
+        gone = not all(node.has_taint(t.key, t.effect) for t in taints)
+        return f"node {node.name} has lost its taint" if gone else ""
+    if isinstance(action, DeletePod) and action.force and _is_terminating(pod):
+        out = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
+        return "" if out and not is_ready(node) else f"node {node.name} is in service again"
+    return ""
+
+
+def is_ready(node: Node) -> bool:
+    """Whether the node's Ready condition is True."""
+    ready = node.ready()
+    return ready is not None and ready.status == "True"
+
+
+def _led_by(action: Action) -> tuple[Taint, ...]:
+    """The taints that led to it."""
+    if isinstance(action, DeletePod) and action.taints:
+        return action.taints
+    cause = action.cause
+    return cause.taints if isinstance(cause, ScheduleEviction) else ()
+
+
+def _is_terminating(pod: Pod | None) -> bool:
+    return pod is not None and pod.metadata.deletion_timestamp is not None

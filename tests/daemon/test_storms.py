@@ -1,0 +1,63 @@
+"""Whatever the weather, every plan ends: see `storms.py`. A failure names its seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from kubectl_nodelife.daemon.changes import WOULD, Change
+from kubectl_nodelife.daemon.journal import open_journal
+from kubectl_nodelife.engine.projection import CONFIRMED
+from tests.daemon.lab import Lab, run
+from tests.daemon.storms import Beside
+
+NOBODY_ACTS = range(100)
+CONTROLLERS_ACT = range(1000, 1100)
+
+
+async def played(seed: int, *, acts: bool) -> tuple[Beside, list[Change], list[Change]]:
+    """The changes of a daemon that saw the storm, and of one that begins when all is over."""
+    beside = Beside(seed, acts=acts)
+    lab = Lab(open_journal(":memory:"), beside.settings)
+    await beside.play(lab)
+    fresh = Lab(open_journal(":memory:"), beside.settings)
+    await beside.join(fresh)
+    await fresh.after(2 * beside.settings.node_monitor_grace_period_ns / 10**9, *beside.nodes())
+    return beside, await lab.changes(), await fresh.changes()
+
+
+def still_open(changes: Iterable[Change]) -> Counter[tuple[str, str, str]]:
+    """What is planned and has not ended; the names of pods that would be made are made up."""
+    return Counter(
+        (c.action, "" if c.action == "CreatePod" else c.name, c.detail)
+        for c in changes
+        if c.outcome == WOULD
+    )
+
+
+@pytest.mark.parametrize("seed", NOBODY_ACTS)
+def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) -> None:
+    async def story() -> None:
+        beside, changes, fresh = await played(seed, acts=False)
+        left = still_open(changes) - still_open(fresh)
+        assert not left
+        assert {c.controller for c in changes if c.outcome == WOULD} <= {"daemonset"}
+        confirmed = {c.name for c in changes if c.outcome == CONFIRMED}
+        assert confirmed <= beside.deleted_by_hand()
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", CONTROLLERS_ACT)
+def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
+    async def story() -> None:
+        beside, changes, fresh = await played(seed, acts=True)
+        left = still_open(changes) - still_open(fresh)
+        assert not left
+        written = {a.target[1][1] for _, a in beside.did}
+        confirmed = {c.name for c in changes if c.outcome == CONFIRMED and c.kind != "Zone"}
+        assert confirmed <= written | beside.deleted_by_hand()
+
+    run(story())
