@@ -25,7 +25,7 @@ OPEN, CAME, NEVER = "open", "came", "never"
 LATENCY_NS: Final = 3 * SECOND_NS
 """A write, its way through the watch, and the gathering of news here."""
 
-_GC_NS: Final = 60 * SECOND_NS
+GC_NS: Final = 60 * SECOND_NS
 """pod-gc looks every 20 s, and lets a node be gone for 40 s first."""
 
 _WRITES_A_SECOND: Final = 20
@@ -113,7 +113,7 @@ def allowance_ns(record: Record, write: Write, known: Mapping[int, Write]) -> in
     while first.cause is not None and first.cause in known:
         first = known[first.cause]
     waited = record.assumed.grace_ns + max(0, write.time_ns - first.time_ns)
-    gc_ns = _GC_NS if write.controller == POD_GC else 0
+    gc_ns = GC_NS if write.controller == POD_GC else 0
     return period + (period + waited) // 100 + LATENCY_NS + gc_ns
 
 

@@ -65,8 +65,9 @@ def guess_grace(record: Record) -> Guess | None:
         return None
     silences = [s.silent_ns or 0 for s in known]
     fits = [s - period - s // 50 - _SLOW_NS <= passes <= s + _WATCH_NS for s in silences]
-    low = max(s - period - s // 100 - _WATCH_NS for s in silences)
-    high = min(s + _WATCH_NS for s in silences)
+    middle = round(median(silences))  # any one may be late, because a pass took its time
+    low = middle - period - middle // 100 - _WATCH_NS
+    high = min(silences) + _WATCH_NS
     if any(fits):
         return _grace(record, known, assumed.grace_ns, (low, high), fits=True)
     early = [s + _WATCH_NS < passes for s in silences]

@@ -15,6 +15,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.outlook.diverge.due import (
     CAME,
+    GC_NS,
     Account,
     Lag,
     Pace,
@@ -37,6 +38,7 @@ from kubectl_nodelife.outlook.diverge.record import (
     LATE,
     LIKELY,
     MISSING,
+    POD_GC,
     POSSIBLE,
     RESTARTED,
     SETTINGS,
@@ -167,7 +169,7 @@ def _silent_controllers(record: Record, waiting: Sequence[Lag], now_ns: int) -> 
             w.controller == name and w.outcome == "confirmed" and (w.settled_ns or 0) >= due_ns
             for w in record.writes
         )
-        patience = max(record.assumed.grace_ns, 30 * SECOND_NS)
+        patience = max(record.assumed.grace_ns, 30 * SECOND_NS) + (GC_NS if name == POD_GC else 0)
         if wrote or now_ns - due_ns <= patience:
             continue
         upstream = UPSTREAM_NAMES.get(name, name)

@@ -1,0 +1,118 @@
+"""What rows of tests are made of: a record at a few words, in seconds from T0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.outlook.diverge import judge
+from kubectl_nodelife.outlook.diverge.record import (
+    LOST,
+    TAINTED,
+    Assumed,
+    Judgement,
+    LeaseSight,
+    Record,
+    Sighting,
+    Span,
+    Write,
+)
+
+SECOND = 10**9
+T0 = 1_767_225_600 * SECOND
+UNREACHABLE = "node.kubernetes.io/unreachable"
+HELD = LeaseSight(holder="cm-1", duration_ns=16 * SECOND, renewed_ns=T0, read_ns=T0)
+UNREADABLE = LeaseSight(error="it may not be read")
+
+
+def at(seconds: float) -> int:
+    """An instant."""
+    return T0 + round(seconds * SECOND)
+
+
+def record(*parts: Write | Sighting | Span, **more: Any) -> Record:
+    """A record of 40 s grace, 5 s period, 0.1 nodes a second, with a lease that is held."""
+    assumed = Assumed(5 * SECOND, 40 * SECOND, 0.1, 0.01, {"node-monitor-period": "--set"})
+    made = Record(assumed=assumed, since_ns=T0 - 600 * SECOND, lease=HELD)
+    return replace(
+        made,
+        writes=tuple(p for p in parts if isinstance(p, Write)),
+        sightings=tuple(p for p in parts if isinstance(p, Sighting)),
+        unwatched=tuple(p for p in parts if isinstance(p, Span)),
+        **more,
+    )
+
+
+def judged(now: float, *parts: Write | Sighting | Span, **more: Any) -> Judgement:
+    """The judgement at `now`. `stale`: for so many seconds nobody renewed the lease."""
+    stale = more.pop("stale_s", None)
+    if stale is not None:
+        more["lease"] = replace(HELD, read_ns=at(now), renewed_ns=at(now - stale))
+    return judge(record(*parts, **more), at(now))
+
+
+def kinds(judgement: Judgement) -> list[str]:
+    """The kinds of the findings, in order."""
+    return [finding.kind for finding in judgement.findings]
+
+
+def write(
+    number: int,
+    decided: float,
+    action: str = "SetNodeCondition",
+    *,
+    came: float | None = None,
+    outcome: str = "",
+    on: str = "n1",
+    pod: str = "",
+    **more: Any,
+) -> Write:
+    """A write decided upon at `decided`, open unless it `came` (or ended otherwise) later."""
+    controller = "taint-eviction" if action == "DeletePod" else "node-lifecycle"
+    what = {"SetNodeCondition": "Ready=Unknown", "AddTaint": f"{UNREACHABLE}:NoExecute"}
+    made = Write(
+        id=number,
+        time_ns=at(decided),
+        controller=controller,
+        action=action,
+        kind="Pod" if pod else "Node",
+        namespace="default" if pod else "",
+        name=pod or on,
+        node=on,
+        what=what.get(action, ""),
+        because="silent for too long",
+        zone="a",
+        outcome=outcome or ("would" if came is None else "confirmed"),
+        settled_ns=None if came is None else at(came),
+    )
+    return replace(made, **more)
+
+
+def lost(seen: float, silent: float | None, on: str = "n1") -> Sighting:
+    """A node was called Unknown after so long a silence."""
+    silent_ns = None if silent is None else round(silent * SECOND)
+    return Sighting(at(seen), LOST, on, "a", silent_ns=silent_ns, ready="Unknown")
+
+
+def tainted(seen: float, waiting: float, on: str, *, rate: float = 0.1, **more: Any) -> Sighting:
+    """A lost node, not Ready since `waiting`, got its NoExecute taint."""
+    made = Sighting(
+        at(seen),
+        TAINTED,
+        on,
+        "a",
+        detail=f"{UNREACHABLE}:NoExecute",
+        own=True,
+        explained=True,
+        waiting_ns=at(waiting),
+        rate=rate,
+        zone_state="Normal",
+        ready="Unknown",
+    )
+    return replace(made, **more)
+
+
+def span(begin: float, end: float | None, why: str = "cold: it has only begun") -> Span:
+    """A time out of sight."""
+    return Span(at(begin), None if end is None else at(end), why)
