@@ -244,6 +244,10 @@ class ControlPlane:
             process.kill()
             process.wait()
 
+    def signal(self, program: str, number: signal.Signals) -> None:
+        """Send a running program a signal, such as SIGSTOP."""
+        self._running[program].send_signal(number)
+
     def restart(self, program: str) -> None:
         """Stop it and start it with the same flags."""
         self.stop(program)
