@@ -13,12 +13,14 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.witness import Witness
+from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness
 from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
@@ -51,6 +53,7 @@ class DryRun:
         self.eviction: TaintEvictionController | None = None
         self.onlooker: Onlooker = lambda old, new, now_ns: None
         self._witness = Witness(self.cache, None, None)
+        self._daemonsets = DaemonSetWitness(None, self.projection, ledger)
 
     def join(self, settings: Settings, names: Iterable[str]) -> None:
         """Look over the shoulder of the running controllers from here on; they begin cold."""
@@ -63,6 +66,8 @@ class DryRun:
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         self._witness = Witness(self.cache, self.lifecycle, self.eviction)
+        sets = next((c for c in controllers if isinstance(c, DaemonSetController)), None)
+        self._daemonsets = DaemonSetWitness(sets, self.projection, self.ledger)
         self.engine = Engine(controllers, self.cache, join=True)
 
     def withdraw(self, now_ns: int, because: str) -> None:
@@ -90,6 +95,7 @@ class DryRun:
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster, and who was ahead of us."""
+        event, ended = self._daemonsets.before(event, now_ns)
         if isinstance(event, Put) and event.kind != "Lease":
             before = self.projection.shown(event.kind, event.obj.key)
             if before is not None:
@@ -105,7 +111,8 @@ class DryRun:
             self.onlooker(before, None, now_ns)
             for action in self._witness.gone(before):
                 event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
-        view = self.projection.observe(event, now_ns)
+        view = [*ended, *self.projection.observe(event, now_ns)]
+        view += self._daemonsets.after(event)
         self._settle()
         if isinstance(event, Gone):
             self.ledger.gone((event.kind, event.key), now_ns)
@@ -118,6 +125,10 @@ class DryRun:
         """
         view: list[Event] = []
         for event in seen:
+            if self._daemonsets.is_act(event):
+                yield from self._step(view, now_ns)
+                view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
+                yield from self._step(view, now_ns)
             view += self.observe(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
                 yield from self._step(view, now_ns)  # the next event may be about the same object

@@ -76,6 +76,8 @@ class EventHandlers:
             self._index.add(new, self._rules, cache)
         else:
             self._index.update(tracked, new)
+        if old is not None and old.spec is new.spec and old.metadata is new.metadata:
+            cause = None  # a status was written: nothing that follows follows from that
         self._queue.add(new.key, cause)
 
     def revision(
@@ -234,6 +236,9 @@ class EventHandlers:
 
 
 def _same_version(old: KubeObject, new: KubeObject) -> bool:
-    """Whether a resync brought the same version again; versions unknown are taken for different."""
+    """Whether a resync brought the same version again; versions unknown are taken for different.
+
+    What a dry run has planned changes an object and not its version: that is no resync.
+    """
     version = new.metadata.resource_version
-    return version != "" and version == old.metadata.resource_version
+    return version != "" and version == old.metadata.resource_version and old == new

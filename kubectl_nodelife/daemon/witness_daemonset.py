@@ -1,0 +1,210 @@
+"""What the running DaemonSet controller does, held against what our copy plans.
+
+Other than node-lifecycle's passes, its syncs follow at once from what the cluster shows, so that
+our copy can decide the same just before the act is seen: `is_act` says when it must. Three things
+it cannot know: the hash that upstream gives to a revision, which hangs on how Go prints structs;
+which of equal nodes is next, the order of a Go map; and the names of pods. A revision and a pod are
+recognised by what they are (`engine.projection`). What was planned under our hash goes on under the
+real one; and a pod made or deleted on another of equal nodes takes the place of one that we had
+planned, and is told as done by another hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset import DaemonSetController
+from kubectl_nodelife.controllers.daemonset.desk import CONTROLLER
+from kubectl_nodelife.controllers.daemonset.history import hash_label
+from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
+from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.engine.actions import Action, DeletePod
+from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.projection import CONFIRMED, Projection
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+
+_ACTED_ON: Final = ("Pod", "ControllerRevision")
+_CHANCE: Final = "which of equal nodes is next is chance"
+
+
+class DaemonSetWitness:
+    """Reads the controller's acts off the cluster. `controller` None: it is not looked at."""
+
+    def __init__(
+        self, controller: DaemonSetController | None, projection: Projection, ledger: Ledger
+    ) -> None:
+        self._controller = controller
+        self._projection = projection
+        self._ledger = ledger
+
+    def is_act(self, event: Event) -> bool:
+        """Whether the event shows what the controller does: our copy is to decide before it."""
+        if self._controller is None or not isinstance(event, (Put, Gone)):
+            return False
+        if event.kind not in _ACTED_ON or not self._controller.index.by_uid:
+            return False
+        before, after = self._sights(event)
+        present = after if after is not None else before
+        if present is None or self._owner(present) is None:
+            return False
+        if before is None or after is None:
+            return True
+        if isinstance(after, ControllerRevision) and isinstance(before, ControllerRevision):
+            return after.revision != before.revision
+        return _is_going(after) and not _is_going(before)
+
+    def before(self, event: Event, now_ns: int) -> tuple[Event, list[Event]]:
+        """The event with the act that it shows for its cause, where our copy had planned that act
+        for another of equal nodes; and what the view makes of plans that end with it.
+        """
+        if self._controller is None or not isinstance(event, Put):
+            return event, []
+        if event.kind == "DaemonSet":
+            return event, self._begin_afresh(event.obj, now_ns)
+        if event.kind != "Pod":
+            return event, []
+        before, pod = self._sights(event)
+        tracked = self._owner(pod) if pod is not None else None
+        if tracked is None or not isinstance(pod, Pod):
+            return event, []
+        swap: tuple[Action, Action] | None = None
+        if before is None:
+            swap = self._created_instead(tracked, pod)
+        elif _is_going(pod) and not _is_going(before):
+            swap = self._deleted_instead(tracked, pod)
+        if swap is None:
+            return event, []
+        seen, planned = swap
+        self._ledger.note(seen, now_ns, _node_of(pod), "")
+        self._ledger.settle(seen, CONFIRMED, now_ns, f"another hand was first: {_CHANCE}")
+        why = f"{pod.name} on {_node_of(pod)} was first: {_CHANCE}"
+        return Put("Pod", pod, seen), self._projection.withdraw(planned, now_ns, why)
+
+    def after(self, event: Event) -> list[Event]:
+        """What follows for the view where the event has just settled plans."""
+        view: list[Event] = []
+        for end in self._projection.settled:
+            made = end.action
+            if (
+                isinstance(made, CreateControllerRevision)
+                and end.outcome == CONFIRMED
+                and isinstance(event, Put)
+                and isinstance(event.obj, ControllerRevision)
+            ):
+                for plan, renamed in self._renamed(made, event.obj):
+                    self._ledger.amend(plan, renamed)
+                    view += self._projection.amend(plan, renamed)
+        return view
+
+    def _begin_afresh(self, shown: KubeObject, now_ns: int) -> list[Event]:
+        """What is planned for a set that was changed since would not be decided so any more."""
+        old = self._projection.shown("DaemonSet", shown.key)
+        if not isinstance(old, DaemonSet) or not isinstance(shown, DaemonSet):
+            return []
+        if old.uid == shown.uid and old.spec == shown.spec and _is_going(old) is _is_going(shown):
+            return []
+        view: list[Event] = []
+        for plan in list(self._projection.pending()):
+            if plan.controller == CONTROLLER and self._is_about(plan, old):
+                view += self._projection.withdraw(plan, now_ns, f"{shown.name} was changed")
+        return view
+
+    def _is_about(self, plan: Action, daemon_set: DaemonSet) -> bool:
+        if isinstance(plan, CreatePod):
+            return plan.owner_uid == daemon_set.uid
+        kind, key = plan.target
+        if kind == "DaemonSet":
+            return key == daemon_set.key
+        made = plan.revision if isinstance(plan, CreateControllerRevision) else None
+        obj = made if made is not None else self._projection.shown(kind, key)
+        owner = controller_of(obj.metadata) if obj is not None else None
+        return owner is not None and owner.uid == daemon_set.uid
+
+    def _created_instead(self, tracked: TrackedSet, pod: Pod) -> tuple[Action, Action] | None:
+        """A pod made for a node that is as good as the one that we had planned one for."""
+        node = _node_of(pod)
+        facts = tracked.census.facts(node)
+        if facts is None or facts.verdict is None or not facts.verdict.should_run:
+            return None
+        plans = list(self._planned_creates(tracked.daemon_set.uid))
+        if any(plan.node == node for plan in plans):
+            return None
+        old = tracked.census.with_old
+        for plan in reversed(plans):  # the last one is the least sure
+            if (plan.node in old) is (node in old):
+                because = f"seen in the cluster: it needs a pod as node {plan.node} does"
+                return _by_another(plan, because, pod, node=node), plan
+        return None
+
+    def _deleted_instead(self, tracked: TrackedSet, pod: Pod) -> tuple[Action, Action] | None:
+        """An old pod deleted where we had planned to delete the one of another node."""
+        if pod.spec.node_name not in tracked.census.with_old:
+            return None
+        if any(isinstance(a, DeletePod) for a in self._projection.planned(("Pod", pod.key))):
+            return None
+        for node in sorted(tracked.census.with_old):
+            for other in tracked.pods.on_node(node) or ():
+                for plan in self._projection.planned(("Pod", other.key)):
+                    if isinstance(plan, DeletePod) and plan.controller == CONTROLLER:
+                        because = f"seen in the cluster: an old pod, as {other.name} on {node} is"
+                        return _by_another(plan, because, pod), plan
+        return None
+
+    def _renamed(
+        self, made: CreateControllerRevision, shown: ControllerRevision
+    ) -> Iterator[tuple[CreatePod, CreatePod]]:
+        """Our plans under our hash, and the same under the one that the revision really has."""
+        ours, theirs = hash_label(made.revision), hash_label(shown)
+        owner = controller_of(shown.metadata)
+        if ours == theirs or owner is None:
+            return
+        for plan in list(self._planned_creates(owner.uid)):
+            if plan.revision == ours:
+                meta = plan.manifest["metadata"]
+                labels = {**meta["labels"], LABEL_CONTROLLER_REVISION_HASH: theirs}
+                manifest = {**plan.manifest, "metadata": {**meta, "labels": labels}}
+                yield plan, replace(plan, manifest=manifest, revision=theirs)
+
+    def _planned_creates(self, owner_uid: str) -> Iterator[CreatePod]:
+        for action in self._projection.created("Pod"):
+            if isinstance(action, CreatePod) and action.owner_uid == owner_uid:
+                yield action
+
+    def _sights(self, event: Put | Gone) -> tuple[KubeObject | None, KubeObject | None]:
+        """The object as the cluster showed it before, and as it does now."""
+        after = event.obj if isinstance(event, Put) else None
+        key = event.key if isinstance(event, Gone) else event.obj.key
+        return self._projection.shown(event.kind, key), after
+
+    def _owner(self, obj: KubeObject) -> TrackedSet | None:
+        assert self._controller is not None
+        return self._controller.index.resolve(obj)
+
+
+def _by_another(plan: Any, because: str, pod: Pod, **fields: str) -> Action:
+    """The same act on another pod."""
+    uid = {"pod_uid": pod.uid} if isinstance(plan, DeletePod) else {}
+    seen: Action = replace(plan, pod=pod.name, because=because, cause=None, **uid, **fields)
+    return seen
+
+
+def _is_going(obj: KubeObject) -> bool:
+    return obj.metadata.deletion_timestamp is not None
+
+
+def _node_of(pod: Pod) -> str:
+    """The node that the pod is on or for, "" where that cannot be told."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    try:
+        return get_target_node_name(pod)
+    except NoTargetNodeError:
+        return ""

@@ -1,0 +1,282 @@
+"""The daemon's dry run beside a DaemonSet controller: what is planned, confirmed, taken back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, run
+
+HASH = "controller-revision-hash"
+NODES = ("n1", "n2", "n3")
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds"}
+OWNERS = [{**OWNER, "controller": True, "blockOwnerDeletion": True}]
+
+
+def template(image: int) -> dict[str, Any]:
+    containers = [{"name": "c", "image": f"agent:{image}"}]
+    return {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": containers}}
+
+
+def agent(image: int = 1, observed: int = 0, **spec: Any) -> DaemonSet:
+    """The set as the API server has it; its generation is the image's number."""
+    document = {
+        "metadata": {"name": "agent", "namespace": "d", "uid": "ds", "generation": image},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": template(image),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            **spec,
+        },
+        "status": {
+            "observedGeneration": observed or image,
+            "desiredNumberScheduled": 3,
+            "currentNumberScheduled": 3,
+            "numberReady": 3,
+            "numberAvailable": 3,
+            "updatedNumberScheduled": 3 if observed in (0, image) else 0,
+        },
+    }
+    made = decode("DaemonSet", document)
+    assert isinstance(made, DaemonSet)
+    return made
+
+
+def revision(image: int, number: int | None = None) -> ControllerRevision:
+    """The real controller's revision of that image; its hash is not ours."""
+    label = f"real{image}"
+    document = {
+        "metadata": {
+            "name": f"agent-{label}",
+            "namespace": "d",
+            "uid": label,
+            "labels": {"app": "agent", HASH: label},
+            "ownerReferences": OWNERS,
+        },
+        "data": {"spec": {"template": {**template(image), "$patch": "replace"}}},
+        "revision": number or image,
+    }
+    made = decode("ControllerRevision", document)
+    assert isinstance(made, ControllerRevision)
+    return made
+
+
+def daemon_pod(on: str, image: int = 1, ready: bool = True) -> Pod:
+    """The real controller's pod of that image."""
+    name = f"agent-{on}-{image}"
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": "d",
+            "uid": name,
+            "labels": {"app": "agent", HASH: f"real{image}"},
+            "ownerReferences": OWNERS,
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "c", "image": f"agent:{image}"}]},
+        "status": {"phase": "Running"},
+    }
+    made = decode("Pod", document)
+    assert isinstance(made, Pod)
+    condition = PodCondition("Ready", "True" if ready else "False", last_transition_time=Time(T0))
+    return replace(made, status=replace(made.status, conditions=(condition,)))
+
+
+def going(pod: Pod) -> Pod:
+    """The pod as somebody has deleted it."""
+    at = Time(T0 + 30 * SECOND)
+    meta = replace(pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=30)
+    return replace(pod, metadata=meta)
+
+
+async def begin(folder: Path, *objects: KubeObject) -> Lab:
+    """A lab whose nodes are well."""
+    lab = make_lab(folder)
+    await lab.begin(*(node(n) for n in NODES), *(lease(n) for n in NODES), *objects)
+    return lab
+
+
+async def at_rest(folder: Path) -> Lab:
+    """The set has a pod of its first revision everywhere."""
+    return await begin(folder, agent(), revision(1), *(daemon_pod(n) for n in NODES))
+
+
+async def acts(lab: Lab) -> Counter[tuple[str, str]]:
+    """(action, outcome) of what was told about pods and revisions."""
+    told = await lab.told()
+    return Counter((a, o) for a, _, o in told if a != "UpdateDaemonSetStatus")
+
+
+async def which(lab: Lab, action: str, outcome: str) -> list[str]:
+    """The objects of such changes."""
+    return [name for a, name, o in await lab.told() if (a, o) == (action, outcome)]
+
+
+def test_at_rest_nothing_is_planned(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.after(30, *NODES)
+        assert await lab.told() == []
+
+    run(story())
+
+
+def test_without_the_real_controller_the_plans_stay_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.see(agent(2, observed=1))
+        await lab.after(2, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "would"): 1,
+            ("DeletePod", "would"): 1,
+        }
+
+    run(story())
+
+
+def test_an_update_seen_at_once_is_confirmed_act_by_act(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        old, new = daemon_pod("n1"), daemon_pod("n1", 2, ready=False)
+        gone = Gone("Pod", old.key)
+        await lab.see(agent(2, observed=1), revision(2), going(old), gone, new)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("DeletePod", "confirmed"): 1,
+            ("CreatePod", "confirmed"): 1,
+        }
+        await lab.after(5, *NODES)
+        assert sum((await acts(lab)).values()) == 3
+
+    run(story())
+
+
+def test_another_of_equal_nodes_takes_the_planned_ones_place(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.see(agent(2, observed=1), revision(2))
+        await lab.after(1, *NODES)
+        assert await which(lab, "DeletePod", "would") == ["agent-n1-1"]
+        await lab.see(going(daemon_pod("n3")))
+        await lab.after(1, *NODES)
+        assert await which(lab, "DeletePod", "would") == []
+        assert await which(lab, "DeletePod", "superseded") == ["agent-n1-1"]
+        assert await which(lab, "DeletePod", "confirmed") == ["agent-n3-1"]
+        (change,) = await lab.changes(outcome="superseded", pod=("d", "agent-n1-1"))
+        assert change.why == "agent-n3-1 on n3 was first: which of equal nodes is next is chance"
+        view = lab.watcher.dry_run.cache.pod("d", "agent-n1-1")
+        assert view is not None and view.metadata.deletion_timestamp is None
+
+    run(story())
+
+
+def test_a_pod_that_nobody_planned_to_delete_is_not_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.see(going(daemon_pod("n2")))
+        await lab.after(1, *NODES)
+        assert await acts(lab) == {}
+
+    run(story())
+
+
+def test_pods_planned_under_our_hash_are_not_old_under_the_real_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await begin(tmp_path, agent(1, observed=0))
+        await lab.after(1, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "would"): 1,
+            ("CreatePod", "would"): 3,
+        }
+        await lab.see(revision(1))
+        await lab.after(2, *NODES)
+        labels = {
+            (pod.metadata.labels or {})[HASH] for pod in lab.watcher.dry_run.cache.pods_of("ds")
+        }
+        assert labels == {"real1"}
+        await lab.see(*(daemon_pod(n, ready=False) for n in reversed(NODES)))
+        await lab.after(2, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("CreatePod", "confirmed"): 3,
+        }
+
+    run(story())
+
+
+def test_surge_on_another_of_equal_nodes(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+        await lab.see(agent(2, observed=1, updateStrategy=surge), revision(2))
+        await lab.after(1, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("CreatePod", "would"): 1,
+        }
+        await lab.see(daemon_pod("n3", 2, ready=False))
+        await lab.after(1, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("CreatePod", "superseded"): 1,
+            ("CreatePod", "confirmed"): 1,
+        }
+
+    run(story())
+
+
+def test_a_set_that_is_changed_again_takes_its_plans_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.see(agent(2, observed=1))
+        await lab.after(1, *NODES)
+        await lab.see(agent(3, observed=1))
+        await lab.after(1, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "superseded"): 1,
+            ("CreateControllerRevision", "would"): 1,
+            ("DeletePod", "superseded"): 1,
+            ("DeletePod", "would"): 1,
+        }
+
+    run(story())
+
+
+def test_a_revision_seen_before_its_set_leaves_no_plan_behind(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        await lab.see(revision(2))
+        await lab.see(going(daemon_pod("n2")))
+        await lab.after(1, *NODES)
+        await lab.see(agent(2, observed=1))
+        await lab.after(1, *NODES)
+        told = await acts(lab)
+        assert not any(outcome == "would" for _, outcome in told), told
+
+    run(story())
+
+
+def test_the_reported_status_is_held_against_ours(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        wrong = agent()
+        wrong = replace(wrong, status=replace(wrong.status, number_ready=1))
+        await lab.see(wrong)
+        await lab.after(1, *NODES)
+        (open_one,) = await lab.changes(outcome="would")
+        assert (open_one.action, '"numberReady":3' in open_one.detail) == (
+            "UpdateDaemonSetStatus",
+            True,
+        )
+        await lab.see(agent())
+        await lab.after(1, *NODES)
+        assert [c.outcome for c in await lab.changes()] == ["confirmed"]
+
+    run(story())
