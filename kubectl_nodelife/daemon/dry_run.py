@@ -20,7 +20,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.witness import Witness
-from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness
+from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness, in_order
 from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
@@ -124,7 +124,7 @@ class DryRun:
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in seen:
+        for event in in_order(list(seen)):
             if self._daemonsets.is_act(event):
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer

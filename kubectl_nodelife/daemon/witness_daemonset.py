@@ -11,7 +11,8 @@ planned, and is told as done by another hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -187,6 +188,32 @@ class DaemonSetWitness:
     def _owner(self, obj: KubeObject) -> TrackedSet | None:
         assert self._controller is not None
         return self._controller.index.resolve(obj)
+
+
+def in_order(events: Sequence[Event]) -> Sequence[Event]:
+    """Events of several watches in the order in which they happened, as far as versions tell.
+
+    Each kind has a connection of its own, and a pod's deletion may come before the change of the
+    set that led to it. What is gone tells no version: it stays before what came next of its kind.
+    Anything but numbers for versions leaves the order as it is.
+    """
+    if len({_kind(event) for event in events}) < 2:
+        return events
+    numbers: list[float] = []
+    upcoming: dict[str, float] = {}
+    for event in reversed(events):
+        if isinstance(event, Put):
+            version = event.obj.metadata.resource_version
+            if not version.isdecimal():
+                return events
+            upcoming[event.kind] = float(version)
+        numbers.append(upcoming.get(_kind(event), math.inf))
+    ranked = sorted(zip(reversed(numbers), range(len(events)), strict=True))
+    return [events[position] for _, position in ranked]
+
+
+def _kind(event: Event) -> str:
+    return event.kind if isinstance(event, (Put, Gone)) else ""
 
 
 def _by_another(plan: Any, because: str, pod: Pod, **fields: str) -> Action:

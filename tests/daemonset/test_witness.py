@@ -8,11 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.daemon.witness_daemonset import in_order
+from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.live.source import Happened
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, run
 
 HASH = "controller-revision-hash"
@@ -278,5 +280,41 @@ def test_the_reported_status_is_held_against_ours(tmp_path: Path) -> None:
         await lab.see(agent())
         await lab.after(1, *NODES)
         assert [c.outcome for c in await lab.changes()] == ["confirmed"]
+
+    run(story())
+
+
+def test_the_order_of_versions_is_the_order_of_events() -> None:
+    first, second = daemon_pod("n1"), daemon_pod("n2")
+
+    def at(obj: Any, version: str) -> Put:
+        metadata = replace(obj.metadata, resource_version=version)
+        return Put(type(obj).__name__, replace(obj, metadata=metadata))
+
+    late = [at(going(first), "12"), Gone("Pod", first.key), at(second, "15"), at(agent(2), "9")]
+    assert [type(e).__name__ + e.kind for e in in_order(late)] == [
+        "PutDaemonSet",
+        "PutPod",
+        "GonePod",
+        "PutPod",
+    ]
+    assert in_order(late)[1:] == late[:3]
+    last = [Gone("Pod", first.key), at(agent(2), "9")]
+    assert list(in_order(last)) == last[::-1]
+    opaque = [at(first, "x"), at(agent(2), "9")]
+    assert in_order(opaque) is opaque
+
+
+def test_a_deletion_heard_of_before_the_sets_change_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        changed, made = lab.version(agent(2, observed=1)), lab.version(revision(2))
+        doomed = lab.version(going(daemon_pod("n1")))
+        events = [Put("Pod", doomed), Put("ControllerRevision", made), Put("DaemonSet", changed)]
+        await lab.tell(*(Happened(event.kind, [event]) for event in events))
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("DeletePod", "confirmed"): 1,
+        }
 
     run(story())
