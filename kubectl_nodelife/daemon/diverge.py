@@ -110,6 +110,10 @@ class Attendant:
         if asks and not self._questions.full():
             self._questions.put_nowait(number)
 
+    def open_questions(self) -> int:
+        """Of how many sightings it is still to be asked who did it."""
+        return self._questions.qsize()
+
     def take(self, changes: Iterable[Change]) -> None:
         """Take in what the journal tells: new changes, and those that have ended."""
         for change in changes:

@@ -1,0 +1,73 @@
+"""An attendant at a lab: the journal's batches are handed to it, and nobody answers it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.diverge import Attendant
+from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.outlook.diverge.record import Sighting
+from tests.daemon.lab import CLUSTER, SECOND, Lab, node
+
+
+class Attended:
+    """The attendant, and what it has noted."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.attendant = Attendant(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
+        self._listener = lab.journal.listen()
+
+    async def answer(self, **query: str) -> dict[str, Any]:
+        """The document, after all that the journal has told."""
+        await self._lab.journal.flush()
+        while not self._listener.empty():
+            self.attendant.take(self._listener.get_nowait() or [])
+        made = await self.attendant.answer({key: [value] for key, value in query.items()})
+        document: dict[str, Any] = made["document"]
+        return document
+
+    async def after(self, seconds: float, *renewing: str) -> None:
+        """Time goes by, and the attendant looks each second."""
+        for _ in range(round(seconds)):
+            await self._lab.after(1, *renewing)
+            self.attendant.note_eyes(self._lab.now)
+
+    async def until_planned(self, action: str, *renewing: str) -> None:
+        """Time goes by until our copy has just decided that."""
+        for _ in range(120):
+            if any(word == action for word, _, _ in await self._lab.told(outcome="would")):
+                return
+            await self.after(1, *renewing)
+        raise AssertionError(f"{action} was never planned")
+
+    def sightings(self, what: str = "") -> list[Sighting]:
+        """What was seen."""
+        seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).sightings
+        return [s for s in seen if not what or s.what == what]
+
+    def questions(self) -> int:
+        """How often it would be asked who wrote something."""
+        return self.attendant.open_questions()
+
+
+def attended(lab: Lab) -> Attended:
+    """Call it before the lab begins."""
+    return Attended(lab)
+
+
+def unknown(name: str = "n1", **more: Any) -> Node:
+    """A node as a controller that calls it lost leaves it."""
+    lost = node(name, "Unknown", reason="NodeStatusUnknown", **more)
+    ready = lost.status.conditions[0]
+    others = ("MemoryPressure", "DiskPressure", "PIDPressure")
+    conditions = (ready, *(replace(ready, type=type_) for type_ in others))
+    return replace(lost, status=replace(lost.status, conditions=conditions))
+
+
+def with_taints(of: Node, *taints: Taint) -> Node:
+    """The node with these taints only."""
+    return replace(of, spec=NodeSpec(taints=taints))

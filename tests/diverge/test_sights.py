@@ -1,0 +1,223 @@
+"""What is read off two sights of an object, and who is said to have written it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.diverge_asking import LeaseWatch, author_of, who_did
+from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
+from kubectl_nodelife.kube.pod import PodCondition
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.live.client import ApiError
+from kubectl_nodelife.outlook.diverge.record import REMOVED, TAINTED, Author, Sighting
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
+from tests.diverge.attended import Attended, attended, unknown, with_taints
+
+FOREIGN = Taint(key="dedicated", effect="NoExecute", value="x")
+
+
+async def warm(folder: Path) -> tuple[Lab, Attended]:
+    """A lab that has watched one healthy node for longer than it is cold."""
+    lab = make_lab(folder)
+    watch = attended(lab)
+    await lab.begin(node(), lease(), pod())
+    await lab.after(60, "n1")
+    return lab, watch
+
+
+def test_a_loss_with_the_silence_before_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        lab, watch = await warm(tmp_path)
+        await lab.after(7)
+        await lab.see(unknown())
+        (seen,) = watch.sightings("lost")
+        assert (seen.node, seen.zone, seen.ready) == ("n1", "a", "Unknown")
+        assert seen.silent_ns is not None and 7 <= seen.silent_ns / SECOND < 18
+
+    run(test())
+
+
+def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
+    async def test() -> None:
+        lab = make_lab(tmp_path)
+        watch = attended(lab)
+        await lab.begin(node(), lease())
+        await lab.after(5)
+        await lab.see(unknown())
+        assert [s.silent_ns for s in watch.sightings("lost")] == [None]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "own", "explained", "waits"),
+    [
+        (node(), with_taints(node(), FOREIGN), False, False, False),
+        (node(), with_taints(node(), unreachable()), True, False, False),
+        (unknown(), with_taints(unknown(), unreachable()), True, True, True),
+        (unknown(), with_taints(unknown(), unreachable("NoSchedule")), True, True, True),
+        (node(), with_taints(unknown(), unreachable("NoSchedule")), True, True, True),
+    ],
+)
+def test_a_taint_and_whether_the_conditions_ask_for_it(
+    tmp_path: Path, before: Node, after: Node, own: bool, explained: bool, waits: bool
+) -> None:
+    async def test() -> None:
+        lab, watch = await warm(tmp_path)
+        await lab.see(before)
+        await lab.see(after)
+        (seen,) = watch.sightings(TAINTED)
+        assert (seen.own, seen.explained) == (own, explained)
+        assert (seen.waiting_ns is not None) == waits
+        assert (watch.questions() == 0) == (own and explained)
+
+    run(test())
+
+
+def test_a_taint_that_is_taken_off_while_the_conditions_ask_for_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        lab, watch = await warm(tmp_path)
+        other = node("n2", zone="b")
+        await lab.see(other, with_taints(unknown(), unreachable()))
+        await lab.see(unknown())
+        await lab.see(with_taints(unknown(), unreachable()))
+        await lab.see(node(posted_ns=SECOND))
+        assert [s.explained for s in watch.sightings("untainted")] == [False, True]
+
+    run(test())
+
+
+def test_cordons_drains_and_removals(tmp_path: Path) -> None:
+    async def test() -> None:
+        lab, watch = await warm(tmp_path)
+        cordoned = replace(node(), spec=NodeSpec(unschedulable=True))
+        await lab.see(cordoned)
+        evicted = pod()
+        condition = PodCondition("DisruptionTarget", "True", "EvictionByEvictionAPI")
+        conditions = (*evicted.status.conditions, condition)
+        await lab.see(replace(evicted, status=replace(evicted.status, conditions=conditions)))
+        await lab.see(node())
+        await lab.see(Gone("Node", ("", "n1")))
+        words = [s.what for s in watch.sightings()]
+        assert words == ["cordoned", "drained", "uncordoned", "removed"]
+        assert watch.sightings("drained")[0].detail == "default/p1"
+
+    run(test())
+
+
+ENTRY = {
+    "manager": "kubectl-taint",
+    "operation": "Update",
+    "time": "2026-01-01T00:00:10Z",
+    "fieldsV1": {"f:spec": {"f:taints": {}}},
+}
+STATUS = {**ENTRY, "manager": "kubelet", "subresource": "status"}
+OLD = {**ENTRY, "manager": "old", "time": "2025-12-31T00:00:00Z"}
+LATER = {**ENTRY, "manager": "kube-controller-manager", "time": "2026-01-01T00:00:12Z"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "manager"),
+    [
+        ([STATUS, OLD, ENTRY], "kubectl-taint"),
+        ([ENTRY, LATER], "kube-controller-manager"),
+        ([OLD], None),
+        ([STATUS], None),
+        ([{**ENTRY, "fieldsV1": {"f:metadata": {}}}], None),
+        ([{**ENTRY, "time": "nonsense"}], None),
+        ([{"manager": "x"}], None),
+        ([], None),
+    ],
+)
+def test_whose_entry_of_managed_fields_it_is(entries: list[Any], manager: str | None) -> None:
+    author = author_of(entries, "f:taints", T0 + 11 * SECOND)
+    assert (author.manager if author is not None else None) == manager
+
+
+class Answers:
+    """What a client reads, by the beginning of the path."""
+
+    def __init__(self, **bodies: Any) -> None:
+        self.bodies = bodies
+
+    async def read(self, url: str) -> bytes:
+        body = next(self.bodies[word] for word in self.bodies if word in url)
+        if isinstance(body, Exception):
+            raise body
+        return msgspec.json.encode(body)
+
+
+def asked(what: str, **bodies: Any) -> Author | None:
+    seen = Sighting(T0 + 11 * SECOND, what, "n1")
+    return asyncio.run(who_did(Answers(**bodies), seen))  # type: ignore[arg-type]
+
+
+def test_who_wrote_is_asked_of_the_server() -> None:
+    found = {"items": [{"metadata": {"managedFields": [ENTRY]}}]}
+    assert asked(TAINTED, nodes=found) == Author("kubectl-taint", "Update", T0 + 10 * SECOND)
+    assert asked(TAINTED, nodes={"items": []}) is None
+    assert asked(TAINTED, nodes=ApiError(403, "no")) is None
+
+
+def test_a_cloud_controller_says_in_an_event_that_it_removes_a_node() -> None:
+    event = {
+        "reason": "DeletingNode",
+        "lastTimestamp": "2026-01-01T00:00:10Z",
+        "source": {"component": "cloud-node-lifecycle-controller"},
+    }
+    author = asked(REMOVED, events={"items": [{"reason": "RemovingNode"}, event]})
+    assert author is not None and author.manager == "cloud-node-lifecycle-controller"
+    assert asked(REMOVED, events={"items": [{"reason": "RemovingNode"}]}) is None
+    assert asked(REMOVED, events=ApiError(403, "no")) is None
+
+
+def spec(renewed_s: float, holder: str = "cm-1", **more: Any) -> dict[str, Any]:
+    renew = format_micro_time(Time(T0 + round(renewed_s * SECOND)))
+    return {"holderIdentity": holder, "renewTime": renew, "leaseDurationSeconds": 15, **more}
+
+
+def test_a_lease_that_is_renewed_and_one_that_is_not() -> None:
+    watch = LeaseWatch()
+    for second in range(0, 30, 5):
+        watch.note(spec(second), T0 + second * SECOND)
+        assert watch.sight.stale_ns() is None
+    for second in range(30, 60, 5):
+        watch.note(spec(24), T0 + second * SECOND)
+    assert watch.sight.stale_ns() == 31 * SECOND
+    (stale,) = watch.stale
+    assert (stale.begin_ns, stale.end_ns) == (T0 + 24 * SECOND, None)
+    watch.note(spec(61, "cm-2", acquireTime=format_micro_time(T0 + 57 * SECOND)), T0 + 62 * SECOND)
+    assert watch.sight.stale_ns() is None
+    assert watch.stale[0].end_ns == T0 + 62 * SECOND
+    assert watch.leaders == [(T0 + 57 * SECOND, "cm-2")]
+
+
+def test_a_leader_whose_clock_is_wrong_is_no_stale_one() -> None:
+    watch = LeaseWatch()
+    for second in range(0, 60, 5):
+        watch.note(spec(second - 3600), T0 + second * SECOND)
+        assert watch.sight.stale_ns() is None
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (ApiError(403, "leases is forbidden"), "it may not be read"),
+        ({"items": []}, "there is no lease kube-system/kube-controller-manager"),
+        ([], "Expected `object`, got `array`"),
+        (ApiError(500, "etcd is gone"), "API server (500): etcd is gone"),
+    ],
+)
+def test_a_lease_that_cannot_be_read(body: Any, error: str) -> None:
+    watch = LeaseWatch()
+    asyncio.run(watch.look(Answers(leases=body), T0))  # type: ignore[arg-type]
+    assert error in watch.sight.error
+    assert watch.sight.stale_ns() is None
