@@ -23,6 +23,7 @@ RULES = (
     (
         "",
         (
+            "events",  # for replay
             "namespaces",
             "persistentvolumeclaims",
             "persistentvolumes",
