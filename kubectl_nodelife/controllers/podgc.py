@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.pod_conditions import disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE, TRUE
@@ -91,7 +91,7 @@ class PodGCController:
         old: Any = change.old
         new: Any = change.new
         if change.kind == "Pod":
-            if old is None or new is None or not _same_life(old, new):
+            if old is None or new is None or not same_but_for_conditions(old, new):
                 pod: Pod = new or old
                 self._note_pod(pod.key, new, change.cause)
                 name = pod.spec.node_name
@@ -274,12 +274,3 @@ class PodGCController:
         evicted = pod.status.phase == "Failed" and pod.status.reason == "Evicted"
         created = pod.metadata.creation_timestamp or 0
         return (self._evicted_first and not evicted, created, pod.metadata.name)
-
-
-def _same_life(old: Pod, new: Pod) -> bool:
-    """Whether nothing changed that a rule looks at: this must be quick for status updates."""
-    return (
-        old.spec is new.spec
-        and old.metadata is new.metadata
-        and old.status.phase == new.status.phase
-    )

@@ -12,7 +12,7 @@ the cluster show it already" all use that one function.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 Detail = dict[str, Any]
 
 
+@final
 class Requeue(msgspec.Struct, frozen=True, gc=False):
     """Wake this controller for `key` at `at_ns`, strictly in the future.
 

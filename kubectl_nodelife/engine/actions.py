@@ -380,8 +380,9 @@ def put_condition(
 
     The same tuple comes back where that changes nothing.
     """
+    type_ = condition.type
     for i, present in enumerate(conditions):
-        if present.type == condition.type:
+        if present.type == type_:
             if present == condition:
                 return conditions
             return (*conditions[:i], condition, *conditions[i + 1 :])

@@ -151,23 +151,20 @@ class Cache:
 
     def apply(self, event: Put | Gone | Heartbeats, now_ns: int) -> Change | None:
         """Take in one event; None where no controller needs to know (a lease renewed as usual)."""
-        kind_of_event = type(event)
-        if kind_of_event is Put:
-            put = cast(Put, event)
-            if put.kind == "Lease":
-                return self._put_lease(cast(Lease, put.obj), now_ns, put.cause)
-            old = self.set(put.kind, put.obj.key, put.obj)
-            return Change(put.kind, old, put.obj, put.cause)
-        if kind_of_event is Gone:
-            gone = cast(Gone, event)
-            old = self.set(gone.kind, gone.key, None)
-            if gone.kind == "Lease" and gone.key[0] == NODE_LEASE_NAMESPACE:
-                known = self.heartbeats.pop(gone.key[1], None)
-                return self._heartbeat_change(gone.key[1], gone.cause) if known else None
-            return Change(gone.kind, old, None, gone.cause) if old is not None else None
-        schedule = cast(Heartbeats, event)
-        self._heartbeat(schedule.node).follow(schedule, now_ns)
-        return self._heartbeat_change(schedule.node, schedule.cause)
+        if type(event) is Put:
+            kind, obj, cause = event.kind, event.obj, event.cause
+            if kind == "Lease":
+                return self._put_lease(cast(Lease, obj), now_ns, cause)
+            return Change(kind, self.set(kind, obj.key, obj), obj, cause)
+        if type(event) is Gone:
+            kind, key, cause = event.kind, event.key, event.cause
+            old = self.set(kind, key, None)
+            if kind == "Lease" and key[0] == NODE_LEASE_NAMESPACE:
+                known = self.heartbeats.pop(key[1], None)
+                return self._heartbeat_change(key[1], cause) if known else None
+            return Change(kind, old, None, cause) if old is not None else None
+        self._heartbeat(event.node).follow(event, now_ns)
+        return self._heartbeat_change(event.node, event.cause)
 
     def fill(self, objects: Iterable[KubeObject], now_ns: int) -> None:
         """Take in a first list: as one Put after the other, for those to whom no change is news."""
@@ -203,9 +200,18 @@ class Cache:
 
     def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:
         """Store the object (None: drop it), keep the indexes, and return what was there."""
-        if kind == "Pod":
-            return self._set_pod(key, cast("Pod | None", obj))
         old: KubeObject | None
+        if kind == "Pod":
+            old = self.pods.get(key)
+            pod = cast("Pod | None", obj)
+            if pod is None:
+                self.pods.pop(key, None)
+            else:
+                self.pods[key] = pod
+                if old is not None and old.spec is pod.spec and old.metadata is pod.metadata:
+                    return old  # its status changed, as it does most often
+            self._index(key, old, pod)
+            return old
         if kind == "Node":
             old = self.nodes.get(key[1])
             if obj is None:
@@ -221,26 +227,16 @@ class Cache:
             store[key] = obj
         return old
 
-    def _set_pod(self, key: Key, pod: Pod | None) -> Pod | None:
-        old = self.pods.get(key)
-        if pod is None:
-            self.pods.pop(key, None)
-        else:
-            self.pods[key] = pod
-        old_spec, old_meta = (old.spec, old.metadata) if old is not None else (None, None)
-        spec, meta = (pod.spec, pod.metadata) if pod is not None else (None, None)
-        if old_spec is not spec:
-            old_node = old_spec.node_name if old_spec is not None else ""
-            new_node = spec.node_name if spec is not None else ""
-            if old_node != new_node:
-                _move(self._pods_by_node, key, old_node, new_node)
-        if old_meta is not meta:
-            owners = old_meta.owner_references if old_meta is not None else None
-            if meta is None or meta.owner_references is not owners:
-                old_owner, new_owner = _owner_uid(old_meta), _owner_uid(meta)
-                if old_owner != new_owner:
-                    _move(self._pods_by_owner, key, old_owner, new_owner)
-        return old
+    def _index(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """Note to which node and owner the pod belongs now."""
+        old_node = old.spec.node_name if old is not None else ""
+        new_node = new.spec.node_name if new is not None else ""
+        if old_node != new_node:
+            _move(self._pods_by_node, key, old_node, new_node)
+        old_owner = _owner_uid(old.metadata) if old is not None else ""
+        new_owner = _owner_uid(new.metadata) if new is not None else ""
+        if old_owner != new_owner:
+            _move(self._pods_by_owner, key, old_owner, new_owner)
 
     def pod_counts(self) -> dict[str, int]:
         """How many pods are bound to each node."""
@@ -265,9 +261,7 @@ class Cache:
         return Change("Heartbeat", present, present, cause)
 
 
-def _owner_uid(meta: ObjectMeta | None) -> str:
-    if meta is None or not meta.owner_references:
-        return ""
+def _owner_uid(meta: ObjectMeta) -> str:
     owner = controller_of(meta)
     return owner.uid if owner else ""
 

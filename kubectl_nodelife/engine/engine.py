@@ -54,7 +54,7 @@ class Engine:
         Raises RequeueInThePast.
         """
         for taken in self._take_in(events, now_ns):
-            if isinstance(taken, Outcome):
+            if type(taken) is Outcome:
                 yield from self._settle(self._failed(taken, now_ns), now_ns)
                 continue
             for changed in self._watchers.get(taken.kind, ()):
@@ -79,10 +79,10 @@ class Engine:
         """
         taken: list[Change | Outcome] = []
         for event in events:
-            if isinstance(event, Synced):
-                self._unsynced.discard(event.kind)
-            elif isinstance(event, Outcome):
+            if type(event) is Outcome:
                 taken.append(event)
+            elif type(event) is Synced:
+                self._unsynced.discard(event.kind)
             else:
                 change = self.cache.apply(event, now_ns)
                 if change is not None and self.started:
@@ -95,7 +95,7 @@ class Engine:
 
     def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
         for action in actions:
-            if isinstance(action, Requeue):
+            if type(action) is Requeue:
                 if action.at_ns <= now_ns:
                     raise RequeueInThePast(f"{action} at {now_ns}")
                 self._timers.set((action.controller, action.key), action.at_ns)

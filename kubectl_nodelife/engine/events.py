@@ -2,10 +2,13 @@
 
 A source makes these values, `Cache.apply` turns the first three into a `Change`, and that is what
 controllers see. `cause` is the action that led to the event where somebody knows it (the simulated
-world does); it is how every record of a timeline can name the record that led to it.
+world does); it is how every record of a timeline can name the record that led to it. All are final,
+so that their type alone tells them apart: `isinstance` costs several times as much here.
 """
 
 from __future__ import annotations
+
+from typing import final
 
 import msgspec
 
@@ -13,6 +16,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject
 
 
+@final
 class Put(msgspec.Struct, frozen=True, gc=False):
     """An object was seen as it now is: added or changed."""
 
@@ -21,6 +25,7 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     cause: Action | None = None
 
 
+@final
 class Gone(msgspec.Struct, frozen=True, gc=False):
     """An object is no longer there."""
 
@@ -29,6 +34,7 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     cause: Action | None = None
 
 
+@final
 class Heartbeats(msgspec.Struct, frozen=True, gc=False):
     """A kubelet that is known to renew its Lease on schedule, or to have stopped.
 
@@ -47,12 +53,14 @@ class Heartbeats(msgspec.Struct, frozen=True, gc=False):
     cause: Action | None = None
 
 
+@final
 class Synced(msgspec.Struct, frozen=True, gc=False):
     """The first list of a kind is complete. The engine decides nothing before all kinds said so."""
 
     kind: str
 
 
+@final
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What came of an action that failed: an HTTP status code and the server's words.
 
@@ -67,6 +75,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 Event = Put | Gone | Heartbeats | Synced | Outcome
 
 
+@final
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One object before and after; None: was or is not there. What controllers are told."""
 

@@ -287,3 +287,16 @@ class Pod(KubeObject, frozen=True):
         """Whether condition Ready is True. Follows upstream's `IsPodReady`."""
         condition = self.status.condition("Ready")
         return condition is not None and condition.status == "True"
+
+
+def same_but_for_conditions(old: Pod, new: Pod) -> bool:
+    """Whether only what the status tells within its phase can have changed, such as a condition.
+
+    Quick: it compares by identity, as copies of a pod share what they have in common, and may say
+    False of a pod that came anew from the wire.
+    """
+    return (
+        old.spec is new.spec
+        and old.metadata is new.metadata
+        and old.status.phase == new.status.phase
+    )

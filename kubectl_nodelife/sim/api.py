@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.names import made_uid, name_suffix
 
@@ -66,6 +66,11 @@ class Api:
         """Have `listener` called on each change of a node."""
         self._node_listeners.append(listener)
 
+    def forget_listeners(self) -> None:
+        """Tell nobody any more."""
+        self._pod_listeners.clear()
+        self._node_listeners.clear()
+
     def note(self, action: Action) -> Action:
         """Write down something that the cluster itself did."""
         self._journal.write(self.now_ns, action)
@@ -76,7 +81,9 @@ class Api:
         old = self.store.set(kind, obj.key, obj)
         self.pending.append(Put(kind, obj, cause))
         if type(obj) is Pod:
-            self._tell_pod(cast("Pod | None", old), obj, cause)
+            before = cast("Pod | None", old)
+            if before is None or not same_but_for_conditions(before, obj):
+                self._tell_pod(before, obj, cause)
         elif type(obj) is Node:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)
@@ -112,13 +119,5 @@ class Api:
         return replace(obj, metadata=meta)
 
     def _tell_pod(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        if (
-            old is not None
-            and new is not None
-            and old.spec is new.spec
-            and old.metadata is new.metadata
-            and old.status.phase == new.status.phase
-        ):
-            return
         for listener in self._pod_listeners:
             listener(old, new, cause)
