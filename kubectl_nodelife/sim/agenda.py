@@ -41,6 +41,11 @@ class Agenda:
         """The earliest instant at which something happens, or None."""
         return self._heap[0][0] if self._heap else None
 
+    def clear(self) -> None:
+        """Forget all that was to happen."""
+        self._heap.clear()
+        self._due.clear()
+
     def run(self, now_ns: int) -> None:
         """Let everything happen that is due at or before now, what comes due meanwhile included.
 

@@ -6,17 +6,15 @@ from __future__ import annotations
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_LETTERS) ** 5
+_PAIRS = [one + other for other in _LETTERS for one in _LETTERS]
 _STIR = 5_915_587  # coprime to _SUFFIXES: no suffix comes twice before all were used
 
 
 def name_suffix(number: int) -> str:
     """Five letters such as `generateName` gets, for the number-th object made."""
-    rest = number * _STIR % _SUFFIXES
-    letters = ""
-    for _ in range(5):
-        rest, digit = divmod(rest, len(_LETTERS))
-        letters += _LETTERS[digit]
-    return letters
+    rest, first = divmod(number * _STIR % _SUFFIXES, len(_PAIRS))
+    last, second = divmod(rest, len(_PAIRS))
+    return _PAIRS[first] + _PAIRS[second] + _LETTERS[last]
 
 
 def made_uid(number: int, kind: int = 0x51ED) -> str:

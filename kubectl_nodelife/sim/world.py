@@ -130,6 +130,13 @@ class World:
                 return
         self._apply(action, now_ns)
 
+    def end(self) -> None:
+        """Undo the circles in which the cluster's parts hold one another, so that they go as soon
+        as nobody holds the world, without the garbage collector.
+        """
+        self.agenda.clear()
+        self.api.forget_listeners()
+
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api
         self._count_round(api.now_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 
 import pytest
@@ -23,7 +24,8 @@ from kubectl_nodelife.sim.kubelet import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import Fault, Faults, StandstillError, World
-from tests.sim.documents import node, pod, scenario
+from tests.sim.documents import node, owner, pod, scenario, stop
+from tests.simulating import play
 
 TAINT = Taint(key="k", effect="NoExecute")
 
@@ -164,3 +166,21 @@ def test_going_in_circles_is_told() -> None:
     with pytest.raises(StandstillError, match="does not get past 1970-01-01T00:00:00Z"):
         while made.next(None):
             pass
+
+
+def test_a_run_leaves_nothing_that_only_the_garbage_collector_would_find() -> None:
+    objects = [
+        node("a"),
+        node("b"),
+        owner("ReplicaSet", "r"),
+        pod("p", "a", owner=("ReplicaSet", "r")),
+    ]
+    played = scenario(objects=objects, duration="10m", events=[stop("20s", "a")])
+    play(assemble(played))  # what is made once and kept
+    gc.collect()
+    gc.disable()
+    try:
+        entries = len(play(assemble(played)).timeline.entries)
+        assert (gc.collect(), entries > 10) == (0, True)
+    finally:
+        gc.enable()
