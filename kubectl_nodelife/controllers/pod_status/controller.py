@@ -13,8 +13,9 @@ A cluster's own kubelets do this; next to one this controller has nothing to do 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.pod_status.calls import (
@@ -41,6 +42,16 @@ _KUBELETS = frozenset({"cluster", "pod-status"})
 """Who writes in a kubelet's name."""
 
 
+class _Foreign(msgspec.Struct, frozen=True, gc=False):
+    """What a kubelet believes of a pod whose status others changed, and what the last of them did.
+
+    `cause` None: its own write failed.
+    """
+
+    believed: PodStatus
+    cause: Action | None
+
+
 class PodStatusController:
     """See the module."""
 
@@ -49,8 +60,7 @@ class PodStatusController:
 
     def __init__(self, settings: Settings) -> None:
         self._rules = rules_for(settings.profile)
-        self._changed: dict[str, dict[Key, PodStatus]] = {}
-        self._causes: dict[Key, Action] = {}
+        self._changed: dict[str, dict[Key, _Foreign]] = {}
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Nothing: what pods show at first is what their kubelets believe."""
@@ -64,34 +74,34 @@ class PodStatusController:
         """Keep what a kubelet believes of a pod whose status somebody else changed."""
         if change.kind == "Heartbeat":
             return self._wake(change.new.name, cache, now_ns) if change.new is not None else ()
-        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
+        old: Any = change.old
+        new: Any = change.new
         if old is None or (new is not None and new.status is old.status):
             return ()
-        node = old.spec.node_name
-        foreign = change.cause is not None and change.cause.controller not in _KUBELETS
-        if new is None or new.uid != old.uid or not node or not foreign:
-            self._changed.get(node, {}).pop(old.key, None)
-            self._causes.pop(old.key, None)
+        node, cause = old.spec.node_name, change.cause
+        batch = self._changed.get(node)
+        its_own = cause is None or cause.controller in _KUBELETS
+        if its_own or not node or new is None or new.metadata.uid != old.metadata.uid:
+            if batch:
+                batch.pop(old.key, None)
             return ()
         key = old.key
-        self._causes[key] = cast(Action, change.cause)
-        batch = self._changed.get(node)
-        if batch:
-            batch.setdefault(key, old.status)
-            return ()  # the node's kubelet is to be woken already, or will be when it returns
-        self._changed[node] = {key: old.status}
-        return self._wake(node, cache, now_ns)
+        if not batch:
+            self._changed[node] = {key: _Foreign(old.status, cause)}
+            return self._wake(node, cache, now_ns)
+        before = batch.get(key)
+        batch[key] = _Foreign(old.status if before is None else before.believed, cause)
+        return ()  # the node's kubelet is to be woken already, or will be when it returns
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The batch of one kubelet."""
         node = cast(str, key)
         if self._alive_since(node, cache, now_ns) is None:
             return
-        for pod_key, believed in self._changed.pop(node, {}).items():
+        for pod_key, foreign in self._changed.pop(node, {}).items():
             pod = cache.pods.get(pod_key)
-            cause = self._causes.pop(pod_key, None)
             if pod is not None:
-                yield from self._sync(pod, believed, cause, now_ns)
+                yield from self._sync(pod, foreign.believed, foreign.cause, now_ns)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """The next batch tries again."""
@@ -99,7 +109,8 @@ class PodStatusController:
         pod = cache.pods.get(action.target[1])
         if isinstance(action, SetPodCondition) and pod is not None and outcome.code != 404:
             believed = _with_condition(pod.status, action.condition)
-            self._changed.setdefault(pod.spec.node_name, {}).setdefault(pod.key, believed)
+            batch = self._changed.setdefault(pod.spec.node_name, {})
+            batch.setdefault(pod.key, _Foreign(believed, None))
             return self._wake(pod.spec.node_name, cache, now_ns)
         return ()
 
