@@ -77,6 +77,8 @@ class DryRun:
         for (kind, key), obj in list(self.projection.observed().items()):
             self.cache.set(kind, key, obj)
         self.projection = Projection(self.cache)
+        for event in self._daemonsets.take_held():
+            self.cache.apply(event, now_ns)
 
     def forget(self, kind: str) -> None:
         """Drop all objects of a kind that can no longer be read."""
@@ -124,11 +126,14 @@ class DryRun:
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in in_order(list(seen)):
-            if self._daemonsets.is_act(event):
+        for event in in_order([*self._daemonsets.take_held(), *seen]):
+            act = self._daemonsets.is_act(event)
+            if act:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
                 yield from self._step(view, now_ns)
+            if self._daemonsets.holds(event, act, now_ns):
+                continue
             view += self.observe(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
                 yield from self._step(view, now_ns)  # the next event may be about the same object
@@ -136,6 +141,7 @@ class DryRun:
         yield from self._step(view, now_ns)
 
     def _step(self, view: list[Event], now_ns: int) -> Iterator[None]:
+        """Bring these events of the view through the engine, and what follows from them."""
         assert self.engine is not None
         waiting = view
         while True:
@@ -144,6 +150,7 @@ class DryRun:
                 waiting += self._plan(action, now_ns)
                 yield
             if not waiting:
+                self.projection.applied()
                 return
             yield
 

@@ -6,7 +6,8 @@ it cannot know: the hash that upstream gives to a revision, which hangs on how G
 which of equal nodes is next, the order of a Go map; and the names of pods. A revision and a pod are
 recognised by what they are (`engine.projection`). What was planned under our hash goes on under the
 real one; and a pod made or deleted on another of equal nodes takes the place of one that we had
-planned, and is told as done by another hand.
+planned, and is told as done by another hand. Each kind has a watch of its own: events are put in
+order (`in_order`), and an act that nothing explains yet waits a little for its reason (`holds`).
 """
 
 from __future__ import annotations
@@ -24,15 +25,23 @@ from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, g
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, DeletePod
+from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.projection import CONFIRMED, Projection
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 
 _ACTED_ON: Final = ("Pod", "ControllerRevision")
+PATIENCE_NS: Final = 500 * MILLISECOND_NS
+"""For so long an act waits for what led to it."""
+
+MOST_HELD: Final = 100
+"""So many acts may wait: what comes in bulk, as after a gap, is no race between watches."""
+
 _CHANCE: Final = "which of equal nodes is next is chance"
 
 
@@ -45,6 +54,48 @@ class DaemonSetWitness:
         self._controller = controller
         self._projection = projection
         self._ledger = ledger
+        self._held: list[Put | Gone] = []
+        self._held_since: dict[tuple[str, Key], int] = {}
+
+    def take_held(self) -> list[Put | Gone]:
+        """The events that `holds` kept back, which are now to be brought again."""
+        held, self._held = self._held, []
+        kept = {_target(event) for event in held}
+        self._held_since = {k: at for k, at in self._held_since.items() if k in kept}
+        return held
+
+    def holds(self, event: Event, act: bool, now_ns: int) -> bool:
+        """Whether an act waits for what led to it, which other watches may tell some moments later.
+
+        Only what our copy would not do waits, and what is said of the same object after it.
+        """
+        if not isinstance(event, (Put, Gone)):
+            return False
+        target = _target(event)
+        if target not in self._held_since:
+            if not act or len(self._held) >= MOST_HELD or self._is_expected(event):
+                return False
+            self._held_since[target] = now_ns
+        if now_ns - self._held_since[target] > PATIENCE_NS:
+            return False
+        if act and self._is_expected(event) and all(_target(e) != target for e in self._held):
+            del self._held_since[target]
+            return False
+        self._held.append(event)
+        return True
+
+    def _is_expected(self, event: Put | Gone) -> bool:
+        """Whether our copy has planned this act, or the same for another of equal nodes."""
+        before, after = self._sights(event)
+        present = after if after is not None else before
+        tracked = self._owner(present) if present is not None else None
+        if present is None or tracked is None or any(self._projection.planned(_target(event))):
+            return True
+        if before is None:
+            if any(plan.shown_by(present) for plan in self._projection.created(event.kind)):
+                return True
+            return isinstance(present, Pod) and self._created_instead(tracked, present) is not None
+        return isinstance(present, Pod) and self._deleted_instead(tracked, present) is not None
 
     def is_act(self, event: Event) -> bool:
         """Whether the event shows what the controller does: our copy is to decide before it."""
@@ -56,8 +107,10 @@ class DaemonSetWitness:
         present = after if after is not None else before
         if present is None or self._owner(present) is None:
             return False
-        if before is None or after is None:
+        if before is None:
             return True
+        if after is None:
+            return not _is_going(before)
         if isinstance(after, ControllerRevision) and isinstance(before, ControllerRevision):
             return after.revision != before.revision
         return _is_going(after) and not _is_going(before)
@@ -210,6 +263,10 @@ def in_order(events: Sequence[Event]) -> Sequence[Event]:
         numbers.append(upcoming.get(_kind(event), math.inf))
     ranked = sorted(zip(reversed(numbers), range(len(events)), strict=True))
     return [events[position] for _, position in ranked]
+
+
+def _target(event: Put | Gone) -> tuple[str, Key]:
+    return (event.kind, event.key if isinstance(event, Gone) else event.obj.key)
 
 
 def _kind(event: Event) -> str:
