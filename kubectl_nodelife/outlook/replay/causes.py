@@ -12,23 +12,29 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.outlook.replay.line import CONTROLLER, Line
+from kubectl_nodelife.outlook.replay.lines import DECISIONS
 
 LONGEST_NS: Final = 15 * MINUTE_NS
-_ROUNDING_NS: Final = SECOND_NS
-"""An Event has whole seconds: its cause may seem to come after it."""
 
 
 class Rule(NamedTuple):
-    """A happening of family `cause` on `scope` (`node`, `pod`, `owned`, `named`) leads to it."""
+    """The latest happening of one of the families `causes` on `scope` leads to it.
 
-    cause: str
+    `node`: the same node, or the one that the pod is on; `pod`: the same pod; `owned`: a pod of
+    this owner; `named`: an object that names this pod; `owner`: an owner of pods so called.
+    """
+
+    causes: tuple[str, ...]
     scope: str
     fits: Callable[[Line, Line], bool] = lambda effect, cause: True
 
 
 def _by_taints(effect: Line, cause: Line) -> bool:
-    evicted = effect.actor.name in ("taint-eviction", "us, as taint-eviction")
-    return evicted and cause.gist[-1] == NO_EXECUTE
+    return effect.actor.name.endswith("taint-eviction") and NO_EXECUTE in cause.detail
+
+
+def _by_a_timer(effect: Line, cause: Line) -> bool:
+    return effect.actor.name.endswith("taint-eviction")
 
 
 def _not_by_a_controller(effect: Line, cause: Line) -> bool:
@@ -44,17 +50,26 @@ def _of_the_silence(effect: Line, cause: Line) -> bool:
 
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    "taint": (Rule("cordon", "node", _of_the_cordon), Rule("not-ready", "node", _of_the_silence)),
-    "untaint": (
-        Rule("uncordon", "node", _of_the_cordon),
-        Rule("ready", "node", _of_the_silence),
+    "taint": (
+        Rule(("cordon",), "node", _of_the_cordon),
+        Rule(("not-ready",), "node", _of_the_silence),
     ),
-    "pod-not-ready": (Rule("not-ready", "node"),),
-    "delete": (Rule("taint", "node", _by_taints), Rule("cordon", "node", _not_by_a_controller)),
-    "cancel": (Rule("untaint", "node"), Rule("ready", "node")),
-    "kill": (Rule("delete", "pod"), Rule("cordon", "node")),
-    "create": (Rule("delete", "owned"), Rule("kill", "owned")),
-    "schedule": (Rule("create", "named"),),
+    "untaint": (
+        Rule(("uncordon",), "node", _of_the_cordon),
+        Rule(("ready",), "node", _of_the_silence),
+    ),
+    "pod-not-ready": (Rule(("not-ready",), "node"),),
+    "timer": (Rule(("taint", "taints"), "node", _by_taints),),
+    "delete": (
+        Rule(("timer",), "pod", _by_a_timer),
+        Rule(("taint", "taints"), "node", _by_taints),
+        Rule(("not-ready",), "node", _by_a_timer),
+        Rule(("cordon",), "node", _not_by_a_controller),
+    ),
+    "cancel": (Rule(("untaint",), "node"), Rule(("ready",), "node")),
+    "kill": (Rule(("delete",), "pod"), Rule(("cordon",), "node")),
+    "create": (Rule(("delete", "kill"), "owned"),),
+    "schedule": (Rule(("create",), "named"), Rule(("create",), "owner")),
 }
 """Family of the effect -> what may have led to it, the likeliest first."""
 
@@ -69,10 +84,37 @@ def link(lines: Iterable[Line]) -> None:
     index = _Index(ordered)
     for line in ordered:
         if line.change_cause is not None:
-            line.cause = by_change.get(line.change_cause)
+            told = by_change.get(line.change_cause)
+            line.cause = told if told is not None and not _leads_to(line, told) else None
         else:
             line.cause = index.cause_of(line)
             line.inferred = line.cause is not None
+
+
+def in_order(lines: Iterable[Line]) -> list[Line]:
+    """By time, but nothing before its cause.
+
+    An Event has whole seconds; and what only our copy decides, ahead of the running controller, can
+    have happened no sooner than what led to it.
+    """
+    keys: dict[int, tuple[int, int]] = {}
+
+    def key(line: Line) -> tuple[int, int]:
+        known = keys.get(id(line))
+        if known is not None:
+            return known
+        own, above = (line.time_ns, 0), line.cause
+        if above is not None:
+            early = above.time_ns - line.time_ns
+            if line.action in DECISIONS and early > 0:
+                line.time_ns = above.time_ns
+            if early < SECOND_NS or line.action in DECISIONS:
+                at_ns, depth = key(above)
+                own = max((line.time_ns, 0), (at_ns, depth + 1))
+        keys[id(line)] = own
+        return own
+
+    return sorted(lines, key=key)
 
 
 class _Index:
@@ -86,15 +128,29 @@ class _Index:
 
     def cause_of(self, line: Line) -> Line | None:
         for rule in RULES.get(line.family, ()):
-            for scope in _wanted(line, rule.scope):
-                for other in reversed(self._lines.get((rule.cause, *scope), ())):
-                    if other.time_ns > line.time_ns + _ROUNDING_NS or other is line:
-                        continue
-                    if line.time_ns - other.time_ns > LONGEST_NS:
-                        break
-                    if rule.fits(line, other) and not _leads_to(line, other):
-                        return other
+            found = [
+                other
+                for scope in _wanted(line, rule.scope)
+                for family in rule.causes
+                if (other := self._latest(line, rule, (family, *scope))) is not None
+            ]
+            if found:
+                return max(found, key=lambda other: other.time_ns)
         return None
+
+    def _latest(self, line: Line, rule: Rule, key: tuple[str, ...]) -> Line | None:
+        for other in reversed(self._lines.get(key, ())):
+            if line.time_ns - other.time_ns > LONGEST_NS:
+                return None
+            early_enough = other.time_ns <= _latest_ns(line) and other is not line
+            if early_enough and rule.fits(line, other) and not _leads_to(line, other):
+                return other
+        return None
+
+
+def _latest_ns(line: Line) -> int:
+    """When it may have happened: of an Event only the second is known."""
+    return line.time_ns if line.time_ns % SECOND_NS else line.time_ns + SECOND_NS - 1
 
 
 def _scopes(line: Line) -> Iterable[tuple[str, ...]]:
@@ -104,9 +160,9 @@ def _scopes(line: Line) -> Iterable[tuple[str, ...]]:
     elif line.kind == "Pod" or line.family in ("delete", "create"):
         name = line.gist[-1] if line.family == "delete" else line.name
         yield "pod", line.namespace, name
-        parts = name.split("-")
-        for end in range(1, len(parts)):
-            yield "owned", line.namespace, "-".join(parts[:end])
+        yield "owner", line.namespace, line.name
+        for owner in _owners(name):
+            yield "owned", line.namespace, owner
         for named in line.names:
             yield "named", line.namespace, named
 
@@ -121,6 +177,15 @@ def _wanted(line: Line, scope: str) -> Iterable[tuple[str, ...]]:
             yield scope, line.namespace, line.name
         case "owned":
             yield scope, line.namespace, line.name
+        case "owner":
+            for owner in _owners(line.name):
+                yield scope, line.namespace, owner
+
+
+def _owners(pod: str) -> Iterable[str]:
+    """What the names of a pod's owners may be, by its own."""
+    parts = pod.split("-")
+    return ("-".join(parts[:end]) for end in range(1, len(parts)))
 
 
 def _leads_to(line: Line, other: Line) -> bool:

@@ -15,7 +15,7 @@ from kubectl_nodelife.outlook.replay import actors
 from kubectl_nodelife.outlook.replay.line import EVENT, JOURNAL, OBJECT, Actor, Line
 
 # What the cluster never shows: it happened when it was decided, not when it was settled.
-_DECISIONS: Final = frozenset(
+DECISIONS: Final = frozenset(
     {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
 )
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
@@ -35,7 +35,7 @@ def of_change(change: Mapping[str, Any]) -> Line | None:
     if action == "RecordEvent":
         return None
     told = change["time"]
-    if action not in _DECISIONS and change["outcome"] == "confirmed":
+    if action not in DECISIONS and change["outcome"] == "confirmed":
         told = change.get("settledTime") or told
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
     return Line(
@@ -70,6 +70,8 @@ def _gist_of_change(
             return ("pod-not-ready", namespace, name)
         case "DeletePod":
             return ("delete", namespace, name)
+        case "ScheduleEviction":
+            return ("timer", namespace, name)
         case "CancelEviction":
             return ("cancel", namespace, name)
         case "CreatePod":
@@ -91,7 +93,7 @@ def _words(action: str, detail: Mapping[str, Any]) -> str:
             return f"{detail['key']}{value}:{detail['effect']}"
         case "SetZoneState":
             return f"{detail['from']} to {detail['to']} at {detail['rate']:g}/s"
-        case "ScheduleEviction" | "CancelEviction":
+        case "ScheduleEviction" | "CancelEviction" if "due" in detail:
             return f"due {detail['due'].partition('.')[0].rstrip('Z')}Z"
     return ", ".join(f"{k}={v}" for k, v in detail.items() if not isinstance(v, (list, dict)))
 

@@ -10,7 +10,7 @@ from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.replay import lines
-from kubectl_nodelife.outlook.replay.causes import link
+from kubectl_nodelife.outlook.replay.causes import in_order, link
 from kubectl_nodelife.outlook.replay.line import Line
 from kubectl_nodelife.outlook.replay.merging import merged
 
@@ -44,7 +44,7 @@ def timeline(sources: Sources, wanted: Wanted) -> list[Line]:
     found = merged(_all(sources, wanted))
     _place(found, sources)
     link(found)
-    shown = [line for line in found if wanted.since_ns <= line.time_ns <= wanted.until_ns]
+    shown = [line for line in in_order(found) if wanted.since_ns <= line.time_ns <= wanted.until_ns]
     return _with_causes(shown, [line for line in shown if _asked_for(line, wanted)])
 
 
