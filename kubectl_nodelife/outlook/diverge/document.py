@@ -6,7 +6,14 @@ from typing import Any
 
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.outlook.diverge.inference import RATE, SECONDARY_RATE, value_text
-from kubectl_nodelife.outlook.diverge.record import Author, Finding, Guess, Judgement, Record
+from kubectl_nodelife.outlook.diverge.record import (
+    Author,
+    Finding,
+    Guess,
+    Judgement,
+    Record,
+    Span,
+)
 
 
 def document(
@@ -34,6 +41,7 @@ def document(
         "manager": manager,
         "items": [_item(finding) for finding in judgement.findings],
         "notEvaluated": list(judgement.not_evaluated),
+        "unwatched": [_span(span) for span in record.unwatched],
     }
 
 
@@ -78,6 +86,11 @@ def _item(finding: Finding) -> dict[str, Any]:
         "by": _by(finding.author),
     }
     return item | {key: value for key, value in more.items() if value}
+
+
+def _span(span: Span) -> dict[str, Any]:
+    end = None if span.end_ns is None else format_micro_time(span.end_ns)
+    return {"from": format_micro_time(span.begin_ns), "to": end, "because": span.why}
 
 
 def _time(instant_ns: int | None) -> str:
