@@ -57,6 +57,7 @@ class Projection:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._observed: dict[ObjectKey, KubeObject | None] = {}
+        self._freed: dict[ObjectKey, KubeObject | None] = {}  # the cache may still show plans
         self._planned: dict[ObjectKey, list[tuple[Action, int]]] = {}
         self._created: dict[str, dict[ObjectKey, Action]] = {}
         self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
@@ -108,9 +109,14 @@ class Projection:
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object as the cluster shows it, or None."""
-        if (kind, key) in self._observed:
-            return self._observed[kind, key]
+        for known in (self._observed, self._freed):
+            if (kind, key) in known:
+                return known[kind, key]
         return self._cache.get(kind, key)
+
+    def applied(self) -> None:
+        """The cache has taken in all that this has returned so far."""
+        self._freed.clear()
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster."""
@@ -183,6 +189,8 @@ class Projection:
         key = (kind, obj.key)
         alive = self._lease_renewed(obj, now_ns) if kind == "Lease" else []
         if key not in self._planned:
+            if key in self._freed:
+                self._freed[key] = obj
             return [event, *alive]
         self._observed[key] = obj
         kept = []
@@ -205,6 +213,8 @@ class Projection:
             outcome = CONFIRMED if gone_is_its_end or _deletes(action) else SUPERSEDED
             self._settle(action, outcome, now_ns, f"{event.kind} {event.key[1]} is gone")
         self._forget(key)
+        if key in self._freed:
+            self._freed[key] = None
         return [event]
 
     def _recognise(self, event: Put, now_ns: int) -> Iterator[Event]:
@@ -357,7 +367,9 @@ class Projection:
     def _forget(self, key: ObjectKey) -> None:
         """Nothing is planned for the object any more."""
         self._planned.pop(key, None)
-        pod = self._observed.pop(key, None) or self._cache.get(*key)
+        if key in self._observed:
+            self._freed[key] = self._observed.pop(key)
+        pod = self._freed.get(key) or self._cache.get(*key)
         if isinstance(pod, Pod) and (others := self._pods_of.get(pod.spec.node_name)) is not None:
             others.pop(key, None)
             if not others:

@@ -249,7 +249,10 @@ class Beside:
     def _note(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Heartbeats):
+                begins = event.first_ns == self.now_ns and event.stop_ns is None
                 self._schedules[event.node] = event
+                if begins and (found := self._lease(event, self.now_ns)) is not None:
+                    self._news.append(Put("Lease", found))
             elif isinstance(event, (Put, Gone)):
                 self._news.append(event)
                 if isinstance(event, Gone) and event.kind == "Node":

@@ -128,6 +128,18 @@ def test_a_renewed_lease_withdraws_all_that_was_planned(tmp_path: Path) -> None:
     run(story())
 
 
+def test_news_that_come_together_are_not_taken_for_another_hand(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), pod("p1"))
+        await lab.after(70, "n2")
+        assert ("AddTaint", "n1", "would") in await lab.told()
+        await lab.see(lease("n1", 70 * SECOND), node("n1", posted_ns=70 * SECOND))
+        assert {outcome for _, _, outcome in await lab.told()} == {"superseded"}
+
+    run(story())
+
+
 # Cold
 
 
