@@ -88,9 +88,11 @@ class DaemonSetWitness:
         """Whether our copy has planned this act, or the same for another of equal nodes."""
         before, after = self._sights(event)
         present = after if after is not None else before
-        tracked = self._owner(present) if present is not None else None
-        if present is None or tracked is None or any(self._projection.planned(_target(event))):
+        if present is None or any(self._projection.planned(_target(event))):
             return True
+        tracked = self._owner(present)
+        if tracked is None:
+            return False  # the set itself is still to come
         if before is None:
             if any(plan.shown_by(present) for plan in self._projection.created(event.kind)):
                 return True
@@ -101,11 +103,12 @@ class DaemonSetWitness:
         """Whether the event shows what the controller does: our copy is to decide before it."""
         if self._controller is None or not isinstance(event, (Put, Gone)):
             return False
-        if event.kind not in _ACTED_ON or not self._controller.index.by_uid:
+        if event.kind not in _ACTED_ON:
             return False
         before, after = self._sights(event)
         present = after if after is not None else before
-        if present is None or self._owner(present) is None:
+        owner = controller_of(present.metadata) if present is not None else None
+        if owner is None or owner.kind != "DaemonSet":
             return False
         if before is None:
             return True

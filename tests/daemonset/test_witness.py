@@ -340,6 +340,20 @@ def test_acts_wait_for_the_news_that_led_to_them(tmp_path: Path) -> None:
     run(story())
 
 
+def test_acts_for_a_set_that_is_not_known_yet_wait_for_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await begin(tmp_path)
+        new = lab.version(agent(1))
+        await lab.see(revision(1), *(daemon_pod(n, ready=False) for n in NODES))
+        await lab.tell(Happened("DaemonSet", [Put("DaemonSet", new)]))
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
+            ("CreatePod", "confirmed"): 3,
+        }
+
+    run(story())
+
+
 def test_what_nothing_explains_waits_for_a_moment_only(tmp_path: Path) -> None:
     async def story() -> None:
         lab = await at_rest(tmp_path)
