@@ -132,6 +132,7 @@ class Attendant:
             if len(self._links) > _MOST_LINKS:
                 del self._links[next(iter(self._links))]
             return
+        zone = self._zone(change.node)
         write = Write(
             id=change.id,
             time_ns=max(change.time_ns, self._began_ns or 0),
@@ -144,7 +145,8 @@ class Attendant:
             what=_what(change),
             because=change.reason,
             cause=cause,
-            zone=self._zone(change.node),
+            zone=zone_display(zone),
+            rate=self._rate(zone),
         )
         self._writes[change.id] = write
         self._settle(write, change)
@@ -169,7 +171,12 @@ class Attendant:
 
     def _zone(self, name: str) -> str:
         node = self._watcher.dry_run.cache.node(name)
-        return zone_display(zone_key(node.metadata.labels)) if node is not None else ""
+        return zone_key(node.metadata.labels) if node is not None else ""
+
+    def _rate(self, zone: str) -> float:
+        lifecycle = self._watcher.dry_run.lifecycle
+        zones = lifecycle.memory.zones if lifecycle is not None else None
+        return zones.rate(zone) if zones is not None and zone in zones.queues else 0.0
 
     # The tasks
 

@@ -2,7 +2,8 @@
 
 Lists with a name as field selector, so that the rights to list nodes and leases are enough. Whether
 the lease is held is told as other candidates for it tell: by whether a renewal was seen within its
-duration, not by the instants that are written in it, since clocks differ.
+duration, not by the instants that are written in it, since clocks differ. One of which no renewal
+was ever seen proves nothing: without leader election nobody renews what an earlier process left.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class LeaseWatch:
         self.leaders: list[tuple[int, str]] = []
         self.stale: list[Span] = []
         self._renew: str | None = None
+        self._is_renewed = False
 
     async def look(self, client: Client, now_ns: int) -> None:
         """Read it once more."""
@@ -74,11 +76,15 @@ class LeaseWatch:
             del self.leaders[:-_MOST_SPANS]
         renewed_ns = before.renewed_ns
         if renew != self._renew or not renewed_ns:
+            self._is_renewed = bool(renewed_ns)
             self._renew, renewed_ns = renew, now_ns
         seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
         lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
         self.sight = LeaseSight(holder, lasts_ns, renewed_ns, now_ns)
-        self._note_stale(now_ns)
+        if self.sight.stale_ns() is not None and not self._is_renewed:
+            self._unknown("nobody has renewed it since the daemon began to watch", now_ns)
+        else:
+            self._note_stale(now_ns)
 
     def _note_stale(self, now_ns: int) -> None:
         is_open = bool(self.stale) and self.stale[-1].end_ns is None

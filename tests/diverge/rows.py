@@ -83,6 +83,7 @@ def write(
         what=what.get(action, ""),
         because="silent for too long",
         zone="a",
+        rate=0.1,
         outcome=outcome or ("would" if came is None else "confirmed"),
         settled_ns=None if came is None else at(came),
     )

@@ -93,6 +93,17 @@ def test_which_writes_are_overdue(row: Row) -> None:
     assert kinds(judged(row.now, *row.parts, **row.more)) == row.found
 
 
+OLD = (
+    Row("under a taint from before, the clock may have begun later", 300, CHAIN[3:], []),
+    Row("and longer after", 620, CHAIN[3:], ["disabled", "missing"]),
+)
+
+
+@pytest.mark.parametrize("row", OLD, ids=lambda row: row.about)
+def test_evictions_under_a_taint_that_nobody_saw_coming(row: Row) -> None:
+    assert kinds(judged(row.now, *row.parts, **row.more)) == row.found
+
+
 BLIND = (
     Row("cold now", 100, (write(1, 0), span(-10, None)), []),
     Row("cold until a moment ago", 100, (write(1, 0), span(-10, 95)), []),

@@ -61,6 +61,10 @@ def test_a_stale_lease_is_told_although_nothing_is_due() -> None:
     assert made.because.endswith("nothing is due")
 
 
+def test_a_lease_that_writes_contradict_tells_nothing() -> None:
+    assert kinds(judged(100, stale_s=60, last_write_ns=at(90))) == []
+
+
 def test_without_the_lease_silence_tells() -> None:
     made = judged(20, LOST, lease=UNREADABLE)
     assert kinds(made) == ["stalled", "missing"]
@@ -229,6 +233,7 @@ FOREIGN = Sighting(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", ready=
         (replace(OWN, author=PERSON), "extra", "was added by kubectl-taint"),
         (replace(OWN, author=PERSON, what=UNTAINTED), "extra", "was taken off by kubectl-taint"),
         (replace(OWN, author=Author("kube-controller-manager")), None, ""),
+        (replace(OWN, author=Author("k3s")), None, ""),
         (OWN, None, ""),
         (replace(OWN, author=PERSON, explained=True), None, ""),
         (replace(FOREIGN, author=PERSON), "other-actor", "dedicated=x:NoExecute by kubectl-taint"),

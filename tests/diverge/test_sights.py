@@ -207,6 +207,15 @@ def test_a_leader_whose_clock_is_wrong_is_no_stale_one() -> None:
         assert watch.sight.stale_ns() is None
 
 
+def test_a_lease_of_which_no_renewal_was_seen_proves_nothing() -> None:
+    watch = LeaseWatch()
+    for second in range(0, 60, 5):
+        watch.note(spec(-3600), T0 + second * SECOND)
+    assert watch.sight.stale_ns() is None
+    assert "nobody has renewed it since" in watch.sight.error
+    assert watch.stale == []
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [

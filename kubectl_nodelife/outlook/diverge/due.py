@@ -18,7 +18,7 @@ import msgspec
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.outlook.diverge.record import JUDGED, POD_GC, Record, Write
+from kubectl_nodelife.outlook.diverge.record import EVICTION, JUDGED, POD_GC, Record, Write
 
 OPEN, CAME, NEVER = "open", "came", "never"
 
@@ -27,6 +27,9 @@ LATENCY_NS: Final = 3 * SECOND_NS
 
 GC_NS: Final = 60 * SECOND_NS
 """pod-gc looks every 20 s, and lets a node be gone for 40 s first."""
+
+_OLD_TAINT_NS: Final = 300 * SECOND_NS
+"""Of a taint that nobody here saw coming the controller may have begun the clock much later."""
 
 _WRITES_A_SECOND: Final = 20
 """kube-api-qps of kube-controller-manager: thousands of pods take minutes."""
@@ -113,8 +116,10 @@ def allowance_ns(record: Record, write: Write, known: Mapping[int, Write]) -> in
     while first.cause is not None and first.cause in known:
         first = known[first.cause]
     waited = record.assumed.grace_ns + max(0, write.time_ns - first.time_ns)
-    gc_ns = GC_NS if write.controller == POD_GC else 0
-    return period + (period + waited) // 100 + LATENCY_NS + gc_ns
+    more_ns = GC_NS if write.controller == POD_GC else 0
+    if write.controller == EVICTION and first is write:
+        more_ns = _OLD_TAINT_NS
+    return period + (period + waited) // 100 + LATENCY_NS + more_ns
 
 
 def _merged(record: Record) -> list[Write]:
@@ -193,11 +198,9 @@ def _tokens(
     dues = sorted(due for due, _ in judged)
     came = sorted((w.settled_ns or w.time_ns, w.id, w) for _, w in judged if w.outcome != "would")
     waiting = [w for _, w in sorted(judged, key=lambda e: e[0]) if w.outcome == "would"]
-    assumed = SECOND_NS / record.assumed.rate if record.assumed.rate else _MOST_TOKEN_NS
-    token = min(pace.token_ns or assumed, _MOST_TOKEN_NS)
     lags, in_time = [], 0
     for due_ns, (at_ns, _, write) in zip(dues, came, strict=False):
-        allowed = _token_allowance_ns(record, write, token)
+        allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
         lag = _lag(record, write, due_ns, now_ns)
         if lag is not None and at_ns - due_ns > allowed and pace.token_ns is None:
             lags.append(Lag(write, CAME, due_ns, at_ns - due_ns))
@@ -206,15 +209,18 @@ def _tokens(
     last_ns = came[-1][0] if came else 0
     for due_ns, write in zip(dues[len(came) :], waiting, strict=False):
         if pace.token_ns is not None:
-            due_ns = max(due_ns, last_ns + round(token))
+            due_ns = max(due_ns, last_ns + _token_ns(write, pace))
         lag = _lag(record, write, due_ns, now_ns)
-        if lag is not None and lag.lag_ns > _token_allowance_ns(record, write, token):
+        allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
+        if lag is not None and lag.lag_ns > allowed:
             lags.append(lag)
     return lags, in_time
 
 
-def _token_allowance_ns(record: Record, write: Write, token_ns: float) -> int:
-    return allowance_ns(record, write, {}) + round(token_ns)
+def _token_ns(write: Write, pace: Pace) -> int:
+    """How long a zone waits for its next token: by so much the buckets may be out of step."""
+    token = SECOND_NS / write.rate if write.rate else _MOST_TOKEN_NS
+    return round(min(pace.token_ns or token, _MOST_TOKEN_NS))
 
 
 class _Backlog:

@@ -118,7 +118,8 @@ def _of_the_manager(record: Record, lags: Sequence[Lag], now_ns: int) -> Iterato
     waiting = list(still_open(lags))
     due_ns = earliest(waiting)
     stale_ns = record.lease.stale_ns()
-    if stale_ns is not None:
+    contradicted = (record.last_write_ns or 0) > record.lease.renewed_ns + record.lease.duration_ns
+    if stale_ns is not None and not contradicted:
         yield _stalled(record, waiting, now_ns, _not_renewed(record, stale_ns), CERTAIN)
     elif due_ns is not None:
         wrote_since = record.last_write_ns is not None and record.last_write_ns >= due_ns

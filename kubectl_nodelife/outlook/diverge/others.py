@@ -19,7 +19,7 @@ from kubectl_nodelife.outlook.diverge.record import (
     EXTRA,
     LIFECYCLE,
     LIKELY,
-    MANAGER,
+    MANAGERS,
     OTHER_ACTOR,
     REMOVED,
     TAINTED,
@@ -62,9 +62,9 @@ def _is_told(seen: Sighting) -> bool:
     if seen.what not in (TAINTED, UNTAINTED):
         return False
     if seen.own:
-        return not seen.explained and manager not in ("", MANAGER)
+        return not seen.explained and manager not in ("", *MANAGERS)
     keeps_pods_off = seen.detail.endswith((f":{NO_EXECUTE}", f":{NO_SCHEDULE}"))
-    return seen.what == TAINTED and keeps_pods_off and manager != MANAGER
+    return seen.what == TAINTED and keeps_pods_off and manager not in MANAGERS
 
 
 def _finding(group: list[Sighting]) -> Finding:

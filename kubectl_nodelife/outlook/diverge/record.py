@@ -19,7 +19,10 @@ REMOVED: Final = "removed"  # a node object was deleted
 DRAINED: Final = "drained"  # a pod of the node was evicted through the Eviction API
 
 MANAGER: Final = "kube-controller-manager"
-"""The process whose controllers ours are copies of; its client's field manager has that name."""
+"""The process whose controllers ours are copies of."""
+
+MANAGERS: Final = frozenset({MANAGER, "k3s", "kubelite"})
+"""Field managers that stand for it: some distributions run it inside of a larger program."""
 
 LIFECYCLE: Final = "node-lifecycle"
 EVICTION: Final = "taint-eviction"
@@ -47,7 +50,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 
     `what`: the condition, taint or label, in as few words as tell it. `cause`: the id of the write
     that led to it. `outcome` and `settled_ns` as the daemon's changes have them. `first`: another
-    hand was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node.
+    hand was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node. `rate`:
+    nodes a second at which our copy tainted that zone then.
     """
 
     id: int
@@ -62,6 +66,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     because: str
     cause: int | None = None
     zone: str = ""
+    rate: float = 0.0
     outcome: str = "would"
     settled_ns: int | None = None
     first: bool = False
