@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.inputs import settings_from
+from kubectl_nodelife.commands.inputs import settings_of
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.places import config_file
@@ -59,7 +59,7 @@ def look_at_dump(
 ) -> SetLook:
     """The sets of a dump, as the controller of its release would see them. Raises BadInput."""
     snapshot = load(filename, now, profile)
-    settings = settings_from(snapshot.profile, assignments)
+    settings = settings_of(snapshot, assignments)
     missing = {kind: "" for kind in _KINDS if not snapshot.has_read(kind)}
     warnings = [*snapshot.warnings, *_missing(missing)]
     if "DaemonSet" in missing:
