@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.outlook.replay.line import USER, Line
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
 
 _MOST_LANES: Final = 60
@@ -97,11 +97,11 @@ def _chart(replay: ReplayPage, folded: Sequence[Folded]) -> Iterable[str]:
         y = _TOP + _ROW * row + _ROW // 2
         yield f'<line class="lane" x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
         yield f'<text x="0" y="{y + 4}">{escape(name[:26])}</text>'
-        for number, line in marks:
+        for one, line in sorted(marks, key=lambda mark: mark.line.actor.kind == USER):  # on top
             x = _x(line.time_ns, begin_ns, end_ns)
-            told = escape(f"{clock(line.time_ns)} {who(line)}: {what(line)}")
+            told = escape(f"{clock(line.time_ns)} {who(line)}: {what(one)}")
             yield (
-                f'<a href="#line-{number}"><circle class="{line.actor.kind}" cx="{x:.1f}" '
+                f'<a href="#line-{one.number}"><circle class="{line.actor.kind}" cx="{x:.1f}" '
                 f'cy="{y}" r="4.5"><title>{told}</title></circle></a>'
             )
     yield "</svg></div>"
@@ -109,15 +109,22 @@ def _chart(replay: ReplayPage, folded: Sequence[Folded]) -> Iterable[str]:
         yield f'<p class="dim">and {len(lanes) - len(shown)} more nodes</p>'
 
 
-def _lanes(folded: Iterable[Folded]) -> dict[str, list[tuple[int, Line]]]:
+class Mark(NamedTuple):
+    """A mark in a lane: the first line in it of those that are one."""
+
+    folded: Folded
+    line: Line
+
+
+def _lanes(folded: Iterable[Folded]) -> dict[str, list[Mark]]:
     """Node -> what happened to it and to pods on it; zones and the rest have a lane too."""
-    lanes: dict[str, list[tuple[int, Line]]] = {}
-    for number, lines, _ in folded:
-        for line in lines:
+    lanes: dict[str, list[Mark]] = {}
+    for one in folded:
+        for line in one.lines:
             name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
             lane = lanes.setdefault(name, [])
-            if not lane or lane[-1][0] != number:
-                lane.append((number, line))
+            if not lane or lane[-1].folded is not one:
+                lane.append(Mark(one, line))
     return dict(sorted(lanes.items(), key=lambda lane: (lane[0] == "cluster", lane[0])))
 
 
@@ -141,13 +148,13 @@ def _table(folded: Sequence[Folded]) -> Iterable[str]:
     yield "</tr></thead><tbody>"
     for one in folded[:_MOST_ROWS]:
         first = one.lines[0]
-        mark = "?" if first.inferred else ""
+        mark, by = "?" if first.inferred else "", escape(who(first))
         after = "" if one.after is None else f'<a href="#line-{one.after}">#{one.after}</a>{mark}'
         cells = (
             f'<td class="short">{one.number}</td>',
             f'<td class="short">{clock(first.time_ns)[11:19]}</td>',
-            f'<td><span class="who {first.actor.kind}">{escape(who(first))}</span></td>',
-            f"<td>{escape(what(first))}</td>",
+            f'<td class="short"><span class="who {first.actor.kind}">{by}</span></td>',
+            f"<td>{escape(what(one))}</td>",
             f"<td>{escape(objects(one))}</td>",
             f'<td class="short">{after}</td>',
             f"<td>{escape(why(one))}</td>",
