@@ -214,6 +214,11 @@ def _find(sets: DaemonSets, question: SetQuestion) -> tuple[str, str]:
     found = [key for key in sets.set_keys(namespace or None) if key[1] == name]
     if not found:
         elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
+        if not sets.read.sets:
+            remedy = "add what 'kubectl get daemonsets,controllerrevisions -A -o json' prints"
+            raise NoSuchSet(
+                "no DaemonSets were read", on=f"daemonsets.apps {name!r}", remedy=remedy
+            )
         remedy = "check the name, and the namespace with -n"
         if elsewhere:
             remedy = f"it is in namespace {elsewhere[0]}: use -n"

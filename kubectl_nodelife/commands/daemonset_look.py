@@ -116,6 +116,7 @@ def _sets(
         pods="Pod" not in missing,
         nodes="Node" not in missing,
         revisions="ControllerRevision" not in missing,
+        sets="DaemonSet" not in missing,
     )
     return DaemonSets(cache_for(objects, namespace, rules), settings, now_ns, read)
 

@@ -199,6 +199,12 @@ def test_what_cannot_be_answered(
     assert line in call(*words, *lost, code=code)
 
 
+def test_a_dump_without_sets_says_what_to_add(call: Call, tmp_path: Path) -> None:
+    flags = dump_of("daemonset-on-lost-node", 10, tmp_path, ("Node", "Pod"))
+    said = call("daemonset", "agent", *flags, code=1)
+    assert "error: daemonsets.apps 'agent': no DaemonSets were read; add what 'kubectl get" in said
+
+
 def test_what_was_not_read_is_not_guessed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

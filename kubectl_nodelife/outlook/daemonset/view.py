@@ -39,6 +39,7 @@ class KindsRead(msgspec.Struct, frozen=True):
     pods: bool = True
     nodes: bool = True
     revisions: bool = True
+    sets: bool = True
 
     def lacking_to_count(self) -> str:
         """What was not read and counts hang on, "" where they can be counted."""
