@@ -9,7 +9,7 @@ in time are only counted, so that a lost zone of thousands of pods costs little.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +50,8 @@ _ABSENT_NS: Final = 3 * SECOND_NS
 _MOST_SIGHTINGS: Final = 20_000
 _MOST_LINKS: Final = 200_000
 _MOST_QUESTIONS: Final = 200
+_AT_ONCE: Final = 200
+_FORGET_SECONDS: Final = 10.0
 _IN_TIME_NS: Final = 2 * SECOND_NS
 
 Query = Mapping[str, list[str]]
@@ -84,8 +86,11 @@ class Attendant:
     async def run(self) -> None:
         """Attend until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for part in (self._listen(), self._tick(), self._look_at_lease(), self._ask()):
-                group.create_task(part)
+            group.create_task(self._listen())
+            group.create_task(self._tick())
+            group.create_task(self._housekeeping())
+            group.create_task(self._look_at_lease())
+            group.create_task(self._ask())
 
     # What is noted
 
@@ -185,7 +190,9 @@ class Attendant:
             listener = self._journal.listen()
             try:
                 async for batch in self._journal.follow(listener, Wanted()):
-                    self.take(batch)
+                    for part in _batched(batch, _AT_ONCE):
+                        self.take(part)
+                        await asyncio.sleep(0)
             except TooSlow:
                 now_ns = self._watcher.clock.now_ns()
                 self._spans.append(Span(self._ticked_ns, now_ns, "too many changes came at once"))
@@ -194,10 +201,13 @@ class Attendant:
 
     async def _tick(self) -> None:
         while True:
-            now_ns = self._watcher.clock.now_ns()
-            self.note_eyes(now_ns)
-            self._forget(now_ns - KEPT_NS)
+            self.note_eyes(self._watcher.clock.now_ns())
             await asyncio.sleep(_TICK_SECONDS)
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(_FORGET_SECONDS)
+            self._forget(self._watcher.clock.now_ns() - KEPT_NS)
 
     def note_eyes(self, now_ns: int) -> None:
         """Whether the cluster is in sight at this moment."""
@@ -296,6 +306,11 @@ class Attendant:
             await asyncio.sleep(WATCH_SECONDS)
 
 
+def _batched(changes: list[Change], count: int) -> Iterator[list[Change]]:
+    """The changes, so many at a time."""
+    return (changes[i : i + count] for i in range(0, len(changes), count))
+
+
 def _gist(made: dict[str, Any]) -> object:
     """What makes a judgement worth telling again: anything but time that goes by."""
     items = [
@@ -318,6 +333,8 @@ def _assumed(settings: Settings) -> Assumed:
 
 def _what(change: Change) -> str:
     """The condition, taint or label, in as few words as tell it."""
+    if change.action in ("DeletePod", "MarkPodNotReady"):
+        return ""
     detail = msgspec.json.decode(change.detail)
     match change.action:
         case "AddTaint" | "RemoveTaint":
