@@ -46,6 +46,10 @@ class DaemonClock:
         now, then = self._anchor
         return (now + self._steady() - then) // MILLISECOND_NS * MILLISECOND_NS
 
+    def at_ns(self, steady_ns: int) -> int:
+        """What `now_ns` said, or would have said, at that instant of the steady clock."""
+        return self.now_ns() - max(0, self._steady() - steady_ns) // MILLISECOND_NS * MILLISECOND_NS
+
     def set(self) -> None:
         """Take the server's time, or this machine's where no server has answered yet."""
         server = self._server_ns()

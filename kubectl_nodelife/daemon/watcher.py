@@ -5,7 +5,8 @@ second; decisions are taken in slices with a pause between, so that a zone lost 
 actions, never holds up who asks. Nothing is ever written.
 
 Without eyes nothing is decided: while Node, Lease or Pod has no working watch the controllers stand
-still. After a gap longer than one monitor period, a suspend, and at the start they are *cold*:
+still. After a gap longer than one monitor period, a suspend, a time in which this process was not
+let run, and at the start they are *cold*:
 silence so far counts for nothing, and no node that is not lost already is called lost before a full
 grace period has been watched.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
@@ -34,7 +35,13 @@ SLICE_S: Final = 0.02
 _GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
+_PULSE_S = 0.25
+_MOST_STANDSTILL_NS = 5 * SECOND_NS
 _GC_THRESHOLDS = (5_000, 5, 1_000_000_000)
+
+
+Seen = tuple[int | None, Sequence[Put | Gone]]
+"""When something was seen, None for now, and what."""
 
 
 class Feed(Protocol):
@@ -84,8 +91,11 @@ class Watcher:
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
         self._blind_since_ns: int | None = None
-        self._held: dict[tuple[str, tuple[str, str]], Event] = {}
+        self._held: dict[tuple[str, tuple[str, str]], Put | Gone] = {}
+        self._decided_ns = 0
         self._slice_began = time.perf_counter()
+        self._pulse = time.monotonic()
+        self._stood_still_s = 0.0
 
     def is_cold(self, now_ns: int) -> bool:
         """Whether nodes are not yet called lost for silence."""
@@ -124,40 +134,43 @@ class Watcher:
     async def run(self) -> None:
         """Follow the feed until cancelled."""
         gc.disable()  # the first lists only make objects that stay
-        while True:
-            news = await self._gather()
-            self._slice_began = time.perf_counter()
-            await self.take(news)
-            self._note_busy()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._feel_pulse())
+            while True:
+                news = await self._gather()
+                self._slice_began = time.perf_counter()
+                self._note_standstill()
+                await self.take(news)
+                self._note_busy()
 
     async def take(self, news: Iterable[News]) -> None:
         """Take in news, and let the controllers decide what is due."""
         await self._look_at_clocks()
-        events: list[Event] = []
+        seen: list[Seen] = []
         gap_ns = 0
         for item in news:
             self.last_news_ns = self.clock.now_ns()
             if isinstance(item, Happened):
-                events += item.events
+                seen.append((self._instant(item.seen_ns), item.events))
             elif isinstance(item, Listed):
-                events += await self._listed(item)
+                seen.append((None, await self._listed(item)))
             elif isinstance(item, Phase) and item.kind in EYES:
                 gap_ns = max(gap_ns, item.gap_ns)
         if self.dry_run.engine is None:
-            self._fill(events)
+            self._fill(seen)
             if not self.unread():
                 await self._begin("the daemon has only begun to watch")
             return
         if frozenset(out_of_reach(self.feed.states)) != self._missing:
             await self._begin_anew("what may be read has changed")
         if not self._can_see(gap_ns):
-            self._hold(events)
+            self._hold(seen)
             return
         if self._held:
-            self._hold(events)
-            events = list(self._held.values())
+            self._hold(seen)
+            seen = [(None, list(self._held.values()))]
             self._held = {}
-        await self._decide(events)
+        await self._decide(seen)
 
     async def _gather(self) -> list[News]:
         """News of the next some hundredths of a second; none where somebody is due before."""
@@ -180,36 +193,46 @@ class Watcher:
             return _LOOK_AROUND_S
         return min(_LOOK_AROUND_S, max(0.0, (due - self.clock.now_ns()) / SECOND_NS))
 
-    async def _decide(self, events: list[Event]) -> None:
-        """Bring what the cluster shows and what is due through the dry run."""
-        position = 0
-        while True:
-            now_ns = self.clock.now_ns()
-            chunk = events[position : position + _EVENTS_AT_ONCE]
-            position += _EVENTS_AT_ONCE
-            for _ in self.dry_run.decide(chunk, now_ns):
-                await self._breathe()
-            await self._breathe()
-            if position >= len(events):
-                break
+    async def _decide(self, seen: Iterable[Seen]) -> None:
+        """Bring what the cluster shows and what is due through the dry run.
+
+        Each event counts from when it came. Where we are behind, nothing falls due in the time that
+        is still to be read: a heartbeat that waits in the queue is no silence.
+        """
+        for at_ns, events in seen:
+            for position in range(0, len(events), _EVENTS_AT_ONCE):
+                await self._decide_at(at_ns, events[position : position + _EVENTS_AT_ONCE])
+        if self.feed.queue.empty():
+            await self._decide_at(None, [])
         if self.clock.now_ns() > self.cold_until_ns + 2 * self.settings.node_monitor_period_ns:
             self.dry_run.settle_inherited(self.clock.now_ns())
 
-    def _hold(self, events: Iterable[Event]) -> None:
+    async def _decide_at(self, at_ns: int | None, events: Sequence[Event]) -> None:
+        now_ns = self.clock.now_ns()
+        self._decided_ns = now_ns if at_ns is None else max(self._decided_ns, min(at_ns, now_ns))
+        for _ in self.dry_run.decide(events, self._decided_ns):
+            await self._breathe()
+        await self._breathe()
+
+    def _instant(self, seen_ns: int) -> int | None:
+        """When the watch said it, by the daemon's clock; None: now."""
+        return self.clock.at_ns(seen_ns) if seen_ns else None
+
+    def _hold(self, seen: Iterable[Seen]) -> None:
         """Keep the last word on each object until the controllers may go on."""
-        for event in events:
-            if isinstance(event, (Put, Gone)):
+        for _, events in seen:
+            for event in events:
                 key = event.obj.key if isinstance(event, Put) else event.key
                 self._held[event.kind, key] = event
 
     # Lists, and the beginning
 
-    def _fill(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, (Put, Gone)):
+    def _fill(self, seen: Iterable[Seen]) -> None:
+        for _, events in seen:
+            for event in events:
                 self.dry_run.cache.apply(event, self.clock.now_ns())
 
-    async def _listed(self, listed: Listed) -> list[Event]:
+    async def _listed(self, listed: Listed) -> list[Put | Gone]:
         """A list as what has changed since; the first one goes into the cache as it is."""
         kind = listed.kind
         first = kind not in self.read
@@ -217,16 +240,16 @@ class Watcher:
         if first and self.dry_run.engine is None:
             self.dry_run.cache.fill(listed.objects, self.clock.now_ns())
             return []
-        events: list[Event] = []
-        seen = set()
+        events: list[Put | Gone] = []
+        keys = set()
         for obj in listed.objects:
-            seen.add(obj.key)
+            keys.add(obj.key)
             before = self.dry_run.projection.shown(kind, obj.key)
             if before is None or not same_version(before, obj):
                 events.append(Put(kind, obj))
             await self._breathe()
         for key in self.dry_run.shown_keys(kind):
-            if key not in seen:
+            if key not in keys:
                 events.append(Gone(kind, key))
         return events
 
@@ -238,6 +261,8 @@ class Watcher:
         self.dry_run.join(self.settings, runnable(self._names, self._missing))
         _collect_seldom()
         self.clock.set()
+        self._decided_ns = 0
+        self._pulse, self._stood_still_s = time.monotonic(), 0.0
         self._note_cold(because)
         await self._decide([])
         self.synced.set()
@@ -274,13 +299,34 @@ class Watcher:
 
     async def _look_at_clocks(self) -> None:
         slept_ns = self.clock.slept_ns()
+        stood_still_s, self._stood_still_s = self._stood_still_s, 0.0
         if self.dry_run.engine is None:
             return
         if slept_ns:
             self.watch_afresh(f"this machine slept for {slept_ns / SECOND_NS:.0f}s")
+        elif stood_still_s > self._standstill_s():
+            self.watch_afresh(f"this process stood still for {stood_still_s:.0f}s")
         elif abs(self.clock.drift_ns()) > DRIFT_NS:
             drift_s = self.clock.drift_ns() / SECOND_NS
             await self._begin_anew(f"the API server's clock was set by {drift_s:+.0f}s")
+
+    async def _feel_pulse(self) -> None:
+        """Notice when this process gets no time at all: stopped, swapped out, a frozen machine."""
+        while True:
+            await asyncio.sleep(_PULSE_S)
+            self._note_standstill()
+
+    def _note_standstill(self) -> None:
+        now = time.monotonic()
+        self._stood_still_s = max(self._stood_still_s, now - self._pulse - _PULSE_S)
+        self._pulse = now
+
+    def _standstill_s(self) -> float:
+        """How long may pass before silence that we could not hear counts for nothing."""
+        settings = self.settings
+        half_ns = settings.node_monitor_grace_period_ns // 2
+        limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
+        return limit_ns / SECOND_NS
 
     def _note_cold(self, because: str) -> None:
         self.cold_since_ns = self.clock.now_ns()

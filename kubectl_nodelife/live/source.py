@@ -6,8 +6,8 @@ old; pauses with jitter after a failure, the server's Retry-After before that. A
 be read is declared and tried again every minute, for what depends on it is then not evaluated.
 
 News go to one queue of limited length, so that a slow reader slows the connections down instead of
-filling the memory. The reader turns a `Listed` into events with `engine` terms itself: only the
-reader knows what was there before.
+filling the memory; it holds as much as comes in some ten seconds. The reader turns a `Listed` into
+events with `engine` terms itself: only the reader knows what was there before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.client import ApiError, Client, describe
+from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.sharing import Sharing
@@ -74,10 +75,11 @@ class Listed(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """What a watch said, in order."""
+    """What a watch said, in order, and when by `steady_ns`; 0: just now."""
 
     kind: str
     events: list[Put | Gone]
+    seen_ns: int = 0
 
 
 class Phase(NamedTuple):
@@ -101,7 +103,7 @@ class Source:
         pace: Pace | None = None,
         *,
         watch_list: bool = True,
-        queue_length: int = 64,
+        queue_length: int = 1_000,
     ) -> None:
         self.queue: asyncio.Queue[News] = asyncio.Queue(queue_length)
         self._followers = [
@@ -158,8 +160,10 @@ class Follower:
             await self._list()
         started = time.monotonic()
         try:
-            with contextlib.suppress(TimeoutError):  # a hung watch is opened anew at once
-                await self._watch()
+            await self._watch()
+        except TimeoutError:  # a hung watch is opened anew at once
+            if not self._version:
+                await self._enter(LISTING, "the watch said nothing for too long")
         finally:
             self._broken()
         if time.monotonic() - started < 1:
@@ -267,7 +271,7 @@ class Follower:
         await self._listed(objects, stream.resource_version)
         await self._enter(WATCHING)
         if later:
-            await self._queue.put(Happened(self.state.kind, later))
+            await self._queue.put(Happened(self.state.kind, later, steady_ns()))
         return None
 
     async def _take(self, stream: WatchStream[KubeObject], chunk: bytes) -> None:
@@ -280,7 +284,7 @@ class Follower:
         finally:
             self._version = stream.resource_version
             if events:
-                await self._queue.put(Happened(kind, events))
+                await self._queue.put(Happened(kind, events, steady_ns()))
         self._backoff_s = self._pace.first_backoff_s
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -116,14 +116,19 @@ class Lab:
         """Any news."""
         await self.watcher.take(news)
 
+    def pass_by(self, seconds: float) -> None:
+        """Time goes by, and the watcher is not asked."""
+        step = round(seconds * SECOND)
+        self.steady += step
+        self.awake += step
+        self.wall += step
+
     async def after(self, seconds: float, *renewing: str, every: float = 1.0) -> None:
         """Time goes by in steps; these nodes' leases are renewed every ten seconds."""
         end = self.steady + round(seconds * SECOND)
         while self.steady < end:
             step = min(round(every * SECOND), end - self.steady)
-            self.steady += step
-            self.awake += step
-            self.wall += step
+            self.pass_by(step / SECOND)
             beats = []
             if self.steady // SECOND % 10 == 0:
                 beats = [lease(name, self.now - T0) for name in renewing]

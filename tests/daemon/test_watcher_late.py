@@ -1,0 +1,33 @@
+"""A daemon that is late with what it reads: what waits in a queue is no silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.live.source import Happened
+from tests.daemon.lab import SECOND, T0, lease, make_lab, node, run
+
+
+def test_heartbeats_that_wait_to_be_read_are_no_silence(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"))
+        await lab.after(60, "n1", "n2")
+        began = lab.steady
+        lab.pass_by(120)  # busy with something else; meanwhile each lease came every ten seconds
+        queue = lab.feed.queue
+        for late in range(10, 121, 10):
+            for name in ("n1", "n2"):
+                renewed = lab.version(lease(name, lab.now - T0 - (120 - late) * SECOND))
+                seen = began + late * SECOND
+                queue.put_nowait(Happened("Lease", [Put("Lease", renewed)], seen))
+        while not queue.empty():
+            await lab.tell(queue.get_nowait())
+            assert await lab.told() == []
+        await lab.after(49)
+        assert await lab.told() == []
+        await lab.after(7)
+        assert ("SetNodeCondition", "n1", "would") in await lab.told()
+
+    run(story())
