@@ -25,7 +25,7 @@ from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
 from kubectl_nodelife.daemon.places import socket_path
 from kubectl_nodelife.errors import Failed, NodelifeError
 
-READY_SECONDS: Final = 15.0
+READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 KILL_SECONDS: Final = 3.0
 

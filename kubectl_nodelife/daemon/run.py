@@ -60,6 +60,9 @@ from kubectl_nodelife.live.target import Overrides, Target, find_target
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 _OLD_SESSION_SECONDS: Final = 900.0
+_UPGRADE_SECONDS: Final = 600.0
+"""For so long the program may be gone: an upgrade takes it away before it brings another."""
+
 PACE: Final = Pace(silence_by_kind={"Lease": 15.0})
 """Leases are never quiet for long; all else is as patient as usual."""
 
@@ -264,9 +267,13 @@ class Daemon:
         told = ""
         reread_at = time.monotonic() + _REREAD_SECONDS
         program = os.path.abspath(kubectl_nodelife.__file__ or "")
+        program_seen = time.monotonic()
         while True:
             await asyncio.sleep(_KEEP_SECONDS)
-            if not self.instance.owns_socket() or not os.path.exists(program):
+            if os.path.exists(program):
+                program_seen = time.monotonic()
+            gone = time.monotonic() > program_seen + _UPGRADE_SECONDS
+            if gone or not self.instance.owns_socket():
                 log.warning("ends, because its socket or its program is gone")
                 self._stop.set()
             now = self._state_line()

@@ -8,35 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.user import User, user
+from tests.daemon.user import FLAGS, user
 from tests.loopback import play, sandbox, until
-
-FLAGS = {
-    "node-monitor-period": "500ms",
-    "node-monitor-grace-period": "3s",
-    "node-eviction-rate": "10",
-}
-SET = [f"--set={flag}={value}" for flag, value in FLAGS.items()]
-HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
-
-
-def silence(served: object, name: str, how: str = "stop") -> None:
-    """Stop or start a node's kubelet, as annotating it with kubectl does."""
-    collection = served.cluster.api.served.collections["Node"]  # type: ignore[attr-defined]
-    document = collection.entries[("", name)].document()
-    document["metadata"].setdefault("annotations", {})[HEARTBEATS] = how
-    served.cluster.api.write(collection.resource, document)  # type: ignore[attr-defined]
-
-
-async def watching(one: User) -> None:
-    """A daemon that has watched for longer than a grace period."""
-    await one.ok("daemon", "start", *SET)
-
-    async def warm() -> bool:
-        health = await one.health()
-        return bool(health["synced"]) and not health["cold"]
-
-    await one.until(warm)
 
 
 def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
@@ -46,13 +19,14 @@ def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
             own = one.home / "config"
             own.write_text(json.dumps(config))
             one.environ["KUBECONFIG"] = str(own)
-            await watching(one)
+            await one.watching()
             pid = (await one.health())["pid"]
             served.server.faults.refuse_tokens = True
             served.server.go_down()  # the watches end; what comes next is refused
             served.server.faults.down = False
-            refused = await one.warned("status", of="nauthorized")
-            assert "is not being watched" in refused and "nothing is decided" in refused
+            await one.warned(
+                "status", of=("nauthorized", "is not being watched", "nothing is decided")
+            )
             served.server.faults.refuse_tokens = False
             served.server._token = "another"
             config["users"][0]["user"]["token"] = "another"
@@ -62,7 +36,7 @@ def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
                 health = await one.health()
                 return not health["standsStill"] and health["pid"] == pid
 
-            await one.until(back, 60)
+            await one.until(back)
 
     play(test)
 
@@ -81,7 +55,7 @@ def test_a_kubeconfig_that_changes_under_a_daemon(how: str) -> None:
             text = Path(served.kubeconfig).read_text()
             own.write_text(text)
             one.environ["KUBECONFIG"] = str(own)
-            await watching(one)
+            await one.watching()
             assert "first look" not in (await one.run("status")).err
             pid = (await one.health())["pid"]
             if how == "removed":
@@ -119,15 +93,23 @@ def test_the_same_context_name_on_another_cluster_is_another_daemon() -> None:
             sandbox(generate=small) as other,
             user(served.kubeconfig) as one,
         ):
-            await one.ok("daemon", "start")
+            await one.begin()
             assert len((await one.json("status"))["nodes"]) == 4
             one.environ["KUBECONFIG"] = other.kubeconfig
             status = await one.json("status")
             assert status["source"]["kind"] == "direct"
             assert len(status["nodes"]) == 1
             await one.ok("daemon", "start")
-            status = await one.json("status")
-            assert (status["source"]["kind"], len(status["nodes"])) == ("daemon", 1)
+
+            async def answered() -> bool:
+                said = await one.run("status", "-o", "json")
+                status = json.loads(said.out or "{}")
+                return bool(status) and (status["source"]["kind"], len(status["nodes"])) == (
+                    "daemon",
+                    1,
+                )
+
+            await one.until(answered)
             assert len((await one.json("daemon", "status"))["items"]) == 2
 
     play(test)
@@ -139,8 +121,7 @@ def test_a_home_that_cannot_be_written() -> None:
             home = one.home / "home"
             home.touch()  # nothing can be made below it, not even by root
             one.environ["HOME"] = str(home)
-            began = await one.run("daemon", "start")
-            assert began.code == 0
+            began = await one.begin()
             assert "changes are kept in memory" in began.err
             said = await one.run("status")
             assert said.code == 0 and "changes are kept in memory" in said.err
@@ -175,7 +156,7 @@ def test_a_cluster_that_cannot_be_reached_at_the_start() -> None:
             async def synced() -> bool:
                 return bool((await one.health())["synced"])
 
-            await one.until(synced, 60)
+            await one.until(synced)
 
     play(test)
 
@@ -194,7 +175,7 @@ def test_what_a_wrong_setting_says_at_the_start() -> None:
 def test_the_config_is_read_again_without_losing_a_timer() -> None:
     async def test() -> None:
         async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
-            await watching(one)
+            await one.watching()
             folder = one.home / ".config" / "nodelife"
             folder.mkdir(parents=True)
             config = folder / "config.yaml"

@@ -10,11 +10,25 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kubectl_nodelife.sandbox.listening import Sandbox
+
 ROOT = Path(__file__).parents[2]
+
+FLAGS = {
+    "node-monitor-period": "500ms",
+    "node-monitor-grace-period": "3s",
+    "node-eviction-rate": "10",
+}
+SET = tuple(f"--set={flag}={value}" for flag, value in FLAGS.items())
+PATIENT = {**FLAGS, "node-monitor-grace-period": "8s"}
+"""For tests in which nobody may be called lost while the machine is busy with other things."""
+
+HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
+DEADLINE_S = 120.0
 
 
 class Said(NamedTuple):
@@ -81,23 +95,44 @@ class User:
         found: dict[str, Any] = item
         return found
 
-    async def until(self, wanted: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
+    async def until(self, wanted: Callable[[], Awaitable[Any]]) -> Any:
         """What `wanted` gives, as soon as that is something."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + DEADLINE_S
         while not (found := await wanted()):
             assert time.monotonic() < end, "it did not come true in time"
             await asyncio.sleep(0.1)
         return found
 
-    async def warned(self, *args: str, of: str, seconds: float = 30.0) -> str:
-        """Run a command until its stderr says that; returns the stderr."""
+    async def warned(self, *args: str, of: str | tuple[str, ...]) -> str:
+        """Run a command until its stderr says that, or all of that; returns the stderr."""
+        words = (of,) if isinstance(of, str) else of
 
         async def says() -> str:
             err = (await self.run(*args)).err
-            return err if of in err else ""
+            return err if all(word in err for word in words) else ""
 
-        text: str = await self.until(says, seconds)
+        text: str = await self.until(says)
         return text
+
+    async def begin(self, *args: str) -> Said:
+        """Start a daemon, and wait until it has read the cluster."""
+        said = await self.run("daemon", "start", *args)
+        assert said.code == 0, said
+
+        async def synced() -> bool:
+            return bool((await self.health())["synced"])
+
+        await self.until(synced)
+        return said
+
+    async def watching(self, flags: Mapping[str, str] = FLAGS) -> None:
+        """A daemon that has watched for longer than a grace period."""
+        await self.begin(*(f"--set={flag}={value}" for flag, value in flags.items()))
+
+        async def warm() -> bool:
+            return not (await self.health())["cold"]
+
+        await self.until(warm)
 
 
 @contextlib.asynccontextmanager
@@ -110,3 +145,23 @@ async def user(kubeconfig: str) -> AsyncIterator[User]:
     finally:
         await one.run("daemon", "stop", "--all", "--force")
         shutil.rmtree(home, ignore_errors=True)
+
+
+def silence(served: Sandbox, name: str, how: str = "stop") -> None:
+    """Stop or start a node's kubelet, as annotating it with kubectl does."""
+    collection = served.cluster.api.served.collections["Node"]
+    document = collection.entries[("", name)].document()
+    document["metadata"].setdefault("annotations", {})[HEARTBEATS] = how
+    served.cluster.api.write(collection.resource, document)
+
+
+async def lines_of(stream: asyncio.StreamReader | None, wanted: str) -> str:
+    """What a going command has printed up to the line that holds the words."""
+    assert stream is not None
+    text = ""
+    while wanted not in text.rpartition("\n")[0].rpartition("\n")[2]:
+        async with asyncio.timeout(DEADLINE_S):
+            line = (await stream.readline()).decode()
+        assert line, f"it ended: {text}"
+        text += line
+    return text
