@@ -238,7 +238,9 @@ class EventHandlers:
 def _same_version(old: KubeObject, new: KubeObject) -> bool:
     """Whether a resync brought the same version again; versions unknown are taken for different.
 
-    What a dry run has planned changes an object and not its version: that is no resync.
+    A deletion that a dry run has planned, or takes back, changes an object and not its version.
     """
-    version = new.metadata.resource_version
-    return version != "" and version == old.metadata.resource_version and old == new
+    was, now = old.metadata, new.metadata
+    if (was.deletion_timestamp is None) is not (now.deletion_timestamp is None):
+        return False
+    return now.resource_version != "" and now.resource_version == was.resource_version

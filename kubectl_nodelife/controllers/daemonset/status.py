@@ -7,12 +7,22 @@ Follows `updateDaemonSetStatus` and `storeDaemonSetStatus`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.verdict import Verdict
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+
+WORDS: Final = {
+    "desired_number_scheduled": "desired",
+    "current_number_scheduled": "current",
+    "number_misscheduled": "misscheduled",
+    "number_ready": "ready",
+    "updated_number_scheduled": "up to date",
+    "number_available": "available",
+}
+"""The counts that people look at, and what they call them."""
 
 
 class Tally(NamedTuple):
@@ -95,3 +105,12 @@ def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
     if stored != tally or old.number_unavailable != tally.desired - tally.available:
         return True
     return observe and old.observed_generation < daemon_set.metadata.generation
+
+
+def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str]:
+    """Where the two differ, in words; `desired 3, counted 4`."""
+    return [
+        f"{word} {getattr(reported, field)}, counted {getattr(counted, field)}"
+        for field, word in WORDS.items()
+        if getattr(reported, field) != getattr(counted, field)
+    ]

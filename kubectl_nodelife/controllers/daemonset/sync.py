@@ -33,7 +33,11 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     PodToDelete,
     pods_should_be_on_node,
 )
-from kubectl_nodelife.controllers.daemonset.status import status_differs, status_from_tally
+from kubectl_nodelife.controllers.daemonset.status import (
+    differences,
+    status_differs,
+    status_from_tally,
+)
 from kubectl_nodelife.controllers.daemonset.tracked_set import History
 from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
@@ -193,15 +197,17 @@ def store_status(desk: Desk, status_of: Callable[[DaemonSet], DaemonSetStatus]) 
     failures = []
     for attempt in range(attempts):
         daemon_set = desk.daemon_set if attempt == 0 else desk.tracked.daemon_set
+        status = status_of(daemon_set)
+        found = differences(daemon_set.status, status)
         failures = yield [
             UpdateDaemonSetStatus(
                 controller=CONTROLLER,
-                because="the counts in its status differ from what the nodes and pods say",
+                because=f"reported {'; '.join(found)}" if found else "a generation was acted on",
                 cause=desk.cause,
                 namespace=daemon_set.namespace,
                 name=daemon_set.name,
                 set_uid=daemon_set.uid,
-                status=status_of(daemon_set),
+                status=status,
                 reread=attempt > 0,
             )
         ]

@@ -6,23 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
+from kubectl_nodelife.controllers.daemonset.status import differences
 from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.table import NodeRow, truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 
 _SHOWN = 3
-
-_WORDS = {
-    "desired_number_scheduled": "desired",
-    "current_number_scheduled": "current",
-    "number_misscheduled": "misscheduled",
-    "number_ready": "ready",
-    "updated_number_scheduled": "up to date",
-    "number_available": "available",
-}
 
 
 class SetSummary(msgspec.Struct, frozen=True):
@@ -94,16 +87,13 @@ def oddities(view: SetView, rows: list[NodeRow]) -> Iterator[str]:
 
 def _count_differences(view: SetView) -> Iterator[str]:
     counted, reported = view.status(), view.daemon_set.status
-    differences = []
-    for field, word in _WORDS.items():
-        if field == "updated_number_scheduled" and not view.knows_updated:
-            continue
-        ours, theirs = getattr(counted, field), getattr(reported, field)
-        if ours != theirs:
-            differences.append(f"{word} {theirs}, counted {ours}")
-    if not differences:
+    if not view.knows_updated:
+        updated = reported.updated_number_scheduled
+        counted = replace(counted, updated_number_scheduled=updated)
+    found = differences(reported, counted)
+    if not found:
         return
-    yield "reported " + "; ".join(differences)
+    yield "reported " + "; ".join(found)
     stale = counted.desired_number_scheduled < reported.desired_number_scheduled
     if stale and view.tracked.rules.node_queue:
         yield "(this release does not count anew when a taint only keeps new pods away)"
