@@ -23,7 +23,7 @@ from tests.real.control_plane import ControlPlane
 from tests.real.daemonset_outcome import SET, Json, Seen, outcome, target_node
 from tests.real.daemonset_setups import GRACE_S, Setup, gone, patch
 from tests.real.kubelets import Kubelets
-from tests.real.stage import Stage, merge_patch, path_of
+from tests.real.stage import Stage, kind_named, merge_patch, path_of
 
 STABLE_FOR_S = 5.0
 TIMEOUT_S = 150.0
@@ -43,13 +43,15 @@ class Played(NamedTuple):
 
     `calls`: how many pods the controller made and controllers deleted on which node; two of them
     may delete one pod, and it is chance which is first. `events`: the reasons of those that the
-    controller recorded. `said`: what the undoing of each step was answered with.
+    controller recorded. `said`: what the undoing of each step was answered with. `at_rest`: all
+    objects as they were after each step of the real cluster.
     """
 
     outcomes: list[Json]
     calls: list[tuple[str, int, int]]
     events: set[str]
     said: list[str]
+    at_rest: list[list[Json]] = []
 
 
 # --- the real cluster ----------------------------------------------------------------------------
@@ -63,6 +65,7 @@ class _Story:
         self.setup = setup
         self.outcomes: list[Json] = []
         self.said: list[str] = []
+        self.at_rest: list[list[Json]] = []
         self.due: list[tuple[float, Json]] = []
         self.last: Any = None
         self.since = 0.0
@@ -117,6 +120,7 @@ class RealPlay:
                 by_node(calls[s.name], s.setup),
                 events.get(s.name, set()),
                 s.said,
+                s.at_rest,
             )
             for s in stories
         }
@@ -151,10 +155,23 @@ class RealPlay:
             return
         if story.begun:
             story.outcomes.append(found)
+            story.at_rest.append(self._all_of(story, seen))
         if not story.over:
             events = events_of(story.setup, story.begun, seen)
             story.due = [(now + after, event) for after, event in events]
             story.begun += 1
+
+    def _all_of(self, story: _Story, seen: Seen) -> list[Json]:
+        """What `kubectl get` would save of a story."""
+        found = [("DaemonSet", seen.daemon_set)] if seen.daemon_set is not None else []
+        found += [("Pod", pod) for pod in seen.pods]
+        found += [("ControllerRevision", revision) for revision in seen.revisions]
+        for node in self._plane.api.get("/api/v1/nodes")["items"]:
+            if node["metadata"]["labels"].get("setup") == story.name:
+                found.append(("Node", node))
+        return [
+            {"apiVersion": kind_named(kind).api_version, "kind": kind, **o} for kind, o in found
+        ]
 
     def _under_way(self, seen: Seen) -> bool:
         """Whether a live kubelet has yet to start or to end a pod."""

@@ -163,6 +163,11 @@ def term(*expressions: tuple[str, str, list[str]]) -> Json:
     }
 
 
+def other_than(node: str) -> Json:
+    """A requirement on a node's name, which is a field and no label."""
+    return {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+
+
 def affinity(*terms: Json) -> Json:
     """A pod spec with that required node affinity."""
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

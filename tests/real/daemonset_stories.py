@@ -13,6 +13,7 @@ from tests.real.daemonset_setups import (
     gone,
     node,
     nodes,
+    other_than,
     patch,
     pod_on,
     revision_gone,
@@ -50,6 +51,35 @@ SETUPS: dict[str, Setup] = {
                 wants("affinity", pod=affinity(term(("zone", "Exists", [])), {})),
                 patch("Node", "affinity-4", metadata={"labels": {"zone": "d"}}),
             ],
+        ],
+    ),
+    "fields": Setup(
+        nodes("fields", 3),
+        [
+            [
+                wants(
+                    "fields",
+                    pod=affinity({"matchFields": [other_than("fields-2")]}),
+                )
+            ],
+            [
+                wants(
+                    "fields",
+                    pod=affinity(
+                        {"matchFields": [other_than("fields-1")]},
+                        term(("disk", "Exists", [])),
+                    ),
+                ),
+                patch("Node", "fields-1", metadata={"labels": {"disk": "ssd"}}),
+            ],
+        ],
+    ),
+    "named": Setup(
+        nodes("named", 3),
+        [
+            [wants("named", pod={"nodeName": "named-2"})],
+            [wants("named", pod={"nodeName": "named-3"})],
+            [wants("named")],
         ],
     ),
     "tainted": Setup(
@@ -236,15 +266,6 @@ SETUPS: dict[str, Setup] = {
             [{"undo": 1}],
             [{"undo": 5}],
         ],
-    ),
-    "hurried": Setup(
-        nodes("hurried", 3),
-        [
-            [wants("hurried")],
-            [wants("hurried", 2), {"pause": 0.5}, wants("hurried", 3)],
-            [wants("hurried", 2), {"pause": 0.5}, wants("hurried", 3)],
-        ],
-        anywhere=True,
     ),
     "adopted": Setup(
         nodes("adopted", 3),

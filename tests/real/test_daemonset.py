@@ -7,10 +7,16 @@ have made and deleted as many pods on each node, and recorded the same kinds of 
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
+from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.load import load_objects
+from kubectl_nodelife.outlook.daemonset.view import DaemonSets, cache_for
 from tests.real.control_plane import control_plane
 from tests.real.daemonset_play import (
     FLAGS,
@@ -64,6 +70,23 @@ def test_no_pod_is_made_or_deleted_more_often(name: str, both: Both) -> None:
 def test_the_same_kinds_of_events_are_recorded(name: str, both: Both) -> None:
     assert both.real[name].events
     assert both.ours[name].events == both.real[name].events
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_at_rest_our_copy_has_nothing_left_to_do(name: str, both: Both) -> None:
+    assert len(both.real[name].at_rest) == len(SETUPS[name].steps)
+    for objects in both.real[name].at_rest:
+        content = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
+        now_ns = time.time_ns()
+        cache = cache_for(load_objects(content, name).objects, None, behaviour_of((1, 36), {}))
+        sets = DaemonSets(cache, make_settings("v1.36", {}), now_ns)
+        for key in sets.set_keys():
+            view = sets.view(key)
+            assert view is not None
+            assert view.current is not None, "the real revision is not recognized"
+            step = view.update_step()
+            assert step is None or (step.create, step.delete) == ([], [])
+            assert not any(d.create_because or d.delete for d in view.decisions().values())
 
 
 @pytest.mark.parametrize("name", [n for n, s in SETUPS.items() if "undo" in str(s.steps)])
