@@ -190,7 +190,7 @@ def test_somebody_else_taints_and_deletes_nodes() -> None:
             assert set(kinds(made)) == {"other-actor"}
             assert (made["verdict"], all(i["note"] for i in made["items"])) == ("agrees", True)
             messages = {i["object"]["name"]: i["message"] for i in made["items"]}
-            assert messages["a1"].endswith("which is one of Karpenter")
+            assert messages["a1"].endswith(":NoSchedule (Karpenter)")
             assert messages["a2"] == "a2 was cordoned"
             assert made["because"].endswith("2 notes on others")
 

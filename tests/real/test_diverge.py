@@ -132,7 +132,7 @@ def test_one_outage_seen_with_the_right_settings_and_with_others() -> None:
             assert (quiet["verdict"], quiet["items"]) == ("agrees", [])
             assert setting(quiet)["agrees"] is True
             for one, assumed in ((longer, "16s"), (shorter, "3s")):
-                made = await told(one, lambda m: setting(m).get("samples") == 3)
+                made = await told(one, setting)
                 found = setting(made)
                 assert (found["agrees"], found["assumed"]) == (False, assumed)
                 assert found["low"] <= 10.5 and found["high"] >= 10, found

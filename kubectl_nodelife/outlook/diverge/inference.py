@@ -45,6 +45,9 @@ _WATCH_NS: Final = 300 * MILLISECOND_NS
 _SLOW_NS: Final = 2 * SECOND_NS
 """A pass may take so long until it comes to a node."""
 
+_LATE_NS: Final = 700 * MILLISECOND_NS
+"""By so much a single write may be late on a busy server."""
+
 _SAME_PASS_NS: Final = 1_500 * MILLISECOND_NS
 _MOST_PERIODS_APART: Final = 30
 _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
@@ -209,14 +212,13 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> Guess | No
     assumed = distances[-1][1]
     if len(apart) < 2 or any(rate != assumed for _, rate in distances):
         return None
-    middle = median(apart)
-    slack = middle * 0.15 + _WATCH_NS
+    middle = sum(apart) / len(apart)  # what delays one makes the next come sooner
+    slack = middle * 0.2 + _LATE_NS
     if any(abs(d - middle) > slack for d in apart):
         return None
     expected = SECOND_NS / assumed if assumed else float("inf")
     unresolved = middle < _TOKENS_RESOLVED_NS
-    if unresolved:
-        middle = max(sum(apart) / len(apart), 1.0)
+    middle = max(middle, 1.0)
     fits = abs(middle - expected) <= expected * 0.15 + _WATCH_NS or (
         unresolved and expected < 2 * _TOKENS_RESOLVED_NS
     )

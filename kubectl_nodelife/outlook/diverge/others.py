@@ -111,7 +111,7 @@ def _message(group: list[Sighting]) -> str:
                 "conditions ask for it; node-lifecycle puts it back"
             )
         case "tainted":
-            return f"{seen.node} got the taint {seen.detail}{by or _owner(seen.detail)}"
+            return f"{seen.node} was tainted {seen.detail}{by or _owner(seen.detail)}"
         case "cordoned":
             return f"{seen.node} was cordoned{by}"
         case "drained":
@@ -128,4 +128,4 @@ def _by(author: Author | None) -> str:
 def _owner(taint: str) -> str:
     """Whose taint it is by its key, where nobody is named."""
     found: Iterable[str] = (who for key, who in TAINTS_OF.items() if taint.startswith(key))
-    return next((f", which is one of {who}" for who in found), " by somebody else")
+    return next((f" ({who})" for who in found), " by somebody else")
