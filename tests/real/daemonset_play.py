@@ -25,8 +25,7 @@ from tests.real.daemonset_setups import GRACE_S, Setup, gone, patch
 from tests.real.kubelets import Kubelets
 from tests.real.stage import Stage, kind_named, merge_patch, path_of
 
-STABLE_FOR_S = 5.0
-TIMEOUT_S = 150.0
+TIMEOUT_S = 300.0
 POLL_S = 0.5
 SECONDS_A_STEP = 30
 DELETE_PODS = ("daemon-set-controller", "node-controller", "taint-eviction-controller")
@@ -151,7 +150,7 @@ class RealPlay:
             story.last, story.since = found, now
         if not is_observed(seen) or self._under_way(seen):
             story.since = now
-        if story.due or (story.begun and now - story.since < STABLE_FOR_S):
+        if story.due or (story.begun and now - story.since < story.setup.rests_s):
             return
         if story.begun:
             story.outcomes.append(found)

@@ -22,11 +22,16 @@ GRACE_S = 20
 
 
 class Setup(NamedTuple):
-    """`anywhere`: which of the nodes is next is chance upstream."""
+    """`anywhere`: which of the nodes is next is chance upstream.
+
+    `rests_s`: after so long without a change a step is over; longer than what the controller waits
+    for by itself, such as minReadySeconds.
+    """
 
     nodes: list[Json]
     steps: list[Step]
     anywhere: bool = False
+    rests_s: float = 7.0
 
 
 def node(name: str, setup: str, labels: Mapping[str, str] | None = None, **spec: Any) -> Json:

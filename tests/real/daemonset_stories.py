@@ -215,6 +215,7 @@ SETUPS: dict[str, Setup] = {
             [wants("slow-surge", minReadySeconds=2, updateStrategy=SURGE)],
             [wants("slow-surge", 2, minReadySeconds=2, updateStrategy=SURGE)],
         ],
+        rests_s=12.0,
     ),
     "slow": Setup(
         nodes("slow", 3),
@@ -223,6 +224,7 @@ SETUPS: dict[str, Setup] = {
             [wants("slow", 2, minReadySeconds=2)],
             [wants("slow", 2, minReadySeconds=3600)],
         ],
+        rests_s=12.0,
     ),
     "on-delete": Setup(
         nodes("on-delete", 3),
