@@ -9,6 +9,7 @@ is declared by its absence from the annotation; one that is not served has no ob
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -193,8 +194,10 @@ async def of_cluster(
 ) -> Saved:
     """Save the cluster. `begin` is told about how many objects come. Raises NodelifeError."""
     client = Client(Session(target, os.environ))
+    gc.disable()  # pages go by counting references; looking for cycles in them costs a third more
     try:
         planned = await plan(client)
         return await save(client, target, planned, file, redaction, begin(planned.objects))
     finally:
+        gc.enable()
         await client.close()
