@@ -25,6 +25,7 @@ HOUR_NS = 60 * MINUTE_NS
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_SECONDS = 86_400
 _ONE_SECOND = timedelta(seconds=1)
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -41,6 +42,18 @@ def parse_time(text: str) -> Time:
 
 
 def _parse_time(text: str) -> Time:
+    # A dump has hundreds of thousands of instants, nearly all of this one form. The characters
+    # between the digits keep out the other forms that fromisoformat takes.
+    if len(text) == 20 and text[4::3] == "--T::Z":
+        try:
+            since_epoch = datetime.fromisoformat(text[:19]) - _EPOCH
+        except ValueError:
+            return _parse_any_time(text)
+        return Time((since_epoch.days * _DAY_SECONDS + since_epoch.seconds) * SECOND_NS)
+    return _parse_any_time(text)
+
+
+def _parse_any_time(text: str) -> Time:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z")

@@ -25,12 +25,17 @@ PARSED = {
     "west": ("1969-12-31T19:30:00-04:30", 0),
     "before the epoch": ("1969-12-31T23:59:59Z", -SECOND_NS),
     "before the epoch with fraction": ("1969-12-31T23:59:59.5Z", -SECOND_NS // 2),
+    "last second of a day": ("1969-12-31T23:59:59.9Z", -SECOND_NS // 10),
+    "year 1": ("0001-01-01T00:00:00Z", -62_135_596_800 * SECOND_NS),
     "leap day": ("2024-02-29T00:00:00Z", 1_709_164_800 * SECOND_NS),
 }
 
 REFUSED = {
     "date only": "2026-01-01",
     "no zone": "2026-01-01T00:00:00",
+    "week": "2026-W01-1T00:00:00Z",
+    "no seconds": "2026-01-01T00:00+01Z",
+    "sign": "2026-01-01T00:-1:00Z",
     "space": "2026-01-01 00:00:00Z",
     "month 13": "2026-13-01T00:00:00Z",
     "no leap day": "2025-02-29T00:00:00Z",
