@@ -128,7 +128,7 @@ def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> A
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
         time_ns = _time_ns(entry.get("time"))
-        if entry.get("subresource") or time_ns is None or field not in fields.get("f:spec", {}):
+        if entry.get("subresource") or time_ns is None or field not in (fields.get("f:spec") or {}):
             continue
         if abs(time_ns - at_ns) <= _NEAR_NS:
             manager = str(entry.get("manager", ""))
