@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
+from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
 from kubectl_nodelife.controllers.daemonset.sync import decisions
 from kubectl_nodelife.controllers.daemonset.update_plan import plan_update
 from kubectl_nodelife.engine.cache import Cache
@@ -199,3 +200,21 @@ def test_the_census_is_what_a_full_walk_says(seed: int, profile: str) -> None:
         if weather.random.random() < 0.6:
             weather.check()
     weather.check()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_ordered_names_are_those_of_a_sorted_set(seed: int) -> None:
+    dice = random.Random(seed)
+    names, plain = OrderedNames(), set[str]()
+    for _ in range(200):
+        name = f"n{dice.randrange(20):02}"
+        if dice.random() < 0.5:
+            names.add(name)
+            plain.add(name)
+        else:
+            names.discard(name)
+            plain.discard(name)
+        if dice.random() < 0.3:
+            without = {f"n{dice.randrange(20):02}" for _ in range(3)}
+            count = dice.randrange(5)
+            assert names.first(count, without) == sorted(plain - without)[:count]

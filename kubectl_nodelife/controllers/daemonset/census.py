@@ -18,6 +18,7 @@ from kubectl_nodelife.controllers.daemonset.availability import (
 )
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
+from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import Wave, wave
@@ -91,8 +92,8 @@ class Census:
         self._due: list[tuple[int, str]] = []
         self._counters = [0] * (_LACKING_AVAILABLE + 1)
         # Names of nodes, each set the answer to one question of a sync:
-        self.nodes_by_wave: dict[Wave, set[str]] = {
-            wave: set() for wave in Wave if wave is not Wave.NEW_AVAILABLE
+        self.nodes_by_wave: dict[Wave, OrderedNames] = {
+            wave: OrderedNames() for wave in Wave if wave is not Wave.NEW_AVAILABLE
         }
         self.busy: set[str] = set()  # a decision is to be made
         self.strays: set[str] = set()  # the node does not exist, a pod for it does

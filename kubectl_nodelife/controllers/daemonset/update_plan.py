@@ -6,7 +6,6 @@ so one step over thousands of nodes costs as much as what it changes.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Set
 
 from kubectl_nodelife.controllers.daemonset.availability import is_pod_available, is_pod_updated
@@ -16,6 +15,7 @@ from kubectl_nodelife.controllers.daemonset.budget import (
     unavailable_count,
 )
 from kubectl_nodelife.controllers.daemonset.census import Census
+from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import (
     AVAILABLE_WITH_SURGE,
@@ -99,7 +99,7 @@ def _in_place(tracked: TrackedSet, census: Census, budget: Budget) -> UpdateStep
 def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: str) -> UpdateStep:
     old_unavailable = census.nodes_by_wave[Wave.OLD_UNAVAILABLE]
     old_available = census.nodes_by_wave[Wave.OLD_AVAILABLE]
-    missing = census.strays & (old_unavailable | old_available)
+    missing = census.strays and census.strays & (old_unavailable | old_available)
     if missing:
         raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
     unfit = census.unfit
@@ -155,8 +155,6 @@ def _old_pod(tracked: TrackedSet, node: str, revision_hash: str) -> Pod:
     return next(pod for pod in live if not _is_updated(tracked, pod, revision_hash))
 
 
-def _first(count: int, names: set[str], without: Set[str] = frozenset()) -> list[str]:
-    """The first names in order, at most `count`."""
-    if count <= 0:
-        return []
-    return heapq.nsmallest(count, names if names.isdisjoint(without) else names - without)
+def _first(count: int, names: OrderedNames, without: Set[str] = frozenset()) -> list[str]:
+    """The first names in order, at most `count`: upstream takes them as a map's order has them."""
+    return names.first(count, without) if count > 0 else []
