@@ -16,12 +16,19 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.daemon.catch_up import CatchUp
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.witness import Witness
 from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness, in_order
-from kubectl_nodelife.engine.actions import Action, AddTaints, RecordEvent, RemoveTaints
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    RecordEvent,
+    RemoveTaints,
+    SetZoneState,
+)
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
@@ -30,7 +37,6 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.wire import request_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
@@ -53,6 +59,8 @@ class DryRun:
         self.eviction: TaintEvictionController | None = None
         self.onlooker: Onlooker = lambda old, new, now_ns: None
         self._witness = Witness(self.cache, None, None)
+        self._catch_up: CatchUp | None = None
+        self._learned: list[Action] = []  # what another hand did since the last look
         self._daemonsets = DaemonSetWitness(None, self.projection, ledger)
 
     def join(self, settings: Settings, names: Iterable[str]) -> None:
@@ -69,6 +77,10 @@ class DryRun:
         sets = next((c for c in controllers if isinstance(c, DaemonSetController)), None)
         self._daemonsets = DaemonSetWitness(sets, self.projection, self.ledger)
         self.engine = Engine(controllers, self.cache, join=True)
+        self._learned = []
+        self._catch_up = None
+        if self.lifecycle is not None:
+            self._catch_up = CatchUp(self.engine, self.lifecycle, self.projection)
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""
@@ -115,10 +127,10 @@ class DryRun:
                 event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
         view = [*ended, *self.projection.observe(event, now_ns)]
         view += self._daemonsets.after(event)
-        self._settle()
+        self._learned += self._settle()
         if isinstance(event, Gone):
             self.ledger.gone((event.kind, event.key), now_ns)
-        return view
+        return [*view, *self._catch(now_ns)]
 
     def decide(self, seen: Iterable[Event], now_ns: int) -> Iterator[None]:
         """Take in what was seen and wake who is due; yields after each decision, for a pause.
@@ -173,16 +185,27 @@ class DryRun:
             return None
         self.ledger.note(action, now_ns, self._node_of(action), "")
         self.ledger.settle(action, CONFIRMED, now_ns, "another hand was first")
-        if isinstance(action, AddTaints) and self.lifecycle is not None:
-            node = self.cache.node(action.node)
-            if node is not None and any(t.effect == NO_EXECUTE for t in action.taints):
-                self.lifecycle.memory.tainted_by_another(node, now_ns)
+        self._learned.append(action)
         return action
+
+    def _catch(self, now_ns: int) -> list[Event]:
+        """Bring our copy in step with what another hand did."""
+        learned, self._learned = self._learned, []
+        events: list[Event] = []
+        for action in learned:
+            if self._catch_up is not None:
+                events += self._catch_up.done(action, now_ns)
+        self._settle()
+        return events
 
     def _plan(self, action: Action, now_ns: int) -> list[Event]:
         """Lay a decision over the view, and note it unless there was nothing left to do."""
         if not action.writes or isinstance(action, RecordEvent):
             self.ledger.note(action, now_ns, self._node_of(action), "")
+            if isinstance(action, SetZoneState) and self._catch_up is not None:
+                events = self._catch_up.decided(action, now_ns)
+                self._settle()
+                return events
             return []
         before = self.projection.view(action.target)
         events = self.projection.project(action, now_ns)
@@ -192,11 +215,14 @@ class DryRun:
         self._settle()
         return events
 
-    def _settle(self) -> None:
+    def _settle(self) -> list[Action]:
+        """Note how plans ended. Those that were confirmed."""
         settled = self.projection.settled
         for end in settled:
             self.ledger.settle(end.action, end.outcome, end.at_ns, end.why)
+        done = [end.action for end in settled if end.outcome == CONFIRMED]
         settled.clear()
+        return done
 
     def _node_of(self, action: Action) -> str:
         kind, key = action.target

@@ -36,6 +36,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_MEMORY_PRESSURE,
     TAINT_NODE_NETWORK_UNAVAILABLE,
     TAINT_NODE_NOT_READY,
+    TAINT_NODE_OUT_OF_SERVICE,
     TAINT_NODE_PID_PRESSURE,
     TAINT_NODE_UNREACHABLE,
     TAINT_NODE_UNSCHEDULABLE,
@@ -85,11 +86,15 @@ class Witness:
 
     def gone(self, old: KubeObject) -> Iterator[Action]:
         """Who took an object away at once: only pods that pod-gc collects are told."""
-        if not isinstance(old, Pod) or old.metadata.deletion_timestamp is not None:
+        if not isinstance(old, Pod) or not old.spec.node_name:
             return
-        node = old.spec.node_name
-        if node and self._cache.node(node) is None:
-            because = f"seen in the cluster: its node {node} does not exist"
+        name, terminating = old.spec.node_name, old.metadata.deletion_timestamp is not None
+        node = self._cache.node(name)
+        if node is None and (not terminating or _is_marked(old, "pod-gc")):
+            because = f"seen in the cluster: its node {name} does not exist"
+            yield self._delete(old, "pod-gc", because, None, force=True)
+        elif terminating and self._not_ready(name) and self._out_of_service(name):
+            because = f"seen in the cluster: node {name} is out of service"
             yield self._delete(old, "pod-gc", because, None, force=True)
 
     def _node(self, old: Node, new: Node, now_ns: int) -> Iterator[Action]:
@@ -221,6 +226,12 @@ class Witness:
         ready = node.ready() if node is not None else None
         return ready is not None and ready.status != "True"
 
+    def _out_of_service(self, name: str) -> bool:
+        node = self._cache.node(name)
+        return node is not None and any(
+            taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
+        )
+
     def _silence(self, node: Node, now_ns: int) -> str:
         """How long we ourselves have not heard of the kubelet, against the limit."""
         health = self._lifecycle.memory.health.get(node.name) if self._lifecycle else None
@@ -232,6 +243,12 @@ class Witness:
             f"no sign of life for {format_duration(silent)} by our clock, "
             f"node-monitor-grace-period {format_duration(grace)}"
         )
+
+
+def _is_marked(pod: Pod, controller: str) -> bool:
+    """Whether its DisruptionTarget is this controller's."""
+    target = pod.status.condition(DISRUPTION_TARGET)
+    return target is not None and _EVICTORS.get(target.reason) == controller
 
 
 def _is_false(condition: PodCondition | None) -> bool:

@@ -48,6 +48,10 @@ class Engine:
         """The earliest instant at which some controller wants to be woken, or None."""
         return self._timers.next_due()
 
+    def wake(self, requeue: Requeue) -> None:
+        """Let a controller be woken at another instant than it asked for itself."""
+        self._timers.set((requeue.controller, requeue.key), requeue.at_ns)
+
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
         """Take in the events, wake who is due at or before now, and yield what they decide.
 

@@ -14,7 +14,7 @@ it, and so do the plans for the pods of a node that is Ready again or has lost i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 import msgspec
@@ -68,9 +68,18 @@ class Projection:
 
     def pending(self) -> Iterator[Action]:
         """The actions that have not settled."""
+        for action, _ in self.pending_since():
+            yield action
+
+    def pending_since(self) -> Iterator[tuple[Action, int]]:
+        """The same, each with the instant at which it was planned."""
         for planned in self._planned.values():
-            for action, _ in planned:
-                yield action
+            yield from planned
+
+    def give_up(self, action: Action, now_ns: int, why: str) -> list[Event]:
+        """Take one plan back, and what was planned because of it. What the view makes of that."""
+        entries = [e for e in self._planned.get(action.target, ()) if e[0] is action]
+        return [*self._withdraw(action.target, entries, now_ns, why), *self._fall(now_ns)]
 
     def observed(self) -> Mapping[ObjectKey, KubeObject | None]:
         """The objects of which the view differs from the cluster, as the cluster shows them.
@@ -126,7 +135,7 @@ class Projection:
             changed = event.kind == "Node" and self._is_news_for_pods(event.obj)
             view += self._observe_object(event.kind, event.obj, event, now_ns)
             if changed:
-                view += self._release_pods(self._with_plans(event.obj), now_ns)
+                view += self._release_pods(self.view(("Node", event.obj.key), event.obj), now_ns)
         elif isinstance(event, Gone):
             view = self._observe_gone(event, now_ns)
         elif isinstance(event, Heartbeats):
@@ -171,19 +180,9 @@ class Projection:
         events = [*self._show(key, after, action), *released]
         return [*events, *self._fall(now_ns)] if self._fallen else events
 
-    def view(self, key: ObjectKey) -> KubeObject | None:
-        """The object with all that is planned for it. The cache may lag behind by one step."""
-        view = self.shown(*key)
-        for action, at_ns in self._planned.get(key, ()):
-            view = action.effect(view, at_ns)
-        return view
-
-    def _with_plans(self, node: KubeObject) -> KubeObject | None:
-        """A node that has just been seen, with what is planned for it."""
-        view: KubeObject | None = node
-        for action, at_ns in self._planned.get(("Node", node.key), ()):
-            view = action.effect(view, at_ns)
-        return view
+    def view(self, key: ObjectKey, seen: KubeObject | None = None) -> KubeObject | None:
+        """The object with all that is planned for it; `seen`: as it was seen just now."""
+        return _laid_over(seen or self.shown(*key), self._planned.get(key, ()))
 
     def _observe_object(self, kind: str, obj: KubeObject, event: Put, now_ns: int) -> list[Event]:
         key = (kind, obj.key)
@@ -203,7 +202,7 @@ class Projection:
                 continue
             kept.append((action, at_ns))
             view = action.effect(view, at_ns)
-        self._keep(key, kept)
+        self._planned[key] = kept
         return self._show(key, view, event.cause)
 
     def _observe_gone(self, event: Gone, now_ns: int) -> list[Event]:
@@ -311,10 +310,8 @@ class Projection:
             self._created.get(key[0], {}).pop(key, None)
         gone = {id(action) for action, _ in entries}
         kept = [entry for entry in self._planned[key] if id(entry[0]) not in gone]
-        view = self._observed.get(key)
-        for action, at_ns in kept:
-            view = action.effect(view, at_ns)
-        self._keep(key, kept)
+        view = _laid_over(self._observed.get(key), kept)
+        self._planned[key] = kept
         events = self._show(key, view, None)
         if isinstance(view, Node):
             events += self._release_pods(view, now_ns)
@@ -357,9 +354,6 @@ class Projection:
             planned.remove(entry)
             self._settle(entry[0], SUPERSEDED, now_ns, "a later one takes its place")
 
-    def _keep(self, key: ObjectKey, planned: list[tuple[Action, int]]) -> None:
-        self._planned[key] = planned
-
     def _note_pod(self, key: ObjectKey, pod: KubeObject | None) -> None:
         if isinstance(pod, Pod):
             self._pods_of.setdefault(pod.spec.node_name, {})[key] = None
@@ -393,6 +387,13 @@ class Projection:
                 self._fallen.append(action)
             else:
                 del self._led_to[id(action)]
+
+
+def _laid_over(obj: KubeObject | None, planned: Iterable[tuple[Action, int]]) -> KubeObject | None:
+    """The object had these plans been carried out."""
+    for action, at_ns in planned:
+        obj = action.effect(obj, at_ns)
+    return obj
 
 
 def _deletes(action: Action) -> bool:

@@ -36,6 +36,10 @@ class Limiter(Protocol):
         """The earliest instant, now or later, at which a token is there; None: never."""
         ...
 
+    def spend(self, now_ns: int) -> None:
+        """Somebody else's limiter of this kind has just given its token."""
+        ...
+
 
 class TokenBucket:
     """A bucket that starts full and refills continuously. `qps` goes through 32 bits."""
@@ -72,6 +76,10 @@ class TokenBucket:
             at += max(1, (at - last_ns) >> 50)  # one ns is less than a float shows after 13 days
         return at
 
+    def spend(self, now_ns: int) -> None:
+        """A bucket of one token is empty after each: so is this one, as of now."""
+        self._tokens, self._last_ns = float(self._burst - 1), now_ns
+
     def _at(self, now_ns: int) -> float:
         if self._last_ns is None:
             return float(self._burst)
@@ -99,6 +107,9 @@ class Always:
         """Now."""
         return now_ns
 
+    def spend(self, now_ns: int) -> None:
+        """Nothing: there are always more."""
+
 
 class Never:
     """Accepts nothing; upstream's reports a rate of 1 all the same."""
@@ -112,6 +123,9 @@ class Never:
     def next_accept(self, now_ns: int) -> int | None:
         """None."""
         return None
+
+    def spend(self, now_ns: int) -> None:
+        """Nothing: there are none."""
 
 
 class Entry(msgspec.Struct):

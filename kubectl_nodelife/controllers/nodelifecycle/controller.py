@@ -124,6 +124,13 @@ class NodeLifecycleController:
                 yield from check_node(self.memory, node, cache, now_ns)
         yield from self._wake_eviction_loop(now_ns)
 
+    def pass_at(self, at_ns: int) -> Requeue:
+        """The next monitor pass begins then: that is when the controller that was joined has its
+        own.
+        """
+        self.next_pass_ns = at_ns
+        return Requeue(self.name, _MONITOR, at_ns)
+
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take back what a failed write was taken for, and try again as upstream does."""
         action = outcome.action

@@ -55,16 +55,17 @@ class Memory:
                 health.probe_ns = max(health.probe_ns, now_ns)
                 self.look_at.add(name)
 
-    def tainted_by_another(self, node: Node, now_ns: int) -> None:
+    def tainted_by_another(self, node: Node, now_ns: int) -> bool:
         """The controller that was joined gave the node its NoExecute taint: that is done work, and
-        it cost a token.
+        it cost the zone's token. False where the zone is not known yet.
         """
-        zone = self.zones.place(node)
-        queue = self.zones.queues.get(zone)
-        if queue is not None and (node.name not in queue or queue.is_waiting(node.name)):
-            queue.add(node.name, node.uid, now_ns)
-            queue.remove_from_queue(node.name)
-            queue.limiter.try_accept(now_ns)
+        queue = self.zones.queues.get(self.zones.place(node))
+        if queue is None:
+            return False
+        queue.add(node.name, node.uid, now_ns)
+        queue.remove_from_queue(node.name)
+        queue.limiter.spend(now_ns)
+        return True
 
     def change_settings(self, settings: Settings, now_ns: int) -> None:
         """Go on with other periods, rates and thresholds, and with all clocks and queues as they

@@ -1,0 +1,107 @@
+"""Keeps our copy in step with the running controllers where they show what nobody can know.
+
+The phase of the monitor's passes and the tokens of a zone's limiter are invisible until they are
+used. A node that is called lost shows when a pass began; a NoExecute taint shows which node was
+taken and that the token is spent, since a bucket holds no more than one. From there on our copy
+counts as the running one does: its passes follow that one, its next token comes when the other's
+does, and a node that it had taken too early goes back into its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Outcome
+from kubectl_nodelife.engine.projection import Projection
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
+
+_CONFLICT = 409
+_OURS = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+
+
+class CatchUp:
+    """See the module."""
+
+    def __init__(
+        self, engine: Engine, lifecycle: NodeLifecycleController, projection: Projection
+    ) -> None:
+        self._engine = engine
+        self._lifecycle = lifecycle
+        self._projection = projection
+        self._aligned_ns: int | None = None
+
+    def done(self, action: Action, now_ns: int) -> list[Event]:
+        """Another hand did this. What the view makes of what we learn from that."""
+        if isinstance(action, SetNodeConditions):
+            self._align(now_ns)
+        elif isinstance(action, AddTaints) and _is_by_token(action.taints):
+            node = self._projection.shown("Node", ("", action.node))
+            if isinstance(node, Node) and not all(node.has_taint(k, NO_EXECUTE) for k in _OURS):
+                return self._token_spent(node, now_ns)  # both: exchanged, which costs no token
+        return []
+
+    def decided(self, action: SetZoneState, now_ns: int) -> list[Event]:
+        """A zone that stops: what the running controller has not tainted by now, it does not."""
+        if action.rate > 0:
+            return []
+        because = f"no node of zone {action.zone} is tainted from now on, and this one was not yet"
+        return self._put_back(self._planned_in(action.zone), now_ns, because)
+
+    def _align(self, now_ns: int) -> None:
+        """A pass began now; the nodes that the same pass lost are seen just after this one."""
+        period_ns = self._lifecycle.settings.node_monitor_period_ns
+        if self._aligned_ns is None or now_ns - self._aligned_ns > period_ns * 9 // 10:
+            self._aligned_ns = now_ns
+            self._engine.wake(self._lifecycle.pass_at(now_ns + period_ns))
+
+    def _token_spent(self, node: Node, now_ns: int) -> list[Event]:
+        """The zone's token went to this node: the next one comes a full interval from now."""
+        memory = self._lifecycle.memory
+        if not memory.tainted_by_another(node, now_ns):
+            return []
+        zone = memory.zones.place(node)
+        rate = memory.zones.rate(zone)
+        period_ns = self._lifecycle.settings.node_monitor_period_ns
+        fast = rate > 0 and SECOND_NS / rate < period_ns / 2
+        early = [
+            (plan, since_ns)
+            for plan, since_ns in self._planned_in(zone)
+            if plan.node != node.name and (not fast or now_ns - since_ns > period_ns)
+        ]
+        return self._put_back(early, now_ns, f"the zone's token went to node {node.name}")
+
+    def _planned_in(self, zone: str) -> Iterator[tuple[AddTaints, int]]:
+        """Our plans to taint a node of the zone by a token; the cluster shows that it is lost."""
+        memory = self._lifecycle.memory
+        for action, since_ns in self._projection.pending_since():
+            if not isinstance(action, AddTaints) or not _is_by_token(action.taints):
+                continue
+            node = self._projection.shown("Node", ("", action.node))
+            if not isinstance(node, Node) or memory.zones.place(node) != zone:
+                continue
+            ready = node.ready()
+            exchanged = any(node.has_taint(key, NO_EXECUTE) for key in _OURS)
+            if ready is not None and ready.status != "True" and not exchanged:
+                yield action, since_ns
+
+    def _put_back(
+        self, plans: Iterable[tuple[AddTaints, int]], now_ns: int, because: str
+    ) -> list[Event]:
+        events: list[Event] = []
+        for plan, _ in list(plans):
+            events += self._projection.give_up(plan, now_ns, because)
+            events.append(Outcome(plan, _CONFLICT, because))
+        return events
+
+
+def _is_by_token(taints: Iterable[Taint]) -> bool:
+    return any(t.key in _OURS and t.effect == NO_EXECUTE for t in taints)
