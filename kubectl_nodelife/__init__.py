@@ -3,8 +3,8 @@
 One loop, three plugs: a source says what happened and what time it is, the engine decides, an
 executor acts. A real cluster and a simulated one differ in the two plugs only.
 
-    API server - list + watch -> live/source -+                  +-> live/executor -> API server
-                                              +-> loop -> engine +     (dry-run | enforce)
+    API server - list + watch -> live/source -+                  +-> engine/projection: a dry run,
+                                              +-> loop -> engine +      laid over what is there
     scenario, dump ------------> sim/source --+    ^   cache ->  +-> sim/world: applies, answers,
                                               |    |   controllers     makes the next events
                                               |    |   -> actions --+
@@ -44,7 +44,7 @@ print.
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner
 - `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
-- `live`         a real cluster: kubeconfig and auth, list + watch, executor, leader lease
+- `live`         a real cluster: kubeconfig and auth, list + watch; it can only read
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`

@@ -1,1 +1,1 @@
-"""A real cluster: kubeconfig and credentials, list and watch, the executor that writes nothing."""
+"""A real cluster: kubeconfig and credentials, list and watch. It can only read."""
