@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.drain.terrain import Terrain, requests_of, static_key
+from kubectl_nodelife.drain.terrain import Terrain, static_key
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts
+from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
@@ -158,7 +158,7 @@ class Landing:
         node = self.nodes.get(node_name)
         if node is None or pod.status.phase in TERMINAL_PHASES:
             return
-        self._own(node_name).remove(requests_of(pod), host_ports(pod))
+        self._own(node_name).remove(pod_requests(pod), host_ports(pod))
         for interpod in self._interpods:
             interpod.change(pod, node, -1)
         self.changes += 1

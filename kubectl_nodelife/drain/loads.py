@@ -8,11 +8,10 @@ from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT, BudgetKey, Scope
-from kubectl_nodelife.drain.terrain import requests_of
 from kubectl_nodelife.drain.world import BENIGN_FINALIZERS
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts
+from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
@@ -67,7 +66,7 @@ def _add_pod(load: NodeLoad, pod: Pod, scope: Scope, options: DrainOptions) -> N
     rule = scope.rules.get(owner.uid, NO_REPLACEMENT) if owner is not None else NO_REPLACEMENT
     if rule.when != NEVER:
         load.pods += 1
-        for resource, amount in requests_of(pod).items():
+        for resource, amount in pod_requests(pod).items():
             load.moving[resource] = load.moving.get(resource, 0) + amount
 
 

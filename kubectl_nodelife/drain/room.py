@@ -12,11 +12,11 @@ from typing import Final
 from kubectl_nodelife.drain.filters import is_mirror
 from kubectl_nodelife.drain.loads import NodeLoad
 from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.terrain import Terrain, requests_of
+from kubectl_nodelife.drain.terrain import Terrain
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, amounts
+from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
 
 COUNTED: Final = ("cpu", "memory")
 PODS: Final = "pods"
@@ -68,7 +68,7 @@ class Room:
             stays = [pod for pod in pods if _stays(pod)]
             used: Amounts = {PODS: len(stays)}
             for pod in stays:
-                for resource, amount in requests_of(pod).items():
+                for resource, amount in pod_requests(pod).items():
                     used[resource] = used.get(resource, 0) + amount
             self._add(self._snapshot.nodes[load.name], used)
 

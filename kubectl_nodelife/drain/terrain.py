@@ -12,26 +12,12 @@ from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.affinity import required_node_selector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, milli_value, pod_requests, value
+from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
 from kubectl_nodelife.workloads.scheduling import static_reason
 
 REASON_SILENT: Final = "node(s) had a silent kubelet"
-
-
-def requests_of(pod: Pod) -> Amounts:
-    """`pod_requests`, by a short way for pods of one plain container, which most are."""
-    spec = pod.spec
-    if len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources:
-        return pod_requests(pod)
-    resources = spec.containers[0].resources
-    if resources.limits:
-        return pod_requests(pod)
-    requests = resources.requests
-    if not requests:
-        return {}
-    return {n: milli_value(q) if n == "cpu" else value(q) for n, q in requests.items()}
 
 
 class Terrain:
@@ -49,7 +35,7 @@ class Terrain:
             info = self._infos[name] = NodeInfo(self.snapshot.nodes[name])
             for pod in self.snapshot.pods_by_node.get(name, ()):
                 if pod.status.phase not in TERMINAL_PHASES:
-                    info.add(requests_of(pod), host_ports(pod))
+                    info.add(pod_requests(pod), host_ports(pod))
         return info
 
     def admitted(self, pod: Pod) -> list[str]:

@@ -87,7 +87,11 @@ def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
     """Resource amounts in the scheduler's units (`milli_value` for CPU). Raises ValueError."""
     if not quantities:
         return {}
-    return {n: milli_value(q) if n == CPU else value(q) for n, q in quantities.items()}
+    return {n: _in_units(n, q) for n, q in quantities.items()}
+
+
+def _in_units(name: str, quantity: Quantity) -> int:
+    return milli_value(quantity) if name == CPU else value(quantity)
 
 
 def container_requests(resources: ResourceRequirements) -> Amounts:
@@ -98,7 +102,7 @@ def container_requests(resources: ResourceRequirements) -> Amounts:
     requests = amounts(resources.requests)
     for name, limit in (resources.limits or {}).items():
         if name not in requests:
-            requests[name] = milli_value(limit) if name == CPU else value(limit)
+            requests[name] = _in_units(name, limit)
     return requests
 
 
@@ -109,7 +113,10 @@ def pod_requests(pod: Pod) -> Amounts:
     resources of the pod as a whole go first where they are given; overhead comes on top.
     """
     spec = pod.spec
-    requests = _sum(container_requests(c.resources) for c in spec.containers)
+    if len(spec.containers) == 1:  # as in most pods
+        requests = container_requests(spec.containers[0].resources)
+    else:
+        requests = _sum(container_requests(c.resources) for c in spec.containers)
     if spec.init_containers:
         requests = _with_init_containers(requests, spec.init_containers)
     if spec.resources is not None:
