@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kubectl_nodelife.kube.merge import merge_patch
+
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -50,19 +52,6 @@ def apply_patch(content_type: str, document: dict[str, Any], patch: Any) -> dict
         merged: dict[str, Any] = merge_patch(document, patch)
         return merged
     return strategic_patch(document, patch)
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386: objects merge, null takes away, anything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return merged
 
 
 def strategic_patch(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,6 +15,7 @@ from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod, Remove
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.merge import merge_patch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -138,7 +138,7 @@ class Script:
         if old is None:
             self._create(event)
             return
-        new = decode(kind, _merged(encode(old), event.document))
+        new = decode(kind, merge_patch(encode(old), event.document))
         new = as_updated(old, _named(new, old))
         if new != old and self._takes(new):
             cause = self._api.note(told(new, "Patched", _WHY))
@@ -214,19 +214,6 @@ class Script:
                     done = self._api.note(told(obj, "Deleted", because, cause=cause))
                     self._api.drop(kind, obj.key, done)
                     self._collect_garbage(obj, done)
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    """RFC 7396: mappings are merged, null takes a field away, everything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(old) if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
 
 
 def _named(new: KubeObject, old: KubeObject) -> KubeObject:

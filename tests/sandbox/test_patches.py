@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.kube.merge import merge_patch
 from kubectl_nodelife.sandbox.patches import (
     PatchError,
     json_patch,
-    merge_patch,
     strategic_patch,
 )
 
