@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.witness_daemonset import MOST_HELD, in_order
+from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.decode import decode
@@ -176,6 +177,30 @@ def test_another_of_equal_nodes_takes_the_planned_ones_place(tmp_path: Path) -> 
         assert change.why == "agent-n3-1 on n3 was first: which of equal nodes is next is chance"
         view = lab.watcher.dry_run.cache.pod("d", "agent-n1-1")
         assert view is not None and view.metadata.deletion_timestamp is None
+
+    run(story())
+
+
+def test_a_plan_that_gives_way_takes_no_other_with_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        names = [*NODES, "n4", "n5"]
+        pods = [daemon_pod(n) for n in NODES]
+        pods += [daemon_pod(n, 2, ready=False) for n in ("n4", "n5")]
+        two = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+        objects = [*map(node, names), *map(lease, names), revision(1), revision(2), *pods]
+        await lab.begin(*objects, agent(2, updateStrategy=two))
+        await lab.after(1, *names)
+        for ready in ("n4", "n5"):  # room for one more each time, the second before all is quiet
+            await lab.see(daemon_pod(ready, 2))
+            await lab.after(0.001, *names)
+        assert await which(lab, "DeletePod", "would") == ["agent-n1-1", "agent-n2-1"]
+        _, second = (a for a in lab.watcher.dry_run.projection.pending() if type(a) is DeletePod)
+        assert second.cause is not None
+        await lab.see(going(daemon_pod("n3")))
+        await lab.after(1, *names)
+        assert await which(lab, "DeletePod", "would") == ["agent-n2-1"]
+        assert await which(lab, "DeletePod", "superseded") == ["agent-n1-1"]
 
     run(story())
 
