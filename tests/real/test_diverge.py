@@ -38,11 +38,11 @@ LEASE = (
 Json = dict[str, Any]
 
 
-def flags(grace: str = GRACE) -> list[str]:
+def flags(grace: str = GRACE, rate: str = RATE) -> list[str]:
     values = {
         "node-monitor-period": PERIOD,
         "node-monitor-grace-period": grace,
-        "node-eviction-rate": RATE,
+        "node-eviction-rate": rate,
     }
     return [f"{name}={value}" for name, value in values.items()]
 
@@ -53,10 +53,12 @@ def manager() -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def watching(plane: ControlPlane, grace: str = GRACE) -> AsyncIterator[User]:
-    """A user whose daemon assumes that grace period, and has just begun to watch."""
+async def watching(
+    plane: ControlPlane, grace: str = GRACE, rate: str = RATE
+) -> AsyncIterator[User]:
+    """A user whose daemon assumes that, and has just begun to watch."""
     async with user(str(plane.kubeconfig)) as one:
-        await one.ok("daemon", "start", *(f"--set={flag}" for flag in flags(grace)))
+        await one.ok("daemon", "start", *(f"--set={flag}" for flag in flags(grace, rate)))
         yield one
 
 
@@ -89,11 +91,13 @@ async def until(is_so: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
             await asyncio.sleep(0.3)
 
 
-def play(test: Callable[[ControlPlane, Kubelets], Awaitable[None]]) -> None:
-    """Run a test on a cluster of six nodes in two zones, a pod on each."""
+def play(
+    test: Callable[[ControlPlane, Kubelets], Awaitable[None]], nodes: int = 6, zones: int = 2
+) -> None:
+    """Run a test on a cluster of so many nodes, a pod on each."""
     with control_plane(controller_manager=manager()) as plane, Kubelets(plane.api) as kubelets:
-        for number in range(6):
-            zone = {"topology.kubernetes.io/zone": "ab"[number // 3]}
+        for number in range(nodes):
+            zone = {"topology.kubernetes.io/zone": "ab"[number * zones // nodes]}
             kubelets.add_node(f"n{number}", zone)
             containers = [{"name": "c", "image": "registry.example/i"}]
             spec = {"nodeName": f"n{number}", "containers": containers, "tolerations": [TOLERATION]}
@@ -217,6 +221,27 @@ def test_a_controller_that_is_switched_off() -> None:
             made = await told(one, lambda m: "disabled" in kinds(m), 150)
             assert made["items"][0]["controller"] == "taint-eviction"
             assert "(--controllers=-taint-eviction-controller) or stuck" in made["because"]
-            assert {i["controller"] for i in made["items"]} == {"taint-eviction"}
+            differing = [i for i in made["items"] if not i["note"]]
+            assert {i["controller"] for i in differing} == {"taint-eviction"}
 
     play(test)
+
+
+def test_another_eviction_rate() -> None:
+    """Half of a zone is lost at once; its nodes are tainted one after the other."""
+
+    async def test(plane: ControlPlane, kubelets: Kubelets) -> None:
+        async with watching(plane) as right, watching(plane, rate="0.05") as slower:
+            for one in (right, slower):
+                await told(one, lambda m: m["verdict"] == "agrees")
+            kubelets.stop("n0", "n1", "n2", "n3")
+            await until(lambda: is_tainted(plane, "n0", "n1", "n2", "n3"))
+            made = await told(slower, lambda m: setting(m, "node-eviction-rate"))
+            found = setting(made, "node-eviction-rate")
+            assert (found["assumed"], found["agrees"]) == ("0.05", False)
+            assert found["low"] <= 0.55 and found["high"] >= 0.45, found
+            assert kinds(made) == ["settings"]
+            quiet = await right.json("diverge")
+            assert (quiet["verdict"], quiet["items"]) == ("agrees", [])
+
+    play(test, nodes=8, zones=1)
