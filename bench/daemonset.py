@@ -3,8 +3,9 @@
 Measured (`wallSeconds`) is the first sync: the controller begins with full caches, every set has
 its pods, and all sets are synced. `nodeChangeMillis` is the median of what one node's change costs:
 sets are judged anew, those concerned are synced, and their calls are answered. A rolling update
-over all nodes is simulated with cluster and kubelets (`rollingUpdateSeconds`), a tenth of the nodes
-at a time. `emptySyncSeconds` is the first sync of sets that have no pods at all yet.
+over all nodes is simulated with cluster and kubelets, a tenth of the nodes at a time
+(`rollingUpdateSeconds`) and one by one (`oneByOneSeconds`). `emptySyncSeconds` is the first sync of
+sets that have no pods at all yet.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
+from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.events import ApplyEvent, ScenarioEvent
 from kubectl_nodelife.sim.fields import Place
@@ -39,7 +40,6 @@ from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
 
 SETS = 30
 CHANGES = 20
-STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
 BLOCKED = Taint(key="bench", effect="NoExecute")
 
 
@@ -109,7 +109,8 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     empty.start()
     empty_seconds = time.perf_counter() - began
     del cluster, empty
-    update_seconds, entries = rolling_update(nodes, seed)
+    update_seconds, entries = rolling_update(nodes, seed, "10%")
+    one_by_one_seconds, _ = rolling_update(nodes, seed, 1)
     return {
         "daemonSets": sets,
         "nodeChangeMillis": round(statistics.median(changes) * 1000, 3),
@@ -117,6 +118,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
         "emptySyncSeconds": round(empty_seconds, 6),
         "rollingUpdateSeconds": round(update_seconds, 6),
         "rollingUpdateActions": entries,
+        "oneByOneSeconds": round(one_by_one_seconds, 6),
     }
 
 
@@ -140,8 +142,8 @@ def node_changes(cluster: Cluster) -> list[float]:
     return seconds
 
 
-def rolling_update(nodes: int, seed: int) -> tuple[float, int]:
-    """(seconds, actions) of an update of one set on all nodes, a tenth of them at a time."""
+def rolling_update(nodes: int, seed: int, max_unavailable: int | str) -> tuple[float, int]:
+    """(seconds, actions) of an update of one set on all nodes."""
     setting = make_setting(nodes, 1, seed)
     old = next(obj for obj in setting.objects if isinstance(obj, DaemonSet))
     template = copy.deepcopy(old.spec.template)
@@ -150,11 +152,17 @@ def rolling_update(nodes: int, seed: int) -> tuple[float, int]:
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": old.name, "namespace": old.namespace},
-        "spec": {"template": template, "updateStrategy": STRATEGY},
+        "spec": {
+            "template": template,
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": max_unavailable},
+            },
+        },
     }
     apply = ApplyEvent(kind_named("DaemonSet"), old.namespace, old.name, patch)
     event = ScenarioEvent(MINUTE_NS, apply, Place("bench"))
-    scenario = replace(setting.scenario, duration_ns=HOUR_NS, events=(event,))
+    scenario = replace(setting.scenario, duration_ns=(nodes + 60) * MINUTE_NS, events=(event,))
     setting = replace(setting, scenario=scenario)
     controller = DaemonSetController(make_settings(setting.profile, {}))
     gc.collect()
