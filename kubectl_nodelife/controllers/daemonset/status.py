@@ -7,6 +7,7 @@ Follows `updateDaemonSetStatus` and `storeDaemonSetStatus`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ WORDS: Final = {
     "number_available": "available",
 }
 """The counts that people look at, and what they call them."""
+
+_told = attrgetter(*WORDS)
 
 
 class Tally(NamedTuple):
@@ -109,8 +112,5 @@ def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
 
 def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str]:
     """Where the two differ, in words; `desired 3, counted 4`."""
-    return [
-        f"{word} {getattr(reported, field)}, counted {getattr(counted, field)}"
-        for field, word in WORDS.items()
-        if getattr(reported, field) != getattr(counted, field)
-    ]
+    both = zip(WORDS.values(), _told(reported), _told(counted), strict=True)
+    return [f"{word} {was}, counted {now}" for word, was, now in both if was != now]

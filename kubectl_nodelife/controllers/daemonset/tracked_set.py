@@ -45,6 +45,7 @@ class TrackedSet:
         orphans: dict[Key, Pod],
     ) -> None:
         self.daemon_set = daemon_set
+        self.key: Key = daemon_set.key
         self.rules = rules
         self.history: History | None = None
         self._cache = cache
@@ -66,11 +67,6 @@ class TrackedSet:
                 pass
         placement = Placement(self.template)
         self.census = Census(self._cache.nodes, self.pods, placement, self._cache.pods_on)
-
-    @property
-    def key(self) -> Key:
-        """(namespace, name)"""
-        return self.daemon_set.key
 
     @property
     def selects_everything(self) -> bool:
