@@ -15,6 +15,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
@@ -162,8 +163,21 @@ class Outlook:
         health = self.memory.health.get(node.name)
         if health is None:
             return None
-        left_ns = max(0, health.probe_ns + grace_ns - self.now_ns)
+        left_ns = max(0, self._probe_ns(node.name, health) + grace_ns - self.now_ns)
         return Range(left_ns, left_ns + self.settings.node_monitor_period_ns)
+
+    def _probe_ns(self, name: str, health: NodeHealth) -> int:
+        """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
+        date only when its grace period could be over.
+        """
+        heartbeat = self.cache.heartbeat(name)
+        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        if renewal is None or renewal[0] is None:
+            return health.probe_ns
+        renew_ns, seen_ns = renewal
+        if health.lease_renew_ns is not None and renew_ns <= health.lease_renew_ns:
+            return health.probe_ns
+        return max(health.probe_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
 
     def _queued(self, name: str) -> Queued | None:
         place = self._positions.get(name)
