@@ -31,3 +31,22 @@ def test_heartbeats_that_wait_to_be_read_are_no_silence(tmp_path: Path) -> None:
         assert ("SetNodeCondition", "n1", "would") in await lab.told()
 
     run(story())
+
+
+def test_a_node_that_speaks_has_its_grace_period_left(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"))
+        left = []
+        for _ in range(30):
+            await lab.after(2, "n1")
+            outlook = lab.look().outlook
+            there = outlook.cache.node("n1")
+            assert there is not None
+            unknown_in = outlook.node(there).unknown_in
+            assert unknown_in is not None
+            left.append(unknown_in.low_ns / SECOND)
+        # the lease is renewed every 10 s, and a pass every 5 s sees it
+        assert 40 <= min(left) < max(left) == 50
+
+    run(story())
