@@ -11,7 +11,7 @@ import os
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.known import Known, recall, remember
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
-from kubectl_nodelife.errors import EXIT_NO, Failed
+from kubectl_nodelife.errors import EXIT_NO, Failed, Unreachable
 from kubectl_nodelife.report import terminal
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
@@ -72,6 +72,15 @@ def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict
     if line is None or ask(connection, "hello") is None:
         return None
     return _checked(line, client.follow(line.socket, question, watch=True, **query))
+
+
+def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Answers that only end with the daemon. Raises Unreachable when they do."""
+    yield from answers
+    raise Unreachable(
+        "the daemon has ended, so that nothing more is told",
+        remedy="see 'kubectl nodelife daemon logs'",
+    )
 
 
 def show(answer: dict[str, object], *, exit_code: bool = False) -> int:

@@ -101,7 +101,7 @@ def _watch(connection: Connection, query: dict[str, Any], output: str, *, header
             "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
         )
     widths = Widths()
-    for answer in answers:
+    for answer in ask.for_ever(answers):
         for warning in answer.get("warnings", ()):
             terminal.warn(warning)
         items = answer["items"]

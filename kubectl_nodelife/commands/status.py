@@ -91,7 +91,7 @@ def _watch(connection: Connection, query: dict[str, object], direct: bool) -> in
             on="--watch",
             remedy="run: kubectl nodelife daemon start",
         )
-    for answer in answers:
+    for answer in ask.for_ever(answers):
         ask.show(answer)
         terminal.flush()
     return 0

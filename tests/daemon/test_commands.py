@@ -139,10 +139,18 @@ def test_watching_status_and_changes() -> None:
                 assert first["apiVersion"] == "nodelife.dev/v1alpha1"
                 silence(served, "a1", "start")
                 text = await lines_of(changes.stdout, '"superseded"')
+                await one.ok("daemon", "stop")
+                for process in (status, changes):
+                    _, err = await process.communicate()
+                    assert (process.returncode, "error: the daemon has ended" in err.decode()) == (
+                        3,
+                        True,
+                    )
             finally:
                 for process in (status, changes):
-                    process.kill()
-                    await process.wait()
+                    if process.returncode is None:
+                        process.kill()
+                        await process.wait()
 
     play(test)
 
