@@ -24,6 +24,8 @@ _COLUMNS: Final = (
 _NAMED: Final = 3
 _PREFIX: Final = "node.kubernetes.io/"
 _CUT: Final = 160
+_CONDITION: Final = "SetNodeCondition"
+_DAY: Final = len("2026-11-21T")
 
 
 class Folded(NamedTuple):
@@ -52,8 +54,9 @@ class ReplayPage:
         self.warnings = warnings
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """One table."""
-        yield Table(_COLUMNS, [_row(folded, wide) for folded in fold(self.lines)])
+        """One table. The day is told where there are two."""
+        short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
+        yield Table(_COLUMNS, [_row(folded, short) for folded in fold(self.lines)])
 
     def document(self) -> object:
         """The lines, each for itself; `cause` is the id of another line."""
@@ -79,7 +82,8 @@ def fold(lines: Sequence[Line]) -> list[Folded]:
     numbers: dict[int, int] = {}
     for line in lines:
         after = numbers.get(id(line.cause)) if line.cause is not None else None
-        alike = (line.actor, line.action, line.detail, line.kind, line.outcome, after)
+        detail = _status(line) if line.action == _CONDITION else line.detail
+        alike = (line.actor, line.action, detail, line.kind, line.outcome, after)
         key = (line.time_ns // SECOND_NS, *alike)
         group = groups.setdefault(key, Folded(len(groups) + 1, [], after))
         group.lines.append(line)
@@ -92,13 +96,22 @@ def who(line: Line) -> str:
     return line.actor.name
 
 
-def what(line: Line) -> str:
+def what(folded: Folded) -> str:
     """The action with its detail and its outcome, where that says more than that it happened."""
+    line = folded.lines[0]
     detail = line.detail.replace(_PREFIX, "")
+    if line.action == _CONDITION and _status(line):  # conditions of a node are set together
+        types = dict.fromkeys(other.detail.partition("=")[0] for other in folded.lines)
+        detail = "+".join(types) + _status(line)
     words = f"{line.action} {detail}".rstrip()
     if line.count > 1:
         words += f" (x{line.count})"
     return words if line.outcome in ("", "confirmed", "applied") else f"{line.outcome}: {words}"
+
+
+def _status(line: Line) -> str:
+    """`=Unknown (NodeStatusUnknown)` of a node's condition."""
+    return "".join(line.detail.partition("=")[1:])
 
 
 def objects(folded: Folded) -> str:
@@ -121,14 +134,14 @@ def clock(instant_ns: int) -> str:
     return format_time(instant_ns)
 
 
-def _row(folded: Folded, wide: bool) -> list[object]:
+def _row(folded: Folded, short: bool) -> list[object]:
     first = folded.lines[0]
     after = "" if folded.after is None else f"#{folded.after}{'?' if first.inferred else ''}"
     return [
         folded.number,
-        clock(first.time_ns),
+        clock(first.time_ns)[_DAY if short else 0 :],
         who(first),
-        what(first),
+        what(folded),
         objects(folded),
         after,
         why(folded),
