@@ -10,6 +10,7 @@ does, and a node that it had taken too early goes back into its queue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
@@ -38,6 +39,32 @@ class CatchUp:
         self._lifecycle = lifecycle
         self._projection = projection
         self._aligned_ns: int | None = None
+
+    def due_ns(self, action: Action, now_ns: int) -> int | None:
+        """When our own copy would have done what another hand has just done; None: that follows at
+        once from what the cluster showed before, or is not known.
+        """
+        memory = self._lifecycle.memory
+        if isinstance(action, SetNodeConditions):
+            health = memory.health.get(action.node)
+            return None if health is None else self._pass_after(health.probe_ns + self._grace_ns())
+        if isinstance(action, AddTaints) and _is_by_token(action.taints):
+            node = self._projection.shown("Node", ("", action.node))
+            queue = memory.zones.queues.get(memory.zones.place(node)) if _is_node(node) else None
+            if queue is not None and queue.is_waiting(action.node):
+                return queue.limiter.next_accept(now_ns)
+        return None
+
+    def _grace_ns(self) -> int:
+        return self._lifecycle.settings.node_monitor_grace_period_ns
+
+    def _pass_after(self, at_ns: int) -> int | None:
+        """The first of our passes to come that begins after that."""
+        next_ns = self._lifecycle.next_pass_ns
+        if next_ns is None or at_ns < next_ns:
+            return next_ns
+        period_ns = self._lifecycle.settings.node_monitor_period_ns
+        return next_ns + ((at_ns - next_ns) // period_ns + 1) * period_ns
 
     def done(self, action: Action, now_ns: int) -> list[Event]:
         """Another hand did this. What the view makes of what we learn from that."""
@@ -101,6 +128,10 @@ class CatchUp:
             events += self._projection.give_up(plan, now_ns, because)
             events.append(Outcome(plan, _CONFLICT, because))
         return events
+
+
+def _is_node(obj: object) -> TypeGuard[Node]:
+    return isinstance(obj, Node)
 
 
 def _is_by_token(taints: Iterable[Taint]) -> bool:

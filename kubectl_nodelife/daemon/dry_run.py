@@ -25,8 +25,10 @@ from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness, in_order
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    DeletePod,
     RecordEvent,
     RemoveTaints,
+    SetPodCondition,
     SetZoneState,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -35,8 +37,10 @@ from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.wire import request_of
+from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
@@ -184,9 +188,18 @@ class DryRun:
         elif planned:
             return None
         self.ledger.note(action, now_ns, self._node_of(action), "")
-        self.ledger.settle(action, CONFIRMED, now_ns, "another hand was first")
+        self.ledger.settle(action, CONFIRMED, now_ns, self._who_was_first(action, now_ns))
         self._learned.append(action)
         return action
+
+    def _who_was_first(self, action: Action, now_ns: int) -> str:
+        due_ns = self._catch_up.due_ns(action, now_ns) if self._catch_up is not None else None
+        if isinstance(action, (DeletePod, SetPodCondition)) and self.eviction is not None:
+            work = self.eviction.workers.get(action.target[1])
+            due_ns = work.due_ns if work is not None else None
+        if due_ns is None or due_ns <= now_ns:
+            return "another hand was first"
+        return f"another hand was first, ours was due in {format_duration(_ms(due_ns - now_ns))}"
 
     def _catch(self, now_ns: int) -> list[Event]:
         """Bring our copy in step with what another hand did."""
@@ -230,6 +243,10 @@ class DryRun:
             return key[1]
         pod = self.projection.shown(kind, key) if kind == "Pod" else None
         return cast(Pod, pod).spec.node_name if pod is not None else ""
+
+
+def _ms(duration_ns: int) -> int:
+    return duration_ns // MILLISECOND_NS * MILLISECOND_NS
 
 
 def same_version(before: KubeObject, after: KubeObject) -> bool:

@@ -7,6 +7,8 @@ what the cluster shows now would not make it, so it does not stand any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubectl_nodelife.engine.actions import (
     Action,
     DeletePod,
@@ -22,6 +24,13 @@ from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 
 CONFIRMED = "confirmed"
 SUPERSEDED = "superseded"
+
+
+def laid_over(obj: KubeObject | None, planned: Iterable[tuple[Action, int]]) -> KubeObject | None:
+    """The object had these plans been carried out."""
+    for action, at_ns in planned:
+        obj = action.effect(obj, at_ns)
+    return obj
 
 
 def judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ it, and so do the plans for the pods of a node that is Ready again or has lost i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 import msgspec
@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
 from kubectl_nodelife.engine.premises import CONFIRMED as CONFIRMED
 from kubectl_nodelife.engine.premises import SUPERSEDED as SUPERSEDED
-from kubectl_nodelife.engine.premises import is_ready, judge, lost_premise
+from kubectl_nodelife.engine.premises import is_ready, judge, laid_over, lost_premise
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -171,11 +171,7 @@ class Projection:
         else:
             if action.replaces:
                 self._give_way(action, planned, now_ns)
-            shown_now = self._observed[key]
-            if action.replaces and shown_now is not None and action.shown_by(shown_now):
-                self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
-            else:
-                self._add(planned, action, now_ns)
+            self._add(planned, action, now_ns)
             if view is None:
                 self._created.setdefault(key[0], {})[key] = action
         events = [*self._show(key, after, action), *released]
@@ -183,7 +179,7 @@ class Projection:
 
     def view(self, key: ObjectKey, seen: KubeObject | None = None) -> KubeObject | None:
         """The object with all that is planned for it; `seen`: as it was seen just now."""
-        return _laid_over(seen or self.shown(*key), self._planned.get(key, ()))
+        return laid_over(seen or self.shown(*key), self._planned.get(key, ()))
 
     def _observe_object(self, kind: str, obj: KubeObject, event: Put, now_ns: int) -> list[Event]:
         key = (kind, obj.key)
@@ -311,7 +307,7 @@ class Projection:
             self._created.get(key[0], {}).pop(key, None)
         gone = {id(action) for action, _ in entries}
         kept = [entry for entry in self._planned[key] if id(entry[0]) not in gone]
-        view = _laid_over(self._observed.get(key), kept)
+        view = laid_over(self._observed.get(key), kept)
         self._planned[key] = kept
         events = self._show(key, view, None)
         if isinstance(view, Node):
@@ -377,6 +373,10 @@ class Projection:
         return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
 
     def _add(self, planned: list[tuple[Action, int]], action: Action, now_ns: int) -> None:
+        shown = self._observed.get(action.target) if action.replaces else None
+        if shown is not None and action.shown_by(shown):
+            self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
+            return
         planned.append((action, now_ns))
         self._live.add(id(action))
 
@@ -388,13 +388,6 @@ class Projection:
                 self._fallen.append(action)
             else:
                 del self._led_to[id(action)]
-
-
-def _laid_over(obj: KubeObject | None, planned: Iterable[tuple[Action, int]]) -> KubeObject | None:
-    """The object had these plans been carried out."""
-    for action, at_ns in planned:
-        obj = action.effect(obj, at_ns)
-    return obj
 
 
 def _deletes(action: Action) -> bool:
