@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.pod_conditions import disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE, TRUE
@@ -51,6 +51,7 @@ class PodGCController:
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
+    reads_pod_conditions = False
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
@@ -91,12 +92,11 @@ class PodGCController:
         old: Any = change.old
         new: Any = change.new
         if change.kind == "Pod":
-            if old is None or new is None or not same_but_for_conditions(old, new):
-                pod: Pod = new or old
-                self._note_pod(pod.key, new, change.cause)
-                name = pod.spec.node_name
-                if new is not None and name and name not in cache.nodes:
-                    self._unknown.setdefault(name, change.cause)
+            pod: Pod = new or old
+            self._note_pod(pod.key, new, change.cause)
+            name = pod.spec.node_name
+            if new is not None and name and name not in cache.nodes:
+                self._unknown.setdefault(name, change.cause)
         elif new is not None:
             self._unknown.pop(new.name, None)
             self._note_node(new, change.cause)

@@ -22,6 +22,11 @@ class Controller(Protocol):
 
     name: str
     watches: frozenset[str]
+    """The kinds of which it is told each change."""
+    reads_pod_conditions: bool
+    """False: it is not told of a change of nothing but what a pod's status says within its phase.
+    A lost zone is tens of thousands of these.
+    """
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Begin as a controller that was restarted: caches are filled, nothing is remembered."""

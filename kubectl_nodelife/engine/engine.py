@@ -14,6 +14,10 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller
 from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
 from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
+
+Changed = Callable[[Change, Cache, int], Actions]
+_NOBODY: list[Changed] = []
 
 
 class RequeueInThePast(Exception):
@@ -40,9 +44,12 @@ class Engine:
         self._timers = Timers()
         self._by_name = {c.name: c for c in self.controllers}
         watched = {kind for c in self.controllers for kind in c.watches}
-        self._watchers: dict[str, list[Callable[..., Actions]]] = {
+        self._watchers: dict[str, list[Changed]] = {
             kind: [c.changed for c in self.controllers if kind in c.watches] for kind in watched
         }
+        self._condition_readers: list[Changed] = [
+            c.changed for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
+        ]
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
@@ -61,7 +68,7 @@ class Engine:
             if type(taken) is Outcome:
                 yield from self._settle(self._failed(taken, now_ns), now_ns)
                 continue
-            for changed in self._watchers.get(taken.kind, ()):
+            for changed in self._concerned(taken):
                 if actions := changed(taken, self.cache, now_ns):
                     yield from self._settle(actions, now_ns)
         if not self.started and not self._unsynced:
@@ -74,6 +81,13 @@ class Engine:
                 name, key = cast("tuple[str, Hashable]", due)
                 woken = self._by_name[name].reconcile(key, self.cache, now_ns)
                 yield from self._settle(woken, now_ns)
+
+    def _concerned(self, change: Change) -> list[Changed]:
+        """The handlers of those who want to know."""
+        old, new = change.old, change.new
+        if type(old) is Pod and type(new) is Pod and same_but_for_conditions(old, new):
+            return self._condition_readers
+        return self._watchers.get(change.kind, _NOBODY)
 
     def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
         """Bring the cache up to date with all events, before anybody decides on one of them.

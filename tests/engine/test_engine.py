@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
@@ -13,7 +14,7 @@ from kubectl_nodelife.engine.events import Change, Event, Gone, Heartbeats, Outc
 from kubectl_nodelife.engine.loop import drive
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 
 Said = list[Action | Requeue]
 
@@ -21,9 +22,16 @@ Said = list[Action | Requeue]
 class Scribe:
     """A controller that tells what it was told, and asks to be woken as it was given."""
 
-    def __init__(self, name: str, watches: Iterable[str], wake: Iterable[Requeue] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        watches: Iterable[str],
+        wake: Iterable[Requeue] = (),
+        reads_pod_conditions: bool = True,
+    ) -> None:
         self.name = name
         self.watches = frozenset(watches)
+        self.reads_pod_conditions = reads_pod_conditions
         self.wake = list(wake)
         self.seen: list[str] = []
 
@@ -83,6 +91,30 @@ def test_controllers_see_what_they_watch_in_their_order() -> None:
         "one Node a 0",
         "two Node a 0",
     ]
+
+
+READY = PodStatus(conditions=(PodCondition("Ready", "True"),))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        pytest.param({"status": READY}, False, id="a-condition"),
+        pytest.param({"status": PodStatus(phase="Failed")}, True, id="the-phase"),
+        pytest.param({"spec": PodSpec(node_name="a")}, True, id="the-node"),
+        pytest.param({"metadata": ObjectMeta(name="p", labels={})}, True, id="its-metadata"),
+    ],
+)
+def test_who_does_not_read_conditions_is_not_told_of_them(
+    changed: dict[str, object], told: bool
+) -> None:
+    blind = Scribe("blind", ["Pod"], reads_pod_conditions=False)
+    engine = Engine([blind, Scribe("other", ["Node"]), Scribe("reads", ["Pod"])], Cache())
+    pod = Pod(metadata=ObjectMeta(name="p"))
+    said(engine, 1, [Put("Pod", pod)])
+    heard = said(engine, 2, [Put("Pod", replace(pod, **changed))])
+    assert heard == ["blind Pod p 0"] * told + ["reads Pod p 0"]
+    assert said(engine, 3, [Gone("Pod", pod.key)]) == ["blind Pod p 0", "reads Pod p 0"]
 
 
 def test_events_of_one_instant_are_in_the_cache_before_anybody_decides() -> None:

@@ -62,6 +62,7 @@ class NodeLifecycleController:
 
     name = "node-lifecycle"
     watches = frozenset({"Node", "Pod", "Heartbeat"})
+    reads_pod_conditions = False
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
@@ -98,10 +99,9 @@ class NodeLifecycleController:
             self._worked.pop(change.old.name if change.old is not None else "", None)
         elif change.kind == "Node":
             node = cache.node(change.new.name)
+            # several changes at one instant are one in the queue
             if node is not None and self._worked.get(node.name) is not node:
-                self._worked[node.name] = (
-                    node  # several changes at one instant are one in the queue
-                )
+                self._worked[node.name] = node
                 return self.process_node(node, now_ns, change.cause)
         return ()
 

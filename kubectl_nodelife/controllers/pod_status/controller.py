@@ -57,6 +57,7 @@ class PodStatusController:
 
     name = "pod-status"
     watches = frozenset({"Pod", "Heartbeat"})
+    reads_pod_conditions = True
 
     def __init__(self, settings: Settings) -> None:
         self._rules = rules_for(settings.profile)

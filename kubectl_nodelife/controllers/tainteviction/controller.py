@@ -69,6 +69,7 @@ class TaintEvictionController:
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
+    reads_pod_conditions = False
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -359,8 +360,6 @@ def _schedule(pod: Pod, verdict: _Verdict, due_ns: int, cause: Action | None) ->
 
 def _same_terms(old: Pod, new: Pod) -> bool:
     """Same node and same tolerations: the only words of a pod that count."""
-    if old.spec is new.spec:
-        return True
     before, after = old.spec.tolerations, new.spec.tolerations
     return old.spec.node_name == new.spec.node_name and (before is after or before == after)
 
