@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.sandbox.listening import Sandbox
-from tests.daemon.user import User, user
-from tests.loopback import GENERATE, SHORT_FLAGS, client, play, sandbox
+import pytest
 
+from kubectl_nodelife.cli import main
+from tests.loopback import GENERATE, client, sandbox
+
+Capture = pytest.CaptureFixture[str]
+
+# Short, but long enough for a busy machine: nobody but zone b falls silent.
+FLAGS = {"node-monitor-period": "200ms", "node-monitor-grace-period": "8s"}
+SETTINGS = tuple(f"--set={name}={value}" for name, value in FLAGS.items())
 DEAD = {"at": "1s", "kubelet": {"selector": "topology.kubernetes.io/zone=b", "heartbeats": "stop"}}
 FORCE = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
+QUESTIONS = (
+    ("status", *SETTINGS),
+    ("audit", "-A", *SETTINGS),
+    ("budgets", "-A"),
+    ("daemonset", "-A", *SETTINGS),
+    ("drain-plan", "a1", *FORCE),
+    ("explain", "node", "b1", *SETTINGS),
+)
 NUMBER = re.compile(r"\d[\d.:smh]*")
-FLAGS = [f"--set={name}={value}" for name, value in SHORT_FLAGS.items()]
 
 
 def without_time(value: Any) -> Any:
@@ -32,44 +49,57 @@ def without_time(value: Any) -> Any:
     return NUMBER.sub("#", value) if isinstance(value, str) else value
 
 
-async def until_dead(served: Sandbox) -> None:
-    """Zone b is Unknown, and each of its nodes has both taints."""
-    async with client(served) as reader:
-
-        async def dead() -> bool:
+async def serve(kubeconfig: list[str], dead: threading.Event, over: threading.Event) -> None:
+    """A cluster whose zone b falls silent; `dead` is set when all its nodes have both taints."""
+    half_dead = sandbox(
+        controllers=("node-lifecycle",),  # nothing is evicted between two looks
+        flags={**FLAGS, "node-eviction-rate": "10"},
+        events=[DEAD],
+        generate={**GENERATE, "podsPerNode": 2},
+    )
+    async with half_dead as served, client(served) as reader:
+        kubeconfig.append(served.kubeconfig)
+        while not over.is_set():
             items = json.loads(await reader.read("/api/v1/nodes"))["items"]
-            return [len(n["spec"].get("taints", ())) for n in items].count(2) == 2
-
-        ends = time.monotonic() + 30
-        while not await dead():
-            assert time.monotonic() < ends, "the zone did not die in time"
-            await asyncio.sleep(0.1)
+            if [len(n["spec"].get("taints", ())) for n in items].count(2) == 2:
+                dead.set()
+            await asyncio.sleep(0.2)
 
 
-def test_the_snapshot_of_a_half_dead_cluster_answers_as_the_cluster() -> None:
-    async def test() -> None:
-        half_dead = sandbox(
-            controllers=("node-lifecycle",),  # nothing is evicted between two looks
-            events=[DEAD],
-            generate={**GENERATE, "podsPerNode": 2},
-        )
-        async with half_dead as served, user(served.kubeconfig) as one:
-            await until_dead(served)
-            await one.ok("snapshot", "save", "s.json.gz")
-            live, kept = await asyncio.gather(
-                answers(one, "--no-daemon"), answers(one, "-f", "s.json.gz")
-            )
-        assert {n["ready"] for n in live["status"]["nodes"]} == {"True", "Unknown"}
-        assert without_time(live) == without_time(kept)
-
-    play(test)
+@contextlib.contextmanager
+def half_dead_cluster() -> Iterator[str]:
+    """Yields its kubeconfig, in a thread of its own so that commands run here."""
+    kubeconfig: list[str] = []
+    dead, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(serve(kubeconfig, dead, over)))
+    thread.start()
+    try:
+        ends = time.monotonic() + 120
+        while not dead.wait(0.5):
+            assert thread.is_alive() and time.monotonic() < ends, "the zone did not die"
+        yield kubeconfig[0]
+    finally:
+        over.set()
+        thread.join(60)
 
 
-async def answers(one: User, *where: str) -> dict[str, Any]:
-    looks_itself = where if where[0] == "-f" else ()
-    return {
-        "status": await one.json("status", *where, *FLAGS),
-        "audit": await one.json("audit", "-A", *looks_itself, *FLAGS),
-        "drain-plan": await one.json("drain-plan", "a1", *FORCE, *looks_itself),
-        "explain": await one.json("explain", "node", "b1", *where, *FLAGS),
-    }
+def said(capsys: Capture, *words: str) -> Any:
+    """The document of a verb."""
+    assert main([*words, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_snapshot_of_a_half_dead_cluster_answers_as_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+    with half_dead_cluster() as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        assert main(["snapshot", "save", "s.json.gz"]) == 0
+        capsys.readouterr()
+        live = {words[0]: without_time(said(capsys, *words)) for words in QUESTIONS}
+    kept = {w[0]: without_time(said(capsys, *w, "-f", "s.json.gz")) for w in QUESTIONS}
+    assert {n["ready"] for n in live["status"]["nodes"]} == {"True", "Unknown"}
+    assert not {q: (live[q], kept[q]) for q in live if live[q] != kept[q]}
