@@ -59,7 +59,7 @@ def make_set_answers(look: Callable[[], Sight]) -> tuple[dict[str, Answer], dict
 
     async def answer(query: Query) -> Told:
         question = question_of(query)
-        looking = look_at_sight(look(), question.namespace)
+        looking = look_at_sight(look(), question.namespace, question.name)
         return await asyncio.to_thread(lambda: answer_from(looking(), question))
 
     def watch(query: Query) -> AsyncIterator[Told]:
@@ -172,7 +172,7 @@ async def _watch(
     uid = ""
     said: set[str] = set()
     while True:
-        looking = look_at_sight(look(), question.namespace)
+        looking = look_at_sight(look(), question.namespace, question.name)
         try:
             page, text, warnings = await asyncio.to_thread(_glance, looking, question)
         except NoSuchSet:

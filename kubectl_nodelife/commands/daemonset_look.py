@@ -79,8 +79,8 @@ def look_at_cluster(
         return asyncio.run(_look(target, wish, namespace, step))
 
 
-def look_at_sight(sight: Sight, namespace: str) -> Callable[[], SetLook]:
-    """What the daemon sees. Raises Failed, Unreachable where it has no DaemonSets.
+def look_at_sight(sight: Sight, namespace: str, name: str = "") -> Callable[[], SetLook]:
+    """What the daemon sees of all sets, or one. Raises Failed, Unreachable where it has none.
 
     The look is had by calling what is returned, in a thread if that is better: the daemon's own
     cache is read here, and only objects that nobody changes are taken from it.
@@ -98,7 +98,7 @@ def look_at_sight(sight: Sight, namespace: str) -> Callable[[], SetLook]:
     warnings = [w for w in sight.warnings if not w.startswith(COLD)]  # sets do not hang on that
 
     def look() -> SetLook:
-        sets = _sets(objects, within, settings, now_ns, sight.unread)
+        sets = _sets(objects, within, settings, now_ns, sight.unread, name)
         return SetLook(sets, sight.source, warnings)
 
     return look
@@ -110,6 +110,7 @@ def _sets(
     settings: Settings,
     now_ns: int,
     missing: Mapping[str, str],
+    name: str = "",
 ) -> DaemonSets:
     rules = behaviour_of((1, settings.profile.minor), settings.gates)
     read = KindsRead(
@@ -118,7 +119,7 @@ def _sets(
         revisions="ControllerRevision" not in missing,
         sets="DaemonSet" not in missing,
     )
-    return DaemonSets(cache_for(objects, namespace, rules), settings, now_ns, read)
+    return DaemonSets(cache_for(objects, namespace, rules, name), settings, now_ns, read)
 
 
 def _missing(missing: Mapping[str, str]) -> list[str]:

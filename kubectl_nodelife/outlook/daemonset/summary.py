@@ -12,7 +12,7 @@ from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.status import differences
 from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
-from kubectl_nodelife.outlook.daemonset.table import NodeRow, truth_table
+from kubectl_nodelife.outlook.daemonset.table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 
 _SHOWN = 3
@@ -64,11 +64,11 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
     if missing:
         odd = [f"no {missing} were read: only reported counts"]
         return SetSummary(daemon_set, None, False, odd)
-    odd = list(oddities(view, truth_table(view)))
+    odd = list(oddities(view))
     return SetSummary(daemon_set, view.status(), view.knows_updated, odd)
 
 
-def oddities(view: SetView, rows: list[NodeRow]) -> Iterator[str]:
+def oddities(view: SetView) -> Iterator[str]:
     """What a person would want to know, one sentence each; none: all is as it should be."""
     daemon_set = view.daemon_set
     if view.tracked.selects_everything:
@@ -81,7 +81,7 @@ def oddities(view: SetView, rows: list[NodeRow]) -> Iterator[str]:
     if observed < generation:
         yield f"the controller has not acted on generation {generation} yet (it is at {observed})"
     yield from _count_differences(view)
-    yield from _node_oddities(rows)
+    yield from _node_oddities(view)
     yield from _rollout_oddities(view)
 
 
@@ -99,22 +99,25 @@ def _count_differences(view: SetView) -> Iterator[str]:
         yield "(this release does not count anew when a taint only keeps new pods away)"
 
 
-def _node_oddities(rows: list[NodeRow]) -> Iterator[str]:
-    misscheduled = [f"{row.node} ({row.subject or row.rule})" for row in rows if row.misscheduled]
+def _node_oddities(view: SetView) -> Iterator[str]:
+    misscheduled, lacking, crowded, troubled = [], [], [], []
+    for node, verdict, pods in view.nodes():
+        if pods and (verdict is None or not verdict.want_to_run):
+            about = node if verdict is None else verdict.subject or verdict.rule
+            misscheduled.append(f"{node} ({about})")
+        elif verdict is not None and verdict.want_to_run and not pods:
+            lacking.append(node)
+        if len(pods) > 1 and sum(p.metadata.deletion_timestamp is None for p in pods) > 1:
+            crowded.append(node)
+        for pod in pods:
+            if trouble := trouble_of(view, pod):
+                troubled.append(f"{pod.name} on {node} ({trouble})")
     if misscheduled:
         yield f"misscheduled on {some(misscheduled)}"
-    lacking = [row.node for row in rows if row.should_run and not row.has]
     if lacking:
         yield f"no pod on {some(lacking)}"
-    crowded = [row.node for row in rows if sum(not p.terminating for p in row.has) > 1]
     if crowded:
         yield f"more than one pod on {some(crowded)}"
-    troubled = [
-        f"{pod.name} on {row.node} ({pod.trouble})"
-        for row in rows
-        for pod in row.has
-        if pod.trouble
-    ]
     if troubled:
         yield f"not at work: {some(troubled)}"
 
@@ -125,10 +128,11 @@ def _rollout_oddities(view: SetView) -> Iterator[str]:
     old = len(view.census.with_old)
     if not old:
         return
+    have = f"{old} {'node has' if old == 1 else 'nodes have'} a pod of another revision"
     if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
-        yield f"an update is under way: {old} nodes have a pod of another revision"
+        yield f"an update is under way: {have}"
     else:
-        yield f"{old} nodes have a pod of another revision, which stays until somebody deletes it"
+        yield f"{have}, which stays until somebody deletes it"
 
 
 def some(names: list[str]) -> str:

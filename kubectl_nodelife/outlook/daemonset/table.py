@@ -43,11 +43,6 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     because: str
     next: str
 
-    @property
-    def misscheduled(self) -> bool:
-        """A pod is where none is wanted."""
-        return bool(self.has) and not self.should_run
-
 
 def truth_table(view: SetView) -> list[NodeRow]:
     """All nodes, in name order."""

@@ -46,24 +46,26 @@ class KindsRead(msgspec.Struct, frozen=True):
         return "nodes" if not self.nodes else "pods" if not self.pods else ""
 
 
-def cache_for(objects: Iterable[KubeObject], namespace: str | None, rules: Behaviour) -> Cache:
-    """A cache of what the sets of a namespace (None: of all) hang on.
+def cache_for(
+    objects: Iterable[KubeObject], namespace: str | None, rules: Behaviour, name: str = ""
+) -> Cache:
+    """A cache of what the sets of a namespace (None: of all), or the one of that name, hang on.
 
     Pods that another controller has are nothing to a DaemonSet, but for the room that they take,
     where the release's rules look at that.
     """
     cache = Cache()
-    cache.fill((obj for obj in objects if rules.suspends or _counts(obj, namespace)), 0)
+    cache.fill((obj for obj in objects if rules.suspends or _counts(obj, namespace, name)), 0)
     return cache
 
 
-def _counts(obj: KubeObject, namespace: str | None) -> bool:
+def _counts(obj: KubeObject, namespace: str | None, name: str) -> bool:
     if not isinstance(obj, Pod):
         return True
     if namespace is not None and obj.metadata.namespace != namespace:
         return False
     owner = controller_of(obj.metadata) if obj.metadata.owner_references else None
-    return owner is None or owner.kind == "DaemonSet"
+    return owner is None or (owner.kind == "DaemonSet" and name in ("", owner.name))
 
 
 class DaemonSets:
