@@ -17,7 +17,6 @@ from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 
 Changed = Callable[[Change, Cache, int], Actions]
-_NOBODY: list[Changed] = []
 
 
 class RequeueInThePast(Exception):
@@ -82,12 +81,12 @@ class Engine:
                 woken = self._by_name[name].reconcile(key, self.cache, now_ns)
                 yield from self._settle(woken, now_ns)
 
-    def _concerned(self, change: Change) -> list[Changed]:
+    def _concerned(self, change: Change) -> Sequence[Changed]:
         """The handlers of those who want to know."""
         old, new = change.old, change.new
         if type(old) is Pod and type(new) is Pod and same_but_for_conditions(old, new):
             return self._condition_readers
-        return self._watchers.get(change.kind, _NOBODY)
+        return self._watchers.get(change.kind, ())
 
     def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
         """Bring the cache up to date with all events, before anybody decides on one of them.
