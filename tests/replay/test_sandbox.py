@@ -1,46 +1,56 @@
-"""A sandbox cluster with its controllers and a daemon: journal and Events are one timeline."""
+"""A sandbox cluster and a daemon: journal and Events are one timeline, plans are ours alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.daemon.user import User, user
-from tests.loopback import SHORT_FLAGS, play, sandbox
-
-FLAGS = [f"--set={name}={value}" for name, value in SHORT_FLAGS.items()]
-LOST = {"at": "15s", "kubelet": {"nodes": ["a1"], "heartbeats": "stop"}}
+from tests.daemon.user import PATIENT, User, silence, user
+from tests.loopback import play, sandbox
 
 
-async def until_told(one: User) -> list[dict[str, Any]]:
-    """The lines, once the journal and Events tell of the node that is lost."""
+async def lines(one: User, action: str, *words: str) -> list[dict[str, Any]]:
+    """The replay's lines, once there are some of that action about node a1."""
 
     async def told() -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = (await one.json("replay"))["items"]
-        both = [i for i in items if set(i["seenBy"]) >= {"journal", "event"}]
-        return items if any(i["action"] == "AddTaint" for i in items) and both else []
+        items: list[dict[str, Any]] = (await one.json("replay", *words))["items"]
+        about = [i for i in items if i["action"] == action and i["object"]["name"] == "a1"]
+        return items if about else []
 
     found: list[dict[str, Any]] = await one.until(told)
     return found
 
 
-def test_a_node_that_falls_silent() -> None:
+def test_what_a_controller_did_and_said_is_one_line() -> None:
     async def test() -> None:
         controllers = ("node-lifecycle", "taint-eviction")
         async with (
-            sandbox(controllers=controllers, events=[LOST]) as served,
+            sandbox(controllers=controllers, flags=PATIENT) as served,
             user(served.kubeconfig) as one,
         ):
-            await one.ok("daemon", "start", *FLAGS)
-            items = await until_told(one)
-        lost = [i for i in items if i["detail"].startswith("Ready=Unknown")]
-        assert [i["object"]["name"] for i in lost] == ["a1"]
-        assert lost[0]["actor"] == {"kind": "controller", "name": "node-lifecycle"}
-        assert set(lost[0]["seenBy"]) >= {"journal", "event"}
-        assert not [
-            i for i in items if i["action"] == "NodeNotReady" and i["object"]["kind"] == "Node"
-        ]
+            await one.watching(PATIENT)
+            silence(served, "a1")
+            items = await lines(one, "AddTaint")
+        (lost,) = [i for i in items if i["detail"].startswith("Ready=Unknown")]
+        assert lost["object"] == {"kind": "Node", "name": "a1"}
+        assert {"journal", "event"} <= set(lost["seenBy"])
+        assert lost["actor"] == {"kind": "controller", "name": "node-lifecycle"}
+        said = [i for i in items if i["action"] == "NodeNotReady"]
+        assert not [i for i in said if i["object"]["kind"] == "Node"]
         taints = [i for i in items if i["action"] == "AddTaint"]
         assert {t["object"]["name"] for t in taints} == {"a1"}
-        assert all(items[t["cause"]]["id"] <= t["id"] for t in taints if t["cause"] is not None)
+        assert lost["id"] in {t["cause"] for t in taints}
+
+    play(test)
+
+
+def test_what_nobody_does_is_told_as_ours() -> None:
+    async def test() -> None:
+        async with sandbox(flags=PATIENT) as served, user(served.kubeconfig) as one:
+            await one.watching(PATIENT)
+            silence(served, "a1")
+            items = await lines(one, "AddTaint", "node", "a1")
+        planned = [i for i in items if i["action"] in ("SetNodeCondition", "AddTaint")]
+        assert {i["outcome"] for i in planned} == {"would"}
+        assert {i["actor"]["kind"] for i in planned} == {"us"}
 
     play(test)
