@@ -52,6 +52,7 @@ _MOST_LINKS: Final = 200_000
 _MOST_QUESTIONS: Final = 200
 _AT_ONCE: Final = 200
 _FORGET_SECONDS: Final = 10.0
+_COLD: Final = "cold: "
 _IN_TIME_NS: Final = 2 * SECOND_NS
 
 Query = Mapping[str, list[str]]
@@ -215,6 +216,7 @@ class Attendant:
         self._began_ns = self._began_ns or now_ns
         last_ns, self._ticked_ns = self._ticked_ns, now_ns
         why = self._blind(now_ns)
+        cold = why.startswith(_COLD)
         if began and now_ns - last_ns > _ABSENT_NS:
             self._spans.append(Span(last_ns, now_ns, "the daemon was held up"))
             self._spans.sort(key=lambda span: span.end_ns is None)
@@ -223,7 +225,7 @@ class Attendant:
             self._spans[-1] = msgspec.structs.replace(self._spans[-1], end_ns=now_ns)
             is_open = False
         if why and not is_open:
-            self._spans.append(Span(last_ns or now_ns, None, why))
+            self._spans.append(Span(last_ns or now_ns, None, why, in_sight=cold))
 
     def _blind(self, now_ns: int) -> str:
         """Why nothing can be judged now, "" where it can."""
@@ -233,7 +235,7 @@ class Attendant:
         if watcher.stands_still:
             return watcher.stands_still
         if watcher.is_cold(now_ns):
-            return f"cold: {watcher.cold_because}"
+            return f"{_COLD}{watcher.cold_because}"
         return ""
 
     def _forget(self, before_ns: int) -> None:

@@ -154,7 +154,12 @@ def test_a_guess_says_what_it_stands_on() -> None:
 
 
 def test_silences_over_a_break_tell_nothing() -> None:
-    assert kinds(judged(400, lost(100, 21), span(85, 90))) == []
+    assert kinds(judged(400, lost(100, 21), span(85, 90, "no working watch of Node"))) == []
+
+
+def test_silences_while_it_was_cold_but_in_sight_tell() -> None:
+    cold = replace(span(85, 90), in_sight=True)
+    assert kinds(judged(400, lost(100, 21), cold)) == ["settings"]
 
 
 def test_a_longer_grace_period_makes_nothing_late() -> None:

@@ -89,7 +89,7 @@ def _telling(record: Record, passes_ns: int) -> list[Sighting]:
         if lost.what != LOST or lost.silent_ns is None:
             continue
         began = lost.at_ns - lost.silent_ns
-        if not record.watched(began, lost.at_ns):
+        if not record.in_sight(began, lost.at_ns):
             continue
         is_early = lost.silent_ns + _WATCH_NS < passes_ns
         if is_early or record.lease.error or record.led_throughout(began, lost.at_ns):

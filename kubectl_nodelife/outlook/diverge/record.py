@@ -106,11 +106,15 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """From when to when, and why. `end_ns` None: it goes on."""
+    """From when to when, and why. `end_ns` None: it goes on.
+
+    `in_sight`: everything was seen, but not yet for long enough to judge (cold).
+    """
 
     begin_ns: int
     end_ns: int | None
     why: str = ""
+    in_sight: bool = False
 
     def touches(self, begin_ns: int, end_ns: int) -> bool:
         """Whether the two have an instant in common."""
@@ -173,6 +177,11 @@ class Record(msgspec.Struct, frozen=True):
         """Whether the cluster was in sight all the time between the two."""
         return not any(span.touches(begin_ns, end_ns) for span in self.unwatched)
 
+    def in_sight(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether nothing was missed between the two, though it may have been cold."""
+        blind = (span for span in self.unwatched if not span.in_sight)
+        return not any(span.touches(begin_ns, end_ns) for span in blind)
+
     def blind(self) -> str:
         """Why nothing can be judged at this moment, "" where it can."""
         return next((span.why for span in self.unwatched if span.end_ns is None), "")
@@ -191,7 +200,7 @@ class Record(msgspec.Struct, frozen=True):
     def led_or_unknown(self, begin_ns: int, end_ns: int) -> bool:
         """The same where the lease can be read, else only that the cluster was in sight."""
         led = bool(self.lease.error) or self.led_throughout(begin_ns, end_ns)
-        return led and self.watched(begin_ns, end_ns)
+        return led and self.in_sight(begin_ns, end_ns)
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
