@@ -1,1 +1,10 @@
-"""What controllers run in: settings, cache, events, actions, timers, rate limits, the loop."""
+"""What controllers run in. Read `engine` first: events in, actions out.
+
+- `events`, `cache`: what happened, and the picture of the cluster that it makes
+- `controller`: what a controller is to the engine
+- `action`, `actions`, `daemonset_actions`: what controllers decide; `writes`, `wire`: as API calls
+- `timers`, `ratelimit`: who is due when, and who must wait for a token
+- `settings`, `profiles`: the flags and gates of a release
+- `loop`: the driver on virtual time
+- `projection`: what a dry run's plans would have changed; `premises`: whether these still stand
+"""

@@ -1,6 +1,9 @@
 """A virtual cluster: scenario in, timeline out. It plugs into the loop in place of a real one.
 
-The controllers that run on it are the real ones; what is simulated here is everything around them:
-the API server (`api`), kubelets, a scheduler, workload owners, and the scenario's own events
-(`script`).
+The controllers that run on it are the real ones; what is simulated here is everything around them.
+
+- in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one
+- the cluster: `world` over `api`, `kubelet` (with `conditions`), `scheduler`, `owners`, `defaults`,
+  `names`; `script` does what the scenario says; `agenda` knows what happens when
+- out: `timeline` words the records, of `acts` too; `story` and `losses` sum them up
 """

@@ -152,7 +152,7 @@ class Kubelets:
             self._post(kubelet, cause)
 
     def post_for_real(self, node: str) -> None:
-        """Make the node's next scheduled status post, though it changes nothing but its time:
+        """Make the node's next scheduled status post, though it changes nothing but its time, since
         somebody who failed to act on the node tries again when it changes.
         """
         kubelet = self._kubelets.get(node)

@@ -1,6 +1,13 @@
-"""The node lifecycle controller, split by noun:
+"""The node lifecycle controller, a module for each noun.
 
-health, zones, taints, pods, disruption, classic eviction.
+- `controller`: what the engine calls; node workers, retries, and when the 100 ms loop has work
+- `monitor`: the monitor pass, which asks the others about one node after another
+- `health`: whether a node is silent for too long, and which pass would have noticed
+- `pods`: the pods of a lost node are marked
+- `eviction`: who is queued, tainted or released; `classic`: how it was before taints
+- `taints`: which taints and labels a node should have, and the patches
+- `zones`, `disruption`: states and rates of zones, and what changes with them
+- `memory`: what is kept between passes; `join`: reading it off what a running controller wrote
 """
 
 from kubectl_nodelife.controllers.nodelifecycle.controller import NodeLifecycleController

@@ -170,10 +170,7 @@ class PodStatusController:
 
 
 class _Kubelet:
-    """A simulated kubelet's answers:
-
-    containers run until their pod's status says that they ended.
-    """
+    """What a simulated kubelet answers: containers run until their pod's status says otherwise."""
 
     def could_have_running_containers(self, pod: Pod) -> bool:
         """Whether something of the pod could still run."""
