@@ -32,6 +32,7 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
@@ -241,6 +242,8 @@ class DryRun:
         kind, key = action.target
         if kind == "Node":
             return key[1]
+        if isinstance(action, CreatePod):
+            return action.node
         pod = self.projection.shown(kind, key) if kind == "Pod" else None
         return cast(Pod, pod).spec.node_name if pod is not None else ""
 

@@ -223,6 +223,7 @@ def test_pods_planned_under_our_hash_are_not_old_under_the_real_one(tmp_path: Pa
             ("CreateControllerRevision", "would"): 1,
             ("CreatePod", "would"): 3,
         }
+        assert [c.action for c in await lab.changes(node="n2")] == ["CreatePod"]
         await lab.see(revision(1))
         await lab.after(2, *NODES)
         labels = {
