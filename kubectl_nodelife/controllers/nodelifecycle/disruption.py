@@ -50,7 +50,7 @@ def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Act
 def _stop_everything(
     memory: Memory, cache: Cache, states: dict[str, str], now_ns: int
 ) -> Iterator[Action]:
-    """Every zone is dark, so the fault is more likely ours: take off all taints, stop all queues."""
+    """Every zone is dark, so the fault is likely ours: take off all taints, stop all queues."""
     because = "no zone has a single ready node: the fault may be this side's, evictions stop"
     for node in sorted(cache.nodes.values(), key=lambda n: n.name):
         yield from mark_reachable(memory, node, now_ns, because)

@@ -59,7 +59,7 @@ def taint_or_release(
 def _queue_for_tainting(
     memory: Memory, node: Node, zone: str, wanted: Taint, status: str, now_ns: int
 ) -> Iterator[Action]:
-    """Later releases queue a node anew while its taint is missing. Follows `markNodeForTainting`."""
+    """Later releases queue a node anew while it lacks its taint. Follows `markNodeForTainting`."""
     queue = memory.zones.queues[zone]
     anew = memory.requeues_untainted
     untainted = not node.has_taint(wanted.key, wanted.effect)
