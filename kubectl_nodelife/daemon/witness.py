@@ -74,6 +74,7 @@ class Witness:
         self._cache = cache
         self._lifecycle = lifecycle
         self._eviction = eviction
+        self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was told, until gone
 
     def changed(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
         """What one of the controllers did between these two sights of one object."""
@@ -87,6 +88,9 @@ class Witness:
     def gone(self, old: KubeObject) -> Iterator[Action]:
         """Who took an object away at once: only pods that pod-gc collects are told."""
         if not isinstance(old, Pod) or not old.spec.node_name:
+            return
+        if old.uid in self._told:
+            self._told.discard(old.uid)
             return
         name, terminating = old.spec.node_name, old.metadata.deletion_timestamp is not None
         node = self._cache.node(name)
@@ -188,6 +192,8 @@ class Witness:
             controller = "taint-eviction"
         if controller is None:
             return None
+        if controller == "pod-gc":
+            self._told.add(pod.uid)
         because = "seen in the cluster: " + (
             timer.because if timer is not None else target.message if target is not None else ""
         )

@@ -56,6 +56,12 @@ def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
         beside, changes, fresh = await played(seed, acts=True)
         left = still_open(changes) - still_open(fresh)
         assert not left
+        confirmed_at = Counter(
+            (c.controller, c.action, c.uid, c.detail, c.settled_ns)
+            for c in changes
+            if c.outcome == CONFIRMED and c.kind in ("Node", "Pod") and c.action != "RecordEvent"
+        )
+        assert not [told for told, times in confirmed_at.items() if times > 1]
         written = {a.target[1][1] for _, a in beside.did}
         nameless = ("SetZoneState", "CreatePod")  # a new pod has the name that its maker gives it
         ended = (c for c in changes if c.outcome == CONFIRMED and c.action not in nameless)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.live.source import WATCHING, Listed, Phase
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
@@ -136,6 +141,23 @@ def test_news_that_come_together_are_not_taken_for_another_hand(tmp_path: Path) 
         assert ("AddTaint", "n1", "would") in await lab.told()
         await lab.see(lease("n1", 70 * SECOND), node("n1", posted_ns=70 * SECOND))
         assert {outcome for _, _, outcome in await lab.told()} == {"superseded"}
+
+    run(story())
+
+
+def test_a_pod_that_pod_gc_takes_is_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        there = pod("p1", "n1")
+        await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), there)
+        await lab.see(Gone("Node", ("", "n1")))
+        marked = PodCondition("DisruptionTarget", "True", "DeletionByPodGC")
+        failed = replace(there.status, phase="Failed", conditions=(marked,))
+        await lab.see(replace(there, status=failed))
+        ending = replace(there.metadata, deletion_timestamp=Time(lab.now))
+        await lab.see(replace(there, status=failed, metadata=ending), Gone("Pod", there.key))
+        told = [t for t in await lab.told() if t[1] == "p1"]
+        assert told == [("SetPodCondition", "p1", "confirmed"), ("DeletePod", "p1", "confirmed")]
 
     run(story())
 
