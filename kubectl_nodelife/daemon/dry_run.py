@@ -91,6 +91,7 @@ class DryRun:
         """Nothing is planned any more: the view is what the cluster shows."""
         for action in list(self.projection.pending()):
             self.ledger.settle(action, SUPERSEDED, now_ns, because)
+        self.ledger.end_decisions(now_ns, because)
         for (kind, key), obj in list(self.projection.observed().items()):
             self.cache.set(kind, key, obj)
         self.projection = Projection(self.cache)

@@ -132,6 +132,13 @@ class Ledger:
             if decision is not None:
                 self.settle(decision, SUPERSEDED, now_ns, f"{target[0]} {target[1][1]} is gone")
 
+    def end_decisions(self, now_ns: int, why: str) -> None:
+        """All is decided anew: what nobody can see of the decisions so far is over."""
+        for entry in list(self._open.values()):
+            if _unseen(entry.action):
+                self._end(entry.action, SUPERSEDED, now_ns, why, "")
+        self._standing.clear()
+
     def inherited(self) -> Iterator[Change]:
         """Open plans of a daemon before this one that were not made again."""
         yield from self._inherited.values()

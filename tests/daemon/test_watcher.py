@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import PodCondition
+from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, Toleration
 from kubectl_nodelife.live.source import WATCHING, Listed, Phase
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
@@ -270,17 +271,28 @@ def test_a_stepped_wall_clock_changes_nothing_but_is_said(tmp_path: Path) -> Non
     run(story())
 
 
+def tolerating(name: str, key: str) -> Pod:
+    """A pod on n2 that tolerates that taint for an hour."""
+    there = pod(name, "n2")
+    terms = (Toleration(key=key, operator="Exists", toleration_seconds=3600),)
+    return replace(there, spec=replace(there.spec, tolerations=terms))
+
+
 def test_a_stepped_server_clock_begins_anew_and_calls_nobody_lost(tmp_path: Path) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
-        await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"))
+        by_hand = Taint("mine", "NoExecute")
+        tainted = node("n2", taints=(by_hand,))
+        await lab.begin(node("n1"), tainted, lease("n1"), lease("n2"), tolerating("p1", "mine"))
         await lab.after(60, "n2")
         assert ("SetNodeCondition", "n1", "would") in await lab.told()
+        assert ("ScheduleEviction", "p1", "would") in await lab.told()
         assert lab.server_offset is not None
         lab.server_offset += 3600 * SECOND
         await lab.see()
         told = await lab.told()
-        assert {outcome for action, _, outcome in told if action == "AddTaint"} == {"superseded"}
+        assert told.count(("ScheduleEviction", "p1", "superseded")) == 1
+        assert [t for t in told if t[2] == "would"] == [("ScheduleEviction", "p1", "would")]
         assert lab.watcher.cold_because == "the API server's clock was set by +3600s"
         count = len(told)
         await lab.after(49, "n2")
