@@ -150,6 +150,7 @@ class DryRun:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
                 yield from self._step(view, now_ns)
+                yield
             if self._daemonsets.holds(event, act, now_ns):
                 continue
             view += self.observe(event, now_ns)

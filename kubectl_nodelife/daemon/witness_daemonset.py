@@ -93,11 +93,15 @@ class DaemonSetWitness:
         tracked = self._owner(present)
         if tracked is None:
             return False  # the set itself is still to come
-        if before is None:
-            if any(plan.shown_by(present) for plan in self._projection.created(event.kind)):
-                return True
-            return isinstance(present, Pod) and self._created_instead(tracked, present) is not None
-        return isinstance(present, Pod) and self._deleted_instead(tracked, present) is not None
+        if not isinstance(present, Pod):
+            made = self._projection.created(event.kind)
+            return before is None and any(plan.shown_by(present) for plan in made)
+        if before is not None:
+            return self._deleted_instead(tracked, present) is not None
+        node = _node_of(present)
+        if any(plan.node == node for plan in self._planned_creates(tracked.daemon_set.uid)):
+            return True
+        return self._created_instead(tracked, present) is not None
 
     def is_act(self, event: Event) -> bool:
         """Whether the event shows what the controller does: our copy is to decide before it."""

@@ -70,10 +70,12 @@ class CreatePod(PodAction, frozen=True, kw_only=True, gc=False):
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The same set's pod for the same node, whatever it is called."""
-        owner = controller_of(obj.metadata)
-        if not isinstance(obj, Pod) or owner is None or owner.uid != self.owner_uid:
+        if not isinstance(obj, Pod):
             return False
-        return self.node in (obj.spec.node_name, *_nodes_named_by_affinity(obj))
+        if self.node != obj.spec.node_name and self.node not in _nodes_named_by_affinity(obj):
+            return False  # asked first: thousands of nodes may wait for their pods of one set
+        owner = controller_of(obj.metadata)
+        return owner is not None and owner.uid == self.owner_uid
 
 
 class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
