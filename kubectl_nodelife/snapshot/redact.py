@@ -1,10 +1,10 @@
 """What a snapshot keeps of one object: everything that decides, nothing that is a secret.
 
 Pure: a document in, the same document changed. Values of env, args, command, HTTP headers and
-driver parameters, and a container's last words, become digests. The key of a digest is made anew
-for each snapshot and thrown away: equal stays equal within one snapshot (a DaemonSet's template
-still equals its revision's data), and nothing can be looked up or guessed. Names, labels, images
-and references to Secrets (which are never read) stay.
+driver parameters, and messages of containers' states, become digests. The key of a digest is made
+anew for each snapshot and thrown away: equal stays equal within one snapshot (a DaemonSet's
+template still equals its revision's data), and nothing can be looked up or guessed. Names, labels,
+images and references to Secrets (which are never read) stay.
 
 An object's annotations go, but for those of `annotations.KEPT`. Within a template they stay as
 digests, because a template that differs in an annotation is another one.
@@ -57,7 +57,8 @@ class Redaction:
             "parameters": self._values,
             "options": self._values,
             "volumeAttributes": self._values,
-            "terminated": self._last_words,
+            "terminated": self._words_of_a_container,
+            "waiting": self._words_of_a_container,
         }
 
     def admit(self, document: Document) -> None:
@@ -147,8 +148,8 @@ class Redaction:
             for key, text in value.items()
         }
 
-    def _last_words(self, value: Any) -> Any:
-        """A terminated container's message is what the program itself wrote."""
+    def _words_of_a_container(self, value: Any) -> Any:
+        """The message of a state: what the program wrote, or a runtime that names its command."""
         if isinstance(value, dict) and isinstance(value.get("message"), str):
             value["message"] = self.digest(value["message"])
         return value

@@ -93,6 +93,11 @@ REFERENCE = {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"
             id="what-a-program-said-last",
         ),
         pytest.param(
+            {"state": {"waiting": {"reason": "RunContainerError", "message": 'exec: "x"'}}},
+            {"state": {"waiting": {"reason": "RunContainerError", "message": digest('exec: "x"')}}},
+            id="what-a-runtime-says-of-a-command",
+        ),
+        pytest.param(
             {"provisioner": "p", "parameters": {"key": "x"}},
             {"provisioner": "p", "parameters": {"key": digest("x")}},
             id="a-storage-class's-parameters",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import inputs, snapshot_look
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.kube.kinds import group_of, kind_named
+from kubectl_nodelife.report import progress
 from kubectl_nodelife.snapshot import reading
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
 from tests.snapshot.server import Cluster, serving
@@ -128,6 +130,21 @@ def test_the_role_that_we_print_is_enough() -> None:
     granted = {(group, name) for group, names, verbs in RULES if "list" in verbs for name in names}
     kinds = [kind_named(kind) for kind in snapshot_look.KINDS]
     assert {(group_of(kind.api_version), kind.plural) for kind in kinds} <= granted
+
+
+def test_the_bar_knows_how_much_there_is(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int | None] = []
+    steps: list[int] = []
+
+    @contextlib.contextmanager
+    def bar(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        begun.append(total)
+        yield steps.append
+
+    monkeypatch.setattr(progress, "progress_bar", bar)
+    items = save()["items"]
+    assert begun == [len(items)]
+    assert steps == sorted(steps) and steps[-1] == len(items)
 
 
 @pytest.mark.parametrize("expire", [0, 2])
