@@ -265,6 +265,7 @@ class Watcher:
         self._pulse, self._stood_still_s = time.monotonic(), 0.0
         self._note_cold(because)
         await self._decide([])
+        await self._decide([])  # who only asked for a turn: DaemonSets look at every node once
         self.synced.set()
 
     async def _begin_anew(self, because: str) -> None:
