@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from tests.daemon.lab import SECOND, Lab, lease, make_lab, node, run, unreachable
 
@@ -66,10 +69,17 @@ def test_the_next_pass_is_a_period_after_the_running_controllers(tmp_path: Path)
     run(story())
 
 
-def test_where_nobody_acts_the_passes_and_plans_stay_our_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acts", [True, False], ids=["controllers-act", "nobody-acts"])
+def test_a_zone_that_stops_ends_what_was_planned_and_not_done(tmp_path: Path, acts: bool) -> None:
     async def story() -> None:
-        lab = await with_lost_nodes(tmp_path, "n0", "n1", "n2", "n3", "n4")
-        taints = [c for c in await lab.changes() if "NoExecute" in c.detail]
-        assert [(c.action, c.outcome) for c in taints] == []  # most are lost: the zone is stopped
+        lab = await with_lost_nodes(tmp_path, "n0")
+        if acts:
+            await lab.see(lost_node("n0", "NoSchedule"))
+        await lab.after(70, "n5", "n6", "n7")
+        states = [c for c in await lab.changes() if c.action == "SetZoneState"]
+        assert [json.loads(c.detail)["to"] for c in states][-1] == "PartialDisruption"
+        taints = [c for c in await lab.changes(node="n0") if "NoExecute" in c.detail]
+        (planned,) = [c for c in taints if c.action == "AddTaint"]
+        assert planned.outcome == ("superseded" if acts else "would")
 
     run(story())
