@@ -13,9 +13,7 @@ from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS
 from kubectl_nodelife.controllers.nodelifecycle.zones import (
     FULL,
-    Sample,
     compute_zone_state,
-    is_excluded,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
@@ -26,12 +24,10 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
     zones = memory.zones
     for name, node in sorted(cache.nodes.items()):
         memory.known[name] = node
-        zone = zones.place(node)
+        ready = node.ready()
+        zone = zones.count(node, ready)
         zones.ensure(zone)
         memory.health[name] = _health(node, cache, now_ns)
-        ready = node.ready()
-        if not is_excluded(node, memory.settings):
-            zones.sample(name, Sample(zone, ready is not None and ready.status == "True"))
         if ready is not None and memory.settings.taint_mode:
             taints = NO_EXECUTE_TAINTS.get(ready.status)
             if taints is not None and node.has_taint(taints[0].key, taints[0].effect):

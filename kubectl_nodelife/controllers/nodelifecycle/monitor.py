@@ -25,7 +25,6 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.pods import mark_pods_not_ready
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
-from kubectl_nodelife.controllers.nodelifecycle.zones import Sample, is_excluded
 from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.events import Change
@@ -114,13 +113,8 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
         memory.ready_cause[name] = memory.last_loss = lost
         yield lost
     _plan_next_look(memory, name, health, verdict, heartbeat)
-    zone = memory.zones.place(node)
     current = verdict.current
-    if is_excluded(node, settings):
-        memory.zones.sample(name, None)
-    else:
-        ready = current is not None and current.status == "True"
-        memory.zones.sample(name, Sample(zone, ready))
+    zone = memory.zones.count(node, current)
     if current is None:
         return
     turned = current.status != "True" and verdict.observed.status == "True"

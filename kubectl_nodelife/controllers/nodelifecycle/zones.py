@@ -12,7 +12,7 @@ import msgspec
 
 from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
 from kubectl_nodelife.kube.zones import zone_key
 
@@ -67,7 +67,7 @@ def is_master_name(name: str) -> bool:
     return name.endswith("master") or (len(name) >= 10 and name[:-3].endswith("master-"))
 
 
-class Sample(msgspec.Struct, frozen=True):
+class _Sample(msgspec.Struct, frozen=True):
     """One node's part in the statistics of its zone."""
 
     zone: str
@@ -95,7 +95,7 @@ class Zones:
         self.members: dict[str, int] = {}
         self._beta_only = settings.profile.has("beta_zone_labels_only")
         self._places: dict[str, _Place] = {}
-        self._samples: dict[str, Sample] = {}
+        self._samples: dict[str, _Sample] = {}
         self._counts: dict[str, list[int]] = {}
 
     def key(self, node: Node) -> str:
@@ -121,7 +121,18 @@ class Zones:
         place = self._places.pop(name, None)
         if place is not None:
             self._leave(place.zone)
-        self.sample(name, None)
+        self._sample(name, None)
+
+    def count(self, node: Node, ready: NodeCondition | None) -> str:
+        """Take the node into the statistics of its zone, with this Ready condition and unless it is
+        excluded; returns the zone's key.
+        """
+        zone = self.place(node)
+        sample = None
+        if not is_excluded(node, self._settings):
+            sample = _Sample(zone, ready is not None and ready.status == "True")
+        self._sample(node.metadata.name, sample)
+        return zone
 
     def ensure(self, zone: str) -> None:
         """A zone without a state gets Initial and a new queue.
@@ -150,7 +161,21 @@ class Zones:
         """Zones that have nodes but no state, in order."""
         return sorted(zone for zone in self.members if zone not in self.states)
 
-    def sample(self, name: str, sample: Sample | None) -> None:
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(ready, not ready) nodes of each zone that has a counted node, in order."""
+        return {zone: (c[0], c[1]) for zone, c in sorted(self._counts.items())}
+
+    def rate(self, zone: str) -> float:
+        """The rate in force, in nodes a second; 0 for a stopped zone."""
+        limiter = self.queues[zone].limiter
+        return 0.0 if isinstance(limiter, Never) else round(limiter.qps, 6)
+
+    def _leave(self, zone: str) -> None:
+        self.members[zone] -= 1
+        if not self.members[zone]:
+            del self.members[zone]
+
+    def _sample(self, name: str, sample: _Sample | None) -> None:
         """Count the node as in the sample; None: not at all."""
         before = self._samples.get(name)
         if before == sample:
@@ -165,17 +190,3 @@ class Zones:
             return
         self._samples[name] = sample
         self._counts.setdefault(sample.zone, [0, 0])[not sample.ready] += 1
-
-    def counts(self) -> dict[str, tuple[int, int]]:
-        """(ready, not ready) nodes of each zone that has a counted node, in order."""
-        return {zone: (c[0], c[1]) for zone, c in sorted(self._counts.items())}
-
-    def rate(self, zone: str) -> float:
-        """The rate in force, in nodes a second; 0 for a stopped zone."""
-        limiter = self.queues[zone].limiter
-        return 0.0 if isinstance(limiter, Never) else round(limiter.qps, 6)
-
-    def _leave(self, zone: str) -> None:
-        self.members[zone] -= 1
-        if not self.members[zone]:
-            del self.members[zone]
