@@ -6,6 +6,7 @@ and is marked as one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -15,6 +16,8 @@ from kubectl_nodelife.outlook.replay.line import CONTROLLER, Line
 from kubectl_nodelife.outlook.replay.lines import DECISIONS
 
 LONGEST_NS: Final = 15 * MINUTE_NS
+_LOOKED_AT: Final = 1000
+"""So many candidates of one kind before a line, the nearest."""
 
 
 class Rule(NamedTuple):
@@ -139,11 +142,12 @@ class _Index:
         return None
 
     def _latest(self, line: Line, rule: Rule, key: tuple[str, ...]) -> Line | None:
-        for other in reversed(self._lines.get(key, ())):
+        known = self._lines.get(key, [])
+        end = bisect_right(known, _latest_ns(line), key=lambda other: other.time_ns)
+        for other in reversed(known[max(0, end - _LOOKED_AT) : end]):
             if line.time_ns - other.time_ns > LONGEST_NS:
                 return None
-            early_enough = other.time_ns <= _latest_ns(line) and other is not line
-            if early_enough and rule.fits(line, other) and not _leads_to(line, other):
+            if other is not line and rule.fits(line, other) and not _leads_to(line, other):
                 return other
         return None
 
