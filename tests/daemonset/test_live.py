@@ -109,8 +109,7 @@ def test_the_daemon_and_a_first_look_say_the_same() -> None:
                 assert told["source"]["kind"] == "daemon"
                 assert direct["source"]["kind"] == "direct"
                 assert without_source(told) == without_source(direct), verb
-                if verb[0] == "daemonset":
-                    assert (await one.run(*verb, *IN_TOOLS, "-o", "wide")).err == ""
+            assert (await one.run("daemonset", "agent", *IN_TOOLS, "-o", "wide")).err == ""
             quiet = await one.run("daemonset", "-n", "nowhere")
             assert (quiet.out, quiet.err) == ("", "No resources found in nowhere namespace\n")
             assert "NAMESPACE" not in await one.ok("daemonset", "-A", "--no-headers")
