@@ -25,7 +25,7 @@ from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.source import Source
 from kubectl_nodelife.live.target import Target
 
-_BEAT_SECONDS = 0.02
+_BEAT_SECONDS = 0.05
 
 
 class Stalls:
