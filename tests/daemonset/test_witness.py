@@ -6,8 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.daemonset_look import look_at_sight
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.outlook.daemonset.summary import summarize
 from tests.daemon.lab import lease, make_lab, node, run
 from tests.daemonset.shown import (
     HASH,
@@ -207,5 +209,24 @@ def test_the_reported_status_is_held_against_ours(tmp_path: Path) -> None:
         await lab.see(agent())
         await lab.after(1, *NODES)
         assert [c.outcome for c in await lab.changes()] == ["confirmed"]
+
+    run(story())
+
+
+def test_answers_are_about_what_is_shown_and_not_what_is_planned(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await begin(tmp_path, agent(1))
+        await lab.after(1, *NODES)
+        assert ("CreatePod", "would") in await acts(lab)
+        sets = look_at_sight(lab.look(), "d")().sets
+        view = sets.view(("d", "agent"))
+        assert view is not None
+        assert (view.revisions, list(view.pods()), view.status().number_ready) == ([], [], 0)
+        assert view.daemon_set.status.number_ready == 3
+        assert summarize(sets, ("d", "agent")).odd[:2] == [
+            "reported current 3, counted 0; ready 3, counted 0; up to date 3, counted 0; "
+            "available 3, counted 0",
+            "no pod on n1, n2, n3",
+        ]
 
     run(story())
