@@ -233,10 +233,13 @@ class Cache:
         new_node = new.spec.node_name if new is not None else ""
         if old_node != new_node:
             _move(self._pods_by_node, key, old_node, new_node)
-        old_owner = _owner_uid(old.metadata) if old is not None else ""
-        new_owner = _owner_uid(new.metadata) if new is not None else ""
-        if old_owner != new_owner:
-            _move(self._pods_by_owner, key, old_owner, new_owner)
+        old_owners = old.metadata.owner_references if old is not None else ()
+        new_owners = new.metadata.owner_references if new is not None else ()
+        if old_owners is not new_owners:
+            old_owner = _owner_uid(old.metadata) if old is not None else ""
+            new_owner = _owner_uid(new.metadata) if new is not None else ""
+            if old_owner != new_owner:
+                _move(self._pods_by_owner, key, old_owner, new_owner)
 
     def pod_counts(self) -> dict[str, int]:
         """How many pods are bound to each node."""
