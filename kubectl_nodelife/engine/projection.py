@@ -71,10 +71,11 @@ class Projection:
         for action, _ in self.pending_since():
             yield action
 
-    def pending_since(self) -> Iterator[tuple[Action, int]]:
-        """The same, each with the instant at which it was planned."""
-        for planned in self._planned.values():
-            yield from planned
+    def pending_since(self, kind: str = "") -> Iterator[tuple[Action, int]]:
+        """The same, of one kind of object if given, with the instants at which they were planned."""
+        for key, planned in self._planned.items():
+            if not kind or key[0] == kind:
+                yield from planned
 
     def give_up(self, action: Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and what was planned because of it. What the view makes of that."""
