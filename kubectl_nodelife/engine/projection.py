@@ -72,7 +72,7 @@ class Projection:
             yield action
 
     def pending_since(self, kind: str = "") -> Iterator[tuple[Action, int]]:
-        """The same, of one kind of object if given, with the instants at which they were planned."""
+        """The same, of one kind of object if given, each with when it was planned."""
         for key, planned in self._planned.items():
             if not kind or key[0] == kind:
                 yield from planned
