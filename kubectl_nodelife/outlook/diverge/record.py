@@ -206,9 +206,9 @@ class Record(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True, gc=False):
     """Something that is not as our copy has it.
 
-    `kind`: one of KINDS. `note`: somebody else's right, told because it explains what follows.
-    `name`, `node`: of the first object; `count`: how many. `sure`: certain, likely or possible.
-    `message`: the whole in one sentence.
+    `kind`: STALLED, MISSING, … `note`: somebody else's right, told because it explains what comes
+    next. `name`, `node`: of the first object; `count`: how many. `sure`: certain, likely or
+    possible. `message`: the whole in one sentence.
     """
 
     kind: str
@@ -228,27 +228,17 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     seen_ns: int | None = None
     author: Author | None = None
 
-    def key(self) -> tuple[str, ...]:
-        """What makes it the same finding a moment later."""
-        return (
-            *(self.kind, self.object_kind, self.namespace, self.name),
-            *(self.controller, self.action, self.detail, str(self.expected_ns or self.seen_ns)),
-        )
 
+# Kinds of findings; docs/diverge.md tells each in a line
+STALLED: Final = "stalled"  # kube-controller-manager as a whole does nothing
+DISABLED: Final = "disabled"  # one of its controllers does nothing, while others work
+SETTINGS: Final = "settings"  # it runs with other settings than our copy assumes
+MISSING: Final = "missing"  # a write is due and has not come
+LATE: Final = "late"  # one came later than any phase of the passes explains
+EXTRA: Final = "extra"  # of somebody else, to what only the node lifecycle controller keeps
+RESTARTED: Final = "restarted"  # another process leads: its clocks begin anew
+OTHER_ACTOR: Final = "other-actor"  # a person or a program changed a node
 
-MISSING, LATE, EXTRA = "missing", "late", "extra"
-STALLED, DISABLED, SETTINGS = "stalled", "disabled", "settings"
-RESTARTED, OTHER_ACTOR = "restarted", "other-actor"
-KINDS: Final = {
-    STALLED: "kube-controller-manager as a whole does nothing",
-    DISABLED: "one of its controllers does nothing, while others work",
-    SETTINGS: "it runs with other settings than our copy assumes",
-    MISSING: "a write is due and has not come",
-    LATE: "a write came, but later than any phase of its passes explains",
-    EXTRA: "a change of what only the node lifecycle controller keeps, which it would not make",
-    RESTARTED: "another process leads: its clocks begin anew",
-    OTHER_ACTOR: "a person or a program changed a node",
-}
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 
 
