@@ -61,6 +61,9 @@ _EVICTORS: Final = {"DeletionByTaintManager": "taint-eviction", "DeletionByPodGC
 _DUE_SOON_NS: Final = 10 * SECOND_NS
 """A deletion that comes so long before the timer's end may still be the timer's."""
 
+_TOGETHER_NS: Final = 5 * SECOND_NS
+"""What one pass did to a node and to its pods is seen within this time."""
+
 
 class Witness:
     """Reads actions off two sights of an object. `lifecycle`, `eviction`: for causes and clocks."""
@@ -74,6 +77,7 @@ class Witness:
         self._cache = cache
         self._lifecycle = lifecycle
         self._eviction = eviction
+        self._early: dict[str, dict[Key, tuple[Pod, int]]] = {}  # marked, by node that is Ready
         self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was told, until gone
 
     def changed(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
@@ -104,6 +108,7 @@ class Witness:
     def _node(self, old: Node, new: Node, now_ns: int) -> Iterator[Action]:
         cause = self._ready_cause(new.name)
         if old.status.conditions is not new.status.conditions:
+            yield from self._marked_before(new, now_ns)
             before = {c.type: c.status for c in old.status.conditions}
             lost = tuple(
                 c
@@ -148,26 +153,20 @@ class Witness:
 
     def _pod(self, old: Pod, new: Pod, now_ns: int) -> Iterator[Action]:
         if old.status.conditions is not new.status.conditions:
-            yield from self._conditions(old, new)
+            yield from self._conditions(old, new, now_ns)
         if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
             evictor = self._evictor(new, now_ns)
             if evictor is not None:
                 yield evictor
 
-    def _conditions(self, old: Pod, new: Pod) -> Iterator[Action]:
+    def _conditions(self, old: Pod, new: Pod, now_ns: int) -> Iterator[Action]:
         node = new.spec.node_name
         before, after = old.status.condition("Ready"), new.status.condition("Ready")
         turned = _is_false(after) and before is not None and not _is_false(before)
         if turned and after is not None and self._not_ready(node):
-            yield MarkPodNotReady(
-                controller="node-lifecycle",
-                because=f"seen in the cluster: node {node} is not Ready",
-                cause=self._ready_cause(node),
-                namespace=new.namespace,
-                pod=new.name,
-                pod_uid=new.uid,
-                condition=after,
-            )
+            yield self._mark(new, after, self._ready_cause(node))
+        elif turned and not _is_false(new.status.condition("ContainersReady")):
+            self._early.setdefault(node, {})[new.key] = (new, now_ns)  # no kubelet says only that
         target = new.status.condition(DISRUPTION_TARGET)
         controller = _EVICTORS.get(target.reason) if target is not None else None
         if target is None or controller is None or target.status != "True":
@@ -183,6 +182,27 @@ class Witness:
                 pod_uid=new.uid,
                 condition=target,
             )
+
+    def _mark(self, pod: Pod, condition: PodCondition, cause: Action | None) -> MarkPodNotReady:
+        return MarkPodNotReady(
+            controller="node-lifecycle",
+            because=f"seen in the cluster: node {pod.spec.node_name} is not Ready",
+            cause=cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            condition=condition,
+        )
+
+    def _marked_before(self, node: Node, now_ns: int) -> Iterator[Action]:
+        """Pods have a watch of their own: marks may be seen before their node is not Ready."""
+        ready = node.ready()
+        if node.name not in self._early or ready is None or ready.status == "True":
+            return
+        for pod, seen_ns in self._early.pop(node.name).values():
+            condition = pod.status.condition("Ready")
+            if condition is not None and now_ns - seen_ns < _TOGETHER_NS:
+                yield self._mark(pod, condition, None)
 
     def _evictor(self, pod: Pod, now_ns: int) -> Action | None:
         target = pod.status.condition(DISRUPTION_TARGET)

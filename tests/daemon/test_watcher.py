@@ -146,6 +146,25 @@ def test_news_that_come_together_are_not_taken_for_another_hand(tmp_path: Path) 
     run(story())
 
 
+def test_a_pod_that_is_seen_marked_before_its_node_is_told_with_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        there, other = pod("p1", "n1"), pod("p2", "n1")
+        await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), there, other)
+        unready = PodCondition("Ready", "False")
+        marked = replace(there.status, conditions=(unready,))
+        by_kubelet = (unready, PodCondition("ContainersReady", "False"))
+        await lab.see(replace(there, status=marked))
+        await lab.see(replace(other, status=replace(other.status, conditions=by_kubelet)))
+        assert await lab.told() == []
+        await lab.see(node("n1", "Unknown", reason="NodeStatusUnknown"))
+        assert [t for t in await lab.told() if t[0] == "MarkPodNotReady"] == [
+            ("MarkPodNotReady", "p1", "confirmed")
+        ]
+
+    run(story())
+
+
 def test_a_pod_that_pod_gc_takes_is_told_once(tmp_path: Path) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
