@@ -172,10 +172,11 @@ class Outlook:
         """
         heartbeat = self.cache.heartbeat(name)
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
-        if renewal is None or renewal[0] is None:
+        if renewal is None:
             return health.probe_ns
         renew_ns, seen_ns = renewal
-        if health.lease_renew_ns is not None and renew_ns <= health.lease_renew_ns:
+        known_ns = health.lease_renew_ns
+        if renew_ns is None or (known_ns is not None and renew_ns <= known_ns):
             return health.probe_ns
         return max(health.probe_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
 
