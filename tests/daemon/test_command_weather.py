@@ -19,8 +19,6 @@ from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.daemon.user import FLAGS, PATIENT, ROOT, User, lines_of, silence, user
 from tests.loopback import play, sandbox
 
-LEASES_TAKE_A_WHILE = {**FLAGS, "node-monitor-grace-period": "40s"}
-
 
 async def taints_planned(one: User) -> list[dict[str, Any]]:
     """The AddTaints that stand."""
@@ -82,31 +80,6 @@ def test_a_daemon_that_stood_still_for_longer_than_a_grace_period_calls_nobody_l
             said = await one.run("status")
             assert said.code == 0 and said.out.count(" True ") == 4
             assert "cold: this process stood still for" in said.err
-            assert (await one.json("changes"))["items"] == []
-
-    play(test)
-
-
-def test_a_watch_that_hangs() -> None:
-    async def test() -> None:
-        flags = LEASES_TAKE_A_WHILE
-        async with sandbox(flags=flags) as served, user(served.kubeconfig) as one:
-            await one.begin(*(f"--set={flag}={value}" for flag, value in flags.items()))
-            served.server.faults.hang_watches.add("leases")
-
-            async def stays() -> bool:
-                said = [await one.run("status") for _ in range(3)]
-                words = ("no working watch of Lease", "nothing is decided")
-                return all(word in s.err for s in said for word in words)
-
-            await one.until(stays)  # it is opened anew a first time, and that takes a moment too
-            (kind,) = (k for k in (await one.health())["kinds"] if k["kind"] == "Lease")
-            assert (kind["phase"], kind["error"]) == (
-                "listing",
-                "the watch said nothing for too long",
-            )
-            served.server.faults.hang_watches.clear()
-            await one.warned("status", of="cold: nothing was seen for")
             assert (await one.json("changes"))["items"] == []
 
     play(test)

@@ -1,0 +1,81 @@
+"""A watch that stays open and says nothing: what status says, and that nobody is called lost.
+
+A daemon's inside on a sandbox in this process, since the daemon itself is patient for half a
+minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.run import resource_of
+from kubectl_nodelife.daemon.sight import Cluster, look
+from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.watcher import Watcher
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.source import LISTING, Pace, Source
+from kubectl_nodelife.sandbox.listening import Sandbox
+from tests.loopback import client, play, sandbox, until
+
+GRACE_SECONDS = 8
+PACE = Pace(first_backoff_s=0.05, silence_by_kind={"Lease": 1.0})
+FLAGS = {"node-monitor-period": "500ms", "node-monitor-grace-period": f"{GRACE_SECONDS}s"}
+
+
+class Inside:
+    """What a daemon would answer from."""
+
+    def __init__(self, watcher: Watcher, source: Source, journal: Journal, url: str) -> None:
+        self.watcher = watcher
+        self.source = source
+        self.journal = journal
+        self._cluster = Cluster("0" * 20, "here", url)
+
+    def said(self) -> str:
+        """The warnings of status."""
+        return "\n".join(look(self.watcher, self.journal, self._cluster).warnings)
+
+
+@contextlib.asynccontextmanager
+async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
+    async with client(served) as ours:
+        source = Source(ours, [resource_of(kind) for kind in KINDS], PACE)
+        clock = DaemonClock(lambda: ours.clock.now_ns(steady_ns()))
+        journal = open_journal(str(folder / "journal.db"))
+        settings = make_settings("v1.36", FLAGS)
+        watcher = Watcher(source, clock, journal.ledger, settings, list(NEEDS))
+        one = Inside(watcher, source, journal, served.url)
+        tasks = [asyncio.create_task(part) for part in (source.run(), watcher.run())]
+        try:
+            yield one
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await journal.close()
+
+
+def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with sandbox() as served, inside(served, tmp_path) as one:
+            await one.watcher.synced.wait()
+            served.server.faults.hang_watches.add("leases")
+            # It is opened anew first, from where it was; then the leases are listed anew.
+            await until(lambda: one.source.states["Lease"].phase == LISTING)
+            await until(lambda: "no working watch of Lease" in one.said())
+            assert "nothing is decided" in one.said()
+            await asyncio.sleep(GRACE_SECONDS)
+            assert await one.journal.select(Wanted()) == []
+            served.server.faults.hang_watches.clear()
+            await until(lambda: "cold: nothing was seen for" in one.said())
+            assert "no working watch" not in one.said()
+            assert await one.journal.select(Wanted()) == []
+
+    play(test)
