@@ -14,7 +14,7 @@ from kubectl_nodelife.controllers.daemonset.backoff import Backoff
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.expectations import ControllerExpectations
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.tracked_set import Key, SetIndex, TrackedSet
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
@@ -53,15 +53,13 @@ class Desk:
     cause: Action | None = None
     requeue_at_ns: list[int] = field(default_factory=list)
 
-    @property
-    def rules(self) -> Behaviour:
-        """The release's rules."""
-        return self.tracked.rules
+    key: Key = field(init=False)
+    rules: Behaviour = field(init=False)
+    """The release's rules."""
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """(namespace, name)"""
-        return self.tracked.key
+    def __post_init__(self) -> None:
+        self.key = self.tracked.key
+        self.rules = self.tracked.rules
 
     def event(
         self, type_: str, reason: str, message: str, cause: Action | None = None

@@ -11,6 +11,7 @@ from kubectl_nodelife.controllers.daemonset.budget import allows_surge
 from kubectl_nodelife.controllers.daemonset.census import Census, Yardstick
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.placement import Placement
+from kubectl_nodelife.controllers.daemonset.rolling_update import Budget
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.errors import InputError
@@ -58,6 +59,8 @@ class TrackedSet:
         self.generation = template_generation(self.daemon_set)
         self.surge_allowed = self.rules.surge and allows_surge(self.daemon_set)
         """Two pods may stand on a node while it is updated."""
+        self.budgets: dict[int, Budget] = {}
+        """What an update may take, by the number of nodes that want a pod, as far as asked for."""
 
     def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
         self.pods = DaemonPods(self.daemon_set, self.rules)

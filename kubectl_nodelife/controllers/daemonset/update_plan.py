@@ -43,6 +43,13 @@ def budget_of(tracked: TrackedSet, desired: int) -> Budget:
 
     Raises UpdateImpossibleError for a value that is neither a number nor a percentage.
     """
+    known = tracked.budgets.get(desired)
+    if known is None:
+        known = tracked.budgets[desired] = _budget_of(tracked, desired)
+    return known
+
+
+def _budget_of(tracked: TrackedSet, desired: int) -> Budget:
     try:
         unavailable = unavailable_count(tracked.daemon_set, desired)
         surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
