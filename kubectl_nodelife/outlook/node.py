@@ -196,7 +196,6 @@ class Outlook:
         if self._eviction is None:
             return []
         timers = [
-            Timer(*p.pod, p.due_ns, p.toleration_seconds)
-            for p in self._eviction.pending(node)
+            Timer(*p.pod, p.due_ns, p.toleration_seconds) for p in self._eviction.pending(node)
         ]
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))

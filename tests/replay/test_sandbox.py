@@ -20,6 +20,14 @@ async def lines(one: User, action: str, *words: str) -> list[dict[str, Any]]:
     return found
 
 
+async def lost_and_said(one: User) -> list[dict[str, Any]]:
+    """The lines, once the loss of a1 and its taints are known to the journal and from an Event."""
+    items: list[dict[str, Any]] = (await one.json("replay"))["items"]
+    seen = [set(i["seenBy"]) for i in items if i["detail"].startswith("Ready=Unknown")]
+    tainted = any(i["action"] == "AddTaint" and i["outcome"] == "confirmed" for i in items)
+    return items if tainted and seen and {"journal", "event"} <= seen[0] else []
+
+
 def test_what_a_controller_did_and_said_is_one_line() -> None:
     async def test() -> None:
         controllers = ("node-lifecycle", "taint-eviction")
@@ -29,10 +37,9 @@ def test_what_a_controller_did_and_said_is_one_line() -> None:
         ):
             await one.watching(PATIENT)
             silence(served, "a1")
-            items = await lines(one, "AddTaint")
+            items = await one.until(lambda: lost_and_said(one))
         (lost,) = [i for i in items if i["detail"].startswith("Ready=Unknown")]
         assert lost["object"] == {"kind": "Node", "name": "a1"}
-        assert {"journal", "event"} <= set(lost["seenBy"])
         assert lost["actor"] == {"kind": "controller", "name": "node-lifecycle"}
         said = [i for i in items if i["action"] == "NodeNotReady"]
         assert not [i for i in said if i["object"]["kind"] == "Node"]
