@@ -41,7 +41,8 @@ class Pace(msgspec.Struct, frozen=True):
     `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
     anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
     quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
-    objects. `gather_s`: how long events of a watch are gathered before they are read.
+    objects. `gather_s`: how long events of a watch are gathered before they are read, with
+    `gather_by_kind` for kinds that many events come of and that may be told a little later.
     """
 
     first_backoff_s: float = 0.8
@@ -53,6 +54,7 @@ class Pace(msgspec.Struct, frozen=True):
     watch_s: int = 300
     page_size: int = PAGE_SIZE
     gather_s: float = 0.05
+    gather_by_kind: dict[str, float] = {}
 
 
 class KindState(msgspec.Struct):
@@ -138,6 +140,7 @@ class Follower:
         self._watch_list = watch_list
         self._type: Any = resource.kind.type
         self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
+        self._gather_s = pace.gather_by_kind.get(self.state.kind, pace.gather_s)
         self._sharing = Sharing()
         self._version = ""
         self._backoff_s = pace.first_backoff_s
@@ -324,7 +327,7 @@ class Follower:
         transport.pause_reading()
         limit(1)
         try:
-            await asyncio.sleep(self._pace.gather_s)
+            await asyncio.sleep(self._gather_s)
         finally:
             # A connection that is being closed waits to read the other side's farewell. Of one
             # that is gone asyncio says so by this error.
