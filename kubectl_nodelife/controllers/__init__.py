@@ -39,9 +39,7 @@ def make_controllers(
     for name, (folder, class_name) in CONTROLLERS.items():
         if name not in names or (name == "taint-eviction" and not settings.taint_manager):
             continue
-        make: Callable[..., Controller] = getattr(
-            import_module(f"{__name__}.{folder}"), class_name
-        )
+        make: Callable[..., Controller] = getattr(import_module(f"{__name__}.{folder}"), class_name)
         options: dict[str, Any] = {}
         if name in ("node-lifecycle", "pod-gc"):
             options["pass_drift_ns"] = pass_drift_ns

@@ -63,8 +63,9 @@ _OLD_SESSION_SECONDS: Final = 900.0
 _UPGRADE_SECONDS: Final = 600.0
 """For so long the program may be gone: an upgrade takes it away before it brings another."""
 
-PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_s=0.12)
-"""Leases are never quiet for long. A daemon a tenth of a second late costs a quarter less."""
+PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
+"""Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
+so that our copy decides on what they decided on."""
 
 # Imported by name at some later moment, by the standard library or by those we stand on.
 _LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")

@@ -131,6 +131,20 @@ BLIND = (
         ["restarted"],
         {"leaders": ((at(20), "cm-2"),)},
     ),
+    Row(
+        "another leader came right before, with clocks of its own",
+        100,
+        (write(1, 25, came=60),),
+        ["restarted"],
+        {"leaders": ((at(20), "cm-2"),)},
+    ),
+    Row(
+        "another leader came long before",
+        300,
+        (write(1, 120, came=160),),
+        ["late", "restarted"],
+        {"leaders": ((at(20), "cm-2"),)},
+    ),
 )
 
 

@@ -168,8 +168,9 @@ def _lag(record: Record, write: Write, due_ns: int, now_ns: int) -> Lag | None:
     settled = write.settled_ns
     if write.first or settled is None or not record.watched(due_ns, max(due_ns, settled)):
         return None
-    if any(write.time_ns <= at <= settled for at, _ in record.leaders):
-        return None
+    anew_ns = record.assumed.grace_ns + record.assumed.period_ns
+    if any(at <= settled and write.time_ns < at + anew_ns for at, _ in record.leaders):
+        return None  # a new leader had begun its clocks when this was due by the old one's
     if write.outcome == "confirmed":
         return Lag(write, CAME, due_ns, settled - due_ns)
     never = write.outcome == "superseded" and write.action == "SetNodeCondition"
