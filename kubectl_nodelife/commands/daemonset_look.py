@@ -7,31 +7,34 @@ gets an answer too. What may not be read is said, and what hangs on it is left o
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.commands.direct import (
+    adding_up,
+    direct_source,
+    or_refused,
+    reading,
+    server_now_ns,
+    skew_warnings,
+    target_of,
+    wish_of,
+)
 from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.inputs import settings_of
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
-from kubectl_nodelife.daemon.config import load_config
-from kubectl_nodelife.daemon.places import config_file
 from kubectl_nodelife.daemon.settings import Wish, decide, read_running
-from kubectl_nodelife.daemon.sight import COLD, Sight, clock_warning
+from kubectl_nodelife.daemon.sight import COLD, Sight
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, KindsRead, cache_for
 from kubectl_nodelife.report.progress import progress_bar
 
@@ -73,8 +76,8 @@ def look_at_cluster(
     connection: Connection, namespace: str, profile: str | None, assignments: tuple[str, ...]
 ) -> SetLook:
     """The sets of a live cluster's namespace, "" for all. Raises NodelifeError."""
-    target = find_target(Overrides(**connection._asdict()), os.environ)
-    wish = Wish(profile or "", assignments, load_config(config_file(os.environ)))
+    target = target_of(connection)
+    wish = wish_of(profile, assignments)
     with progress_bar(f"reading {target.server}") as step:
         return asyncio.run(_look(target, wish, namespace, step))
 
@@ -134,9 +137,7 @@ def _missing(missing: Mapping[str, str]) -> list[str]:
 
 
 async def _look(target: Target, wish: Wish, namespace: str, step: Progress) -> SetLook:
-    client = Client(Session(target, os.environ))
-    gc.disable()  # a first read only makes objects that stay
-    try:
+    async with reading(target) as client:
         objects, refused = await _read(client, namespace, step)
         among = Cache()
         among.fill((o for kind in ("Node", "Pod") for o in objects[kind]), 0)
@@ -145,26 +146,12 @@ async def _look(target: Target, wish: Wish, namespace: str, step: Progress) -> S
         )
         settings = decided.settings
         if namespace and behaviour_of((1, settings.profile.minor), settings.gates).suspends:
-            pods = await _list(client, Resource(kind_named("Pod")), step)  # all take up room
+            everywhere = read_all(client, Resource(kind_named("Pod")), step)
+            pods = await or_refused(everywhere)  # all take up room
             objects["Pod"] = objects["Pod"] if isinstance(pods, ApiError) else pods
-    finally:
-        gc.enable()
-        gc.freeze()
-        await client.close()
-    steady = steady_ns()
-    server_ns = client.clock.now_ns(steady)
-    now_ns = time.time_ns() if server_ns is None else server_ns
-    warnings = [*_missing(refused), *decided.warnings]
-    skew_ns = client.clock.skew_ns(steady, time.time_ns())
-    if abs(skew_ns) > SKEW_TOLD_NS:
-        warnings.append(clock_warning(skew_ns))
-    source = {
-        "kind": "direct",
-        "context": target.context or None,
-        "server": target.server,
-        "synced": not refused,
-        "age": 0.0,
-    }
+    now_ns = server_now_ns(client)
+    warnings = [*_missing(refused), *decided.warnings, *skew_warnings(client)]
+    source = direct_source(target, synced=not refused)
     found = [obj for kind in _KINDS for obj in objects[kind]]
     return SetLook(_sets(found, namespace or None, settings, now_ns, refused), source, warnings)
 
@@ -173,16 +160,12 @@ async def _read(
     client: Client, namespace: str, step: Progress
 ) -> tuple[dict[str, list[KubeObject]], dict[str, str]]:
     """The lists by kind, and what the server refuses to list. DaemonSets must be had."""
-    done = 0
-
-    def progress(count: int) -> None:
-        nonlocal done
-        done += count
-        step(done)
-
+    progress = adding_up(step)
     kinds = [kind_named(name) for name in _KINDS]
     resources = [Resource(kind, namespace if kind.namespaced else "") for kind in kinds]
-    lists = await asyncio.gather(*(_list(client, each, progress) for each in resources))
+    lists = await asyncio.gather(
+        *(or_refused(read_all(client, each, progress)) for each in resources)
+    )
     objects: dict[str, list[KubeObject]] = {}
     refused: dict[str, str] = {}
     for kind, found in zip(_KINDS, lists, strict=True):
@@ -193,14 +176,3 @@ async def _read(
             refused[kind] = found.what
         objects[kind] = [] if isinstance(found, ApiError) else found
     return objects, refused
-
-
-async def _list(
-    client: Client, resource: Resource, progress: Progress
-) -> list[KubeObject] | ApiError:
-    try:
-        return await read_all(client, resource, progress)
-    except ApiError as error:
-        if error.code not in (403, 404):
-            raise
-        return error

@@ -8,12 +8,16 @@ written. Whether the user may evict pods at all is not asked: the API answers th
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.commands.direct import (
+    adding_up,
+    or_refused,
+    reading,
+    server_now_ns,
+    target_of,
+)
 from kubectl_nodelife.commands.dumps import load
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.inputs import choose_profile
@@ -23,12 +27,10 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
-from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.report.progress import progress_bar
 
 KINDS: Final = (
@@ -74,7 +76,7 @@ def look(
         return _of_dump(filename, now, profile)
     if now:
         raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
-    target = find_target(Overrides(**connection._asdict()), os.environ)
+    target = target_of(connection)
     with progress_bar(f"reading {target.server}") as step:
         return asyncio.run(_of_cluster(target, profile, step))
 
@@ -95,16 +97,9 @@ def _of_dump(filename: tuple[str, ...], now: str | None, profile: str | None) ->
 
 
 async def _of_cluster(target: Target, profile: str | None, step: Callable[[int], None]) -> Look:
-    client = Client(Session(target, os.environ))
-    gc.disable()  # a first read only makes objects that stay
-    try:
+    async with reading(target) as client:
         objects, read, warnings = await _read(client, step)
-    finally:
-        gc.enable()
-        gc.freeze()
-        await client.close()
-    server_ns = client.clock.now_ns(steady_ns())
-    now_ns = time.time_ns() if server_ns is None else server_ns
+    now_ns = server_now_ns(client)
     chosen, origin = choose_profile(objects, profile)
     source = {
         "kind": "direct",
@@ -121,13 +116,7 @@ async def _read(
     client: Client, step: Callable[[int], None]
 ) -> tuple[list[KubeObject], set[str], list[str]]:
     """All objects, the kinds they are of, and which kinds the server refuses to list."""
-    done = 0
-
-    def progress(count: int) -> None:
-        nonlocal done
-        done += count
-        step(done)
-
+    progress = adding_up(step)
     lists = await asyncio.gather(*(_list(client, kind, progress) for kind in KINDS))
     objects: list[KubeObject] = []
     read: set[str] = set()
@@ -147,11 +136,7 @@ async def _list(
     client: Client, kind: str, progress: Callable[[int], None]
 ) -> list[KubeObject] | ApiError:
     namespace = NAMESPACE_NODE_LEASE if kind == "Lease" else ""
-    try:
-        return await read_all(client, Resource(kind_named(kind), namespace), progress)
-    except ApiError as error:
-        if error.code == 404:
-            return []  # not served here, so there are none
-        if error.code != 403:
-            raise
-        return error
+    found = await or_refused(read_all(client, Resource(kind_named(kind), namespace), progress))
+    if isinstance(found, ApiError) and found.code == 404:
+        return []  # not served here, so there are none
+    return found

@@ -7,7 +7,6 @@ say who wrote what last; pods as always.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sqlite3
 import time
@@ -15,6 +14,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.direct import (
+    adding_up,
+    or_refused,
+    reading,
+    server_now_ns,
+    target_of,
+)
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.places import journal_path
@@ -23,16 +29,13 @@ from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, parse_time
-from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.replay.lines import Manager
 from kubectl_nodelife.outlook.replay.timeline import Sources
 from kubectl_nodelife.report.progress import progress_bar
@@ -63,7 +66,7 @@ class Look(NamedTuple):
 
 def look(connection: Connection, since_ns: int) -> Look:
     """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
-    target = find_target(Overrides(**connection._asdict()), os.environ)
+    target = target_of(connection)
     warnings: list[str] = []
     changes = _journal(connection, since_ns, warnings)
     with progress_bar(f"reading {target.server}") as step:
@@ -104,42 +107,21 @@ def _journal(
 async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
 ) -> tuple[tuple[list[Event], list[tuple[Node, list[Manager]]], list[Pod]], int]:
-    client = Client(Session(target, os.environ))
-    done = 0
-
-    def progress(count: int) -> None:
-        nonlocal done
-        done += count
-        step(done)
-
-    gc.disable()
-    try:
+    progress = adding_up(step)
+    async with reading(target) as client:
         events, nodes, pods = await asyncio.gather(
-            _or_refused(read_all(client, Resource(kind_named("Event")), progress)),
-            _or_refused(_nodes(client, progress)),
-            _or_refused(read_all(client, Resource(kind_named("Pod")), progress)),
+            or_refused(read_all(client, Resource(kind_named("Event")), progress)),
+            or_refused(_nodes(client, progress)),
+            or_refused(read_all(client, Resource(kind_named("Pod")), progress)),
         )
-    finally:
-        gc.enable()
-        await client.close()
     for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
         if isinstance(found, ApiError):
             warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
     if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
         raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
-    server_ns = client.clock.now_ns(steady_ns())
-    now_ns = time.time_ns() if server_ns is None else server_ns
+    now_ns = server_now_ns(client)
     lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
     return cast(Any, lists), now_ns
-
-
-async def _or_refused(reading: Any) -> list[KubeObject] | list[Any] | ApiError:
-    try:
-        return cast("list[Any]", await reading)
-    except ApiError as error:
-        if error.code not in (403, 404):
-            raise
-        return error
 
 
 async def _nodes(

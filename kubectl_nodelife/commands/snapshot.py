@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 import click
 
@@ -38,13 +37,13 @@ def save(file: str, full: bool, connection: Connection) -> None:
     import asyncio
     import secrets
 
+    from kubectl_nodelife.commands.direct import target_of
     from kubectl_nodelife.commands.snapshot_look import of_cluster
-    from kubectl_nodelife.live.target import Overrides, find_target
     from kubectl_nodelife.report.progress import progress_bar
     from kubectl_nodelife.snapshot.file import SnapshotFile
     from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
 
-    target = find_target(Overrides(**connection._asdict()), os.environ)
+    target = target_of(connection)
     redaction = None if full else Redaction(secrets.token_bytes(KEY_BYTES))
     with SnapshotFile(file) as out, contextlib.ExitStack() as bars:
         saved = asyncio.run(

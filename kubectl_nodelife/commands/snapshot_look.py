@@ -9,9 +9,7 @@ is declared by its absence from the annotation; one that is not served has no ob
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
-import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +17,7 @@ import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands import drain_look
+from kubectl_nodelife.commands.direct import or_refused, reading, server_now_ns
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.places import config_file
 from kubectl_nodelife.daemon.settings import Running, read_running
@@ -34,9 +33,7 @@ from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_RUNNING,
     NAMESPACE_NODE_LEASE,
 )
-from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.snapshot.file import SnapshotFile
@@ -100,7 +97,7 @@ async def save(
             await taking.kind(kind_named(kind))
         except ApiError as error:
             raise Failed(error.what, on=kind_named(kind).resource, remedy="try again") from None
-    moment = format_micro_time(taking.moment_ns or taking.now_ns())
+    moment = format_micro_time(taking.moment_ns or server_now_ns(client))
     noted = {
         ANNOTATION_KINDS: ",".join(kind_named(kind).plural for kind in planned.kinds),
         ANNOTATION_MOMENT: moment,
@@ -130,17 +127,12 @@ class _Taking:
         self._redaction = redaction
         self._step = step
 
-    def now_ns(self) -> int:
-        """The server's clock."""
-        server_ns = self._client.clock.now_ns(steady_ns())
-        return time.time_ns() if server_ns is None else server_ns
-
     async def kind(self, kind: Kind) -> None:
         """Read and write all objects of a kind."""
         try:
             async for page in pages(self._client, _resource(kind)):
                 if kind.name == "Lease" and not self.moment_ns:
-                    self.moment_ns = self.now_ns()
+                    self.moment_ns = server_now_ns(self._client)
                 for document in page:
                     self._take(kind.name, document)
                 self._step(self._file.written)
@@ -160,14 +152,8 @@ class _Taking:
 
 
 async def _count(client: Client, kind: str) -> int | ApiError:
-    try:
-        return await count(client, _resource(kind_named(kind)))
-    except ApiError as error:
-        if error.code == 404:
-            return 0
-        if error.code != 403:
-            raise
-        return error
+    found = await or_refused(count(client, _resource(kind_named(kind))))
+    return 0 if isinstance(found, ApiError) and found.code == 404 else found
 
 
 def _resource(kind: Kind) -> Resource:
@@ -193,11 +179,6 @@ async def of_cluster(
     begin: Callable[[int], Callable[[int], None]],
 ) -> Saved:
     """Save the cluster. `begin` is told about how many objects come. Raises NodelifeError."""
-    client = Client(Session(target, os.environ))
-    gc.disable()  # pages go by counting references; looking for cycles in them costs a third more
-    try:
+    async with reading(target) as client:
         planned = await plan(client)
         return await save(client, target, planned, file, redaction, begin(planned.objects))
-    finally:
-        gc.enable()
-        await client.close()

@@ -1,0 +1,99 @@
+"""What every direct look at a live cluster shares: the way there, its lists, the server's clock.
+
+A list that RBAC refuses is an answer as well: whoever asked says what is not evaluated without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.places import config_file
+from kubectl_nodelife.daemon.settings import Wish
+from kubectl_nodelife.daemon.sight import clock_warning
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
+from kubectl_nodelife.live.target import Overrides, Target, find_target
+
+T = TypeVar("T")
+
+
+def target_of(connection: Connection) -> Target:
+    """The cluster that the flags and the kubeconfig mean. Raises BadInput."""
+    return find_target(Overrides(**connection._asdict()), os.environ)
+
+
+def wish_of(profile: str | None, assignments: tuple[str, ...]) -> Wish:
+    """The settings that the user asks for, by flags and by the config file. Raises BadInput."""
+    return Wish(profile or "", assignments, load_config(config_file(os.environ)))
+
+
+@contextlib.asynccontextmanager
+async def reading(target: Target) -> AsyncIterator[Client]:
+    """A client to read much with; its clock may be asked afterwards.
+
+    The collector is off: a first read makes objects that stay, or go by counting references.
+    """
+    client = Client(Session(target, os.environ))
+    gc.disable()
+    try:
+        yield client
+    finally:
+        gc.enable()
+        gc.freeze()
+        await client.close()
+
+
+async def or_refused(answer: Awaitable[T]) -> T | ApiError:
+    """What is read, or the error that it is forbidden (403) or not served (404).
+
+    Raises ApiError for any other.
+    """
+    try:
+        return await answer
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        return error
+
+
+def adding_up(step: Callable[[int], None]) -> Callable[[int], None]:
+    """Takes how many objects more were read; `step` is told how many that makes."""
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += count
+        step(done)
+
+    return progress
+
+
+def server_now_ns(client: Client) -> int:
+    """The present by the API server's clock, or by ours where no answer said it."""
+    server_ns = client.clock.now_ns(steady_ns())
+    return time.time_ns() if server_ns is None else server_ns
+
+
+def skew_warnings(client: Client) -> list[str]:
+    """What is to be said where this machine's clock is wrong."""
+    skew_ns = client.clock.skew_ns(steady_ns(), time.time_ns())
+    return [clock_warning(skew_ns)] if abs(skew_ns) > SKEW_TOLD_NS else []
+
+
+def direct_source(target: Target, *, synced: bool) -> dict[str, Any]:
+    """Where an answer without a daemon is from. `synced`: whether every list could be read."""
+    return {
+        "kind": "direct",
+        "context": target.context or None,
+        "server": target.server,
+        "synced": synced,
+        "age": 0.0,
+    }
