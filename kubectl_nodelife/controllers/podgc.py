@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.pod_conditions import disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE, TRUE
+from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE, TRUE
 
 CONTROLLER: Final = "pod-gc"
 GC_CHECK_PERIOD_NS: Final = 20 * SECOND_NS
@@ -41,7 +41,6 @@ _HANDOVER_NS: Final = 100 * MILLISECOND_NS
 
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
-_CONDITION_REASON = "DeletionByPodGC"
 _CONDITION_MESSAGE = "PodGC: node no longer exists"
 _RUN: Final = "run"
 
@@ -201,7 +200,9 @@ class PodGCController:
             because = f"{because}, and did not {QUARANTINE_NS // SECOND_NS} s and more ago"
         cause = self._unknown.get(node)
         if self._with_condition and self._changes_phase(pod):
-            condition = disruption_target(pod.status, _CONDITION_REASON, _CONDITION_MESSAGE, now_ns)
+            condition = disruption_target(
+                pod.status, DELETION_BY_POD_GC, _CONDITION_MESSAGE, now_ns
+            )
             if condition is not None:
                 yield SetPodCondition(
                     controller=CONTROLLER,

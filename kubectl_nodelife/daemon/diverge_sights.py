@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
+    MIRRORING_KEYS,
     NO_EXECUTE_TAINTS,
-    NO_SCHEDULE_TAINTS,
     NOT_READY,
     UNREACHABLE,
+    wanted_no_schedule,
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
 from kubectl_nodelife.daemon.dry_run import DryRun
@@ -24,9 +25,10 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
+    EVICTION_BY_EVICTION_API,
     NO_EXECUTE,
     NO_SCHEDULE,
-    TAINT_NODE_UNSCHEDULABLE,
+    SILENT_REASONS,
 )
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.outlook.diverge.record import (
@@ -40,8 +42,6 @@ from kubectl_nodelife.outlook.diverge.record import (
     Sighting,
 )
 
-_SILENT: Final = ("NodeStatusUnknown", "NodeStatusNeverUpdated")
-_OWN_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
 _SETTLED_NS: Final = 2 * SECOND_NS
 """So long after a first list or a gap renewals are as old as they look."""
 
@@ -79,7 +79,7 @@ class Sights:
             self._not_ready.pop(name, None)
         elif before is not None and before.status == "True":
             self._not_ready[name] = now_ns
-        lost = after is not None and after.status == "Unknown" and after.reason in _SILENT
+        lost = after is not None and after.status == "Unknown" and after.reason in SILENT_REASONS
         if lost and _status(old) != "Unknown":
             silent = self._silence(dry_run, name, now_ns, watched_ns)
             yield Sighting(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
@@ -129,17 +129,14 @@ def taint_is_wanted(node: Node, taint: Taint) -> bool:
     if taint.effect == NO_EXECUTE:
         pair = NO_EXECUTE_TAINTS.get(_status(node))
         return pair is not None and pair[0].matches(taint)
-    if taint.key == TAINT_NODE_UNSCHEDULABLE:
-        return node.spec.unschedulable
-    kept = (NO_SCHEDULE_TAINTS.get((c.type, c.status)) for c in node.status.conditions)
-    return taint.effect == NO_SCHEDULE and taint.key in kept
+    return taint.effect == NO_SCHEDULE and taint.key in wanted_no_schedule(node)
 
 
 def _is_own(taint: Taint) -> bool:
     """Whether the node lifecycle controller adds this taint and takes it off."""
     if taint.effect == NO_EXECUTE:
         return taint.matches(NOT_READY) or taint.matches(UNREACHABLE)
-    return taint.effect == NO_SCHEDULE and taint.key in _OWN_KEYS
+    return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS
 
 
 def _is_swap(old: Node) -> bool:
@@ -151,8 +148,8 @@ def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[Sighting]:
     if old.status.conditions is new.status.conditions:
         return
     target, before = (p.status.condition(DISRUPTION_TARGET) for p in (new, old))
-    evicted = target is not None and target.reason == "EvictionByEvictionAPI"
-    if evicted and (before is None or before.reason != "EvictionByEvictionAPI"):
+    evicted = target is not None and target.reason == EVICTION_BY_EVICTION_API
+    if evicted and (before is None or before.reason != EVICTION_BY_EVICTION_API):
         where = f"{new.namespace}/{new.name}"
         yield Sighting(now_ns, DRAINED, new.spec.node_name, detail=where)
 

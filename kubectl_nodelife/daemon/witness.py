@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -30,33 +31,16 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
+    DELETION_BY_POD_GC,
+    DELETION_BY_TAINT_MANAGER,
     DISRUPTION_TARGET,
     NO_EXECUTE,
-    TAINT_NODE_DISK_PRESSURE,
-    TAINT_NODE_MEMORY_PRESSURE,
-    TAINT_NODE_NETWORK_UNAVAILABLE,
-    TAINT_NODE_NOT_READY,
+    SILENT_REASONS,
     TAINT_NODE_OUT_OF_SERVICE,
-    TAINT_NODE_PID_PRESSURE,
-    TAINT_NODE_UNREACHABLE,
-    TAINT_NODE_UNSCHEDULABLE,
 )
-
-_MIRRORING: Final = frozenset(
-    {
-        TAINT_NODE_NOT_READY,
-        TAINT_NODE_UNREACHABLE,
-        TAINT_NODE_MEMORY_PRESSURE,
-        TAINT_NODE_DISK_PRESSURE,
-        TAINT_NODE_PID_PRESSURE,
-        TAINT_NODE_NETWORK_UNAVAILABLE,
-        TAINT_NODE_UNSCHEDULABLE,
-    }
-)
-_SILENT: Final = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
 
 # reason of DisruptionTarget -> who sets it
-_EVICTORS: Final = {"DeletionByTaintManager": "taint-eviction", "DeletionByPodGC": "pod-gc"}
+_EVICTORS: Final = {DELETION_BY_TAINT_MANAGER: "taint-eviction", DELETION_BY_POD_GC: "pod-gc"}
 
 _DUE_SOON_NS: Final = 10 * SECOND_NS
 """A deletion that comes so long before the timer's end may still be the timer's."""
@@ -113,7 +97,9 @@ class Witness:
             lost = tuple(
                 c
                 for c in new.status.conditions
-                if c.status == "Unknown" and c.reason in _SILENT and before.get(c.type) != "Unknown"
+                if c.status == "Unknown"
+                and c.reason in SILENT_REASONS
+                and before.get(c.type) != "Unknown"
             )
             if lost:
                 cause = SetNodeConditions(
@@ -284,5 +270,7 @@ def _is_false(condition: PodCondition | None) -> bool:
 def _missing(node: Node, other: Node) -> tuple[Taint, ...]:
     """The controllers' own taints of one node that the other does not have."""
     return tuple(
-        t for t in node.spec.taints if t.key in _MIRRORING and not other.has_taint(t.key, t.effect)
+        t
+        for t in node.spec.taints
+        if t.key in MIRRORING_KEYS and not other.has_taint(t.key, t.effect)
     )

@@ -59,4 +59,14 @@ TRUE: Final = "True"
 FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 
+# Reasons of a node's conditions that turned Unknown for want of heartbeats
+NODE_STATUS_UNKNOWN: Final = "NodeStatusUnknown"
+NODE_STATUS_NEVER_UPDATED: Final = "NodeStatusNeverUpdated"
+SILENT_REASONS: Final = frozenset({NODE_STATUS_UNKNOWN, NODE_STATUS_NEVER_UPDATED})
+
+# Reasons of a pod's condition DisruptionTarget
+DELETION_BY_TAINT_MANAGER: Final = "DeletionByTaintManager"
+DELETION_BY_POD_GC: Final = "DeletionByPodGC"
+EVICTION_BY_EVICTION_API: Final = "EvictionByEvictionAPI"
+
 NAMESPACE_NODE_LEASE: Final = "kube-node-lease"

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.sim.api import CLUSTER
@@ -314,7 +315,7 @@ def _kinds_of(record: Record) -> Iterator[str]:
     detail: dict[str, Any] = record.detail
     if record.controller == "node-lifecycle":
         if record.action == "SetNodeCondition":
-            never = detail["reason"] == "NodeStatusNeverUpdated"
+            never = detail["reason"] == NODE_STATUS_NEVER_UPDATED
             yield "never posted" if never else "lost"
         elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
             yield "tainted"

@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
@@ -109,7 +110,7 @@ class Deleter:
         condition = PodCondition(
             type="DisruptionTarget",
             status="True",
-            reason="EvictionByEvictionAPI",
+            reason=EVICTION_BY_EVICTION_API,
             message="Eviction API: evicting",
             last_transition_time=Time(self._api.now_ns),
         )

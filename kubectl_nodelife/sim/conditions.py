@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.wellknown import SILENT_REASONS
 
 # condition -> (status, reason) of a kubelet with nothing to complain about
 _HEALTHY = {
@@ -26,7 +27,6 @@ _REASONS = {
     ("DiskPressure", "True"): "KubeletHasDiskPressure",
     ("PIDPressure", "True"): "KubeletHasInsufficientPID",
 }
-_WRITTEN_BY_THE_MONITOR = frozenset({"NodeStatusUnknown", "NodeStatusNeverUpdated"})
 
 
 def reason_of(type_: str, status: str) -> str:
@@ -44,7 +44,7 @@ def own_conditions(node: Node) -> dict[str, NodeCondition]:
     own = {}
     for type_, (status, reason) in _HEALTHY.items():
         shown = node.status.condition(type_)
-        if shown is not None and shown.reason not in _WRITTEN_BY_THE_MONITOR:
+        if shown is not None and shown.reason not in SILENT_REASONS:
             own[type_] = shown
         elif shown is not None or node.ready() is None:
             own[type_] = NodeCondition(type=type_, status=status, reason=reason)

@@ -1,4 +1,4 @@
-"""The writes of the real controllers, read off the audit log, as records of a Timeline.
+"""The API server's audit log: all writes, and those of the real controllers as Timeline records.
 
 A write's effect is the difference between the object before and after it, both as the API server
 answered with them, so that every writer's answers are followed and the controllers' are told.
@@ -7,6 +7,7 @@ answered with them, so that every writer's answers are followed and the controll
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,85 +29,140 @@ _COUNTS = (
 )
 
 
+@dataclass(frozen=True)
+class Write:
+    """One request to write an object, and what it was answered with.
+
+    `at`: when it came, in seconds since the epoch; `agent`: the whole user agent, of which `who` is
+    the last part, a controller's own name; `name`: also where the server made it up.
+    """
+
+    at: float
+    agent: str
+    verb: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    message: str
+    answer: Json
+
+    @property
+    def who(self) -> str:
+        """A controller of the controller manager calls itself after a slash."""
+        return self.agent.rpartition("/")[2]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the server did it."""
+        return self.code < 300
+
+
+def writes(audit: Iterable[Json]) -> Iterator[Write]:
+    """All requests to write objects, refused ones too, in the order in which they came."""
+    for entry in sorted(audit, key=lambda e: str(e["requestReceivedTimestamp"])):
+        ref = entry.get("objectRef") or {}
+        if "resource" not in ref:
+            continue
+        status, answer = entry["responseStatus"], entry.get("responseObject") or {}
+        named = answer.get("metadata") or {}
+        yield Write(
+            at=instant(entry["requestReceivedTimestamp"]),
+            agent=entry.get("userAgent", ""),
+            verb=entry["verb"],
+            resource=ref["resource"],
+            subresource=ref.get("subresource", ""),
+            namespace=ref.get("namespace", ""),
+            name=str(ref.get("name") or named.get("name") or ""),
+            code=status["code"],
+            message=status.get("message", ""),
+            answer=answer,
+        )
+
+
+def instant(text: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
+
+
 def records(audit: Iterable[Json], t0: float, until_s: float) -> list[Json]:
     """What the controllers wrote between `t0` (seconds since the epoch) and `until_s` after it."""
     known: dict[tuple[str, str, str], Json] = {}
     found = []
-    for entry in sorted(audit, key=lambda e: str(e["requestReceivedTimestamp"])):
-        ref = entry.get("objectRef") or {}
-        if entry["responseStatus"]["code"] >= 400 or "resource" not in ref:
+    for write in writes(audit):
+        if not write.accepted:
             continue
-        after = entry.get("responseObject") or {}
-        key = (ref["resource"], ref.get("namespace", ""), _name(entry))
+        key = (write.resource, write.namespace, write.name)
         before = known.get(key, {})
-        if after.get("kind") not in (None, "Status", "Binding"):
-            known[key] = after
-        at = round(_epoch(entry["requestReceivedTimestamp"]) - t0, 3)
-        controller = _CONTROLLERS.get(entry.get("userAgent", "").rpartition("/")[2], "")
+        if write.answer.get("kind") not in (None, "Status", "Binding"):
+            known[key] = write.answer
+        at = round(write.at - t0, 3)
+        controller = _CONTROLLERS.get(write.who, "")
         if 0 <= at <= until_s and controller:
-            for record in _effects(entry, controller, before, after):
+            for record in _effects(write, controller, before):
                 found.append({"at": at, "cause": None, "reason": "", **record})
     return found
 
 
-def _effects(entry: Json, controller: str, before: Json, after: Json) -> Iterator[Json]:
-    ref = entry["objectRef"]
-    match ref["resource"], entry["verb"]:
+def _effects(write: Write, controller: str, before: Json) -> Iterator[Json]:
+    after = write.answer
+    match write.resource, write.verb:
         case "events", "create":
             yield from _event(after)
         case "nodes", _:
-            yield from _node_effects(_name(entry), before, after)
+            yield from _node_effects(write, before)
         case "pods", "create":
             owner = after["metadata"]["ownerReferences"][0]["name"]
             revision = after["metadata"]["labels"].get("controller-revision-hash")
             detail = {"node": _bound_by_affinity(after), "owner": owner, "revision": revision}
-            yield _record(controller, "CreatePod", ref, _name(entry), detail)
+            yield _record(write, controller, "CreatePod", detail)
         case "pods", "delete":
             evicting = controller == "node-lifecycle"
             who = "taint-eviction" if evicting else controller
-            yield _record(who, "DeletePod", ref, _name(entry), {})
+            yield _record(write, who, "DeletePod", {})
         case "pods", _:
-            yield from _pod_effects(controller, ref, before, after)
+            yield from _pod_effects(write, controller, before)
         case "controllerrevisions", verb:
             action = {"create": "Create", "delete": "Delete"}.get(verb, "Update")
             detail = {"revision": after.get("revision")}
-            yield _record(controller, f"{action}ControllerRevision", ref, _name(entry), detail)
-        case "daemonsets", _ if ref.get("subresource") == "status":
+            yield _record(write, controller, f"{action}ControllerRevision", detail)
+        case "daemonsets", _ if write.subresource == "status":
             counts = {c: after["status"].get(c, 0) for c in _COUNTS}
-            yield _record(controller, "UpdateDaemonSetStatus", ref, ref["name"], counts)
+            yield _record(write, controller, "UpdateDaemonSetStatus", counts)
 
 
-def _node_effects(name: str, before: Json, after: Json) -> Iterator[Json]:
-    ref = {"resource": "nodes"}
+def _node_effects(write: Write, before: Json) -> Iterator[Json]:
+    after = write.answer
     here = "node-lifecycle"
     old = {c["type"]: c for c in before.get("status", {}).get("conditions", [])}
     for condition in after.get("status", {}).get("conditions", []):
         if old.get(condition["type"], {}).get("status") != condition["status"]:
             detail = {k: condition.get(k, "") for k in ("type", "status", "reason")}
-            yield _record(here, "SetNodeCondition", ref, name, detail)
+            yield _record(write, here, "SetNodeCondition", detail)
     was, has = _taints(before), _taints(after)
     for action, taints in (("AddTaint", has - was), ("RemoveTaint", was - has)):
         for key, effect in sorted(taints):
-            yield _record(here, action, ref, name, {"key": key, "effect": effect})
+            yield _record(write, here, action, {"key": key, "effect": effect})
     labels = before.get("metadata", {}).get("labels") or {}
     for key, value in (after.get("metadata", {}).get("labels") or {}).items():
         if labels.get(key) != value:
-            yield _record(here, "SetNodeLabel", ref, name, {"key": key, "value": value})
+            yield _record(write, here, "SetNodeLabel", {"key": key, "value": value})
 
 
-def _pod_effects(controller: str, ref: Json, before: Json, after: Json) -> Iterator[Json]:
+def _pod_effects(write: Write, controller: str, before: Json) -> Iterator[Json]:
     old = {c["type"]: c for c in before.get("status", {}).get("conditions", [])}
-    for condition in after.get("status", {}).get("conditions", []):
+    for condition in write.answer.get("status", {}).get("conditions", []):
         type_, status = condition["type"], condition["status"]
         if old.get(type_, {}).get("status") == status:
             continue
         if type_ == "Ready":
-            yield _record("node-lifecycle", "MarkPodNotReady", ref, ref["name"], {})
+            yield _record(write, "node-lifecycle", "MarkPodNotReady", {})
         elif type_ == "DisruptionTarget":
             evicting = controller == "node-lifecycle"
             who = "taint-eviction" if evicting else controller
             detail = {k: condition.get(k, "") for k in ("type", "status", "reason")}
-            yield _record(who, "SetPodCondition", ref, ref["name"], detail)
+            yield _record(write, who, "SetPodCondition", detail)
 
 
 def _event(event: Json) -> Iterator[Json]:
@@ -131,10 +187,10 @@ _KINDS = {
 }
 
 
-def _record(controller: str, action: str, ref: Json, name: str, detail: Json) -> Json:
-    about = {"kind": _KINDS[ref["resource"]], "name": name}
-    if ref.get("namespace"):
-        about["namespace"] = ref["namespace"]
+def _record(write: Write, controller: str, action: str, detail: Json) -> Json:
+    about = {"kind": _KINDS[write.resource], "name": write.name}
+    if write.namespace:
+        about["namespace"] = write.namespace
     return {"controller": controller, "action": action, "object": about, "detail": detail}
 
 
@@ -147,13 +203,3 @@ def _bound_by_affinity(pod: Json) -> str:
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])
-
-
-def _name(entry: Json) -> str:
-    """The object's name; one that the server made up is in its answer."""
-    named = (entry.get("responseObject") or {}).get("metadata") or {}
-    return str(entry["objectRef"].get("name") or named.get("name") or "")
-
-
-def _epoch(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

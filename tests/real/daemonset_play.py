@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.acts import MakePod
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.real.audited import writes
 from tests.real.control_plane import ControlPlane
 from tests.real.daemonset_outcome import SET, Json, Seen, outcome, target_node
 from tests.real.daemonset_setups import GRACE_S, Setup, gone, patch
@@ -214,17 +215,15 @@ class RealPlay:
         calls: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         where: dict[str, str] = {}
         deleted: set[str] = set()
-        for entry in self._plane.audit():
-            ref, code = entry.get("objectRef", {}), entry["responseStatus"].get("code", 500)
-            if ref.get("resource") != "pods" or ref.get("subresource") or code >= 300:
+        for write in writes(self._plane.audit()):
+            if write.resource != "pods" or write.subresource or not write.accepted:
                 continue
-            who, pod = entry["userAgent"].rpartition("/")[2], entry["responseObject"]
-            uid = pod["metadata"]["uid"]
-            own = calls[ref["namespace"]]
-            if entry["verb"] == "create":
-                where[uid] = target_node(pod)
-                own["made", where[uid]] += who == "daemon-set-controller"
-            elif entry["verb"] == "delete" and who in DELETE_PODS and uid not in deleted:
+            uid = write.answer["metadata"]["uid"]
+            own = calls[write.namespace]
+            if write.verb == "create":
+                where[uid] = target_node(write.answer)
+                own["made", where[uid]] += write.who == "daemon-set-controller"
+            elif write.verb == "delete" and write.who in DELETE_PODS and uid not in deleted:
                 deleted.add(uid)
                 own["deleted", where[uid]] += 1
         return calls

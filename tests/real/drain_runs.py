@@ -14,11 +14,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.kube.kinds import KINDS, find_kind
+from tests.real.audited import Write, writes
 from tests.real.control_plane import ControlPlane
 from tests.real.drain_objects import Json, Setup
 from tests.real.kubelets import Kubelets
@@ -30,11 +30,11 @@ RESOURCES = ",".join(kind.resource for kind in KINDS if kind.name != "Event")
 
 @dataclass(frozen=True)
 class Ran:
-    """One command: how it ended, and what it printed."""
+    """One command: when it was started (seconds since the epoch), how it ended, what it printed."""
 
     exit_code: int | None
     seconds: float
-    start: datetime
+    start: float
     stdout: list[str]
     stderr: list[str]
 
@@ -123,7 +123,7 @@ def run(plane: ControlPlane, command: str, stopped_after_s: float) -> Ran:
     words = shlex.split(command)
     assert words[0] == "kubectl"
     words[:1] = [str(plane.programs / "kubectl"), f"--kubeconfig={plane.kubeconfig}"]
-    start, began = datetime.now(UTC), time.monotonic()
+    start, began = time.time(), time.monotonic()
     process = _start(words)
     try:
         stdout, stderr = process.communicate(timeout=stopped_after_s)
@@ -153,19 +153,17 @@ def outcome_of(plane: ControlPlane, namespace: str, ran: Ran) -> dict[str, Any]:
     """What came of a drain, in the form of `tests/drains/*/outcome.json`."""
     accepted: list[Json] = []
     refused: dict[tuple[str, int, str], Json] = {}
-    for event in plane.audit():
-        how = removal(event, namespace)
-        at = seconds_since(ran.start, event["requestReceivedTimestamp"])
+    for write in writes(plane.audit()):
+        how = removal(write, namespace)
+        at = round(write.at - ran.start, 2)
         if not how or at < 0:
             continue
-        pod = f"{namespace}/{event['objectRef']['name']}"
-        answer = event["responseStatus"]
-        if answer["code"] < 400:
+        pod = f"{namespace}/{write.name}"
+        if write.accepted:
             accepted.append({"at": at, "pod": pod, "how": how})
-        elif answer["code"] != 404:
-            message = answer.get("message", "")
-            row = {"pod": pod, "code": answer["code"], "message": message, "at": []}
-            refused.setdefault((pod, answer["code"], message), row)["at"].append(at)
+        elif write.code != 404:
+            row = {"pod": pod, "code": write.code, "message": write.message, "at": []}
+            refused.setdefault((pod, write.code, write.message), row)["at"].append(at)
     return {
         "exitCode": ran.exit_code,
         "seconds": None if ran.exit_code is None else round(ran.seconds, 2),
@@ -177,21 +175,15 @@ def outcome_of(plane: ControlPlane, namespace: str, ran: Ran) -> dict[str, Any]:
     }
 
 
-def removal(event: Json, namespace: str) -> str:
+def removal(write: Write, namespace: str) -> str:
     """`eviction` or `delete` where kubectl asked for one of a pod in the namespace, else ""."""
-    about = event["objectRef"]
-    if about.get("namespace") != namespace or about["resource"] != "pods":
+    if (write.namespace, write.resource) != (namespace, "pods"):
         return ""
-    if not event.get("userAgent", "").startswith("kubectl/"):
+    if not write.agent.startswith("kubectl/"):
         return ""
-    if event["verb"] == "create" and about.get("subresource") == "eviction":
+    if (write.verb, write.subresource) == ("create", "eviction"):
         return "eviction"
-    return "delete" if event["verb"] == "delete" and "subresource" not in about else ""
-
-
-def seconds_since(start: datetime, text: str) -> float:
-    """From `start` to an instant of the audit log."""
-    return round((datetime.fromisoformat(text) - start).total_seconds(), 2)
+    return "delete" if (write.verb, write.subresource) == ("delete", "") else ""
 
 
 # --- looking -------------------------------------------------------------------------------------

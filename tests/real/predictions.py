@@ -15,13 +15,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 from kubectl_nodelife.kube.duration import parse_duration
+from tests.real.audited import Json, instant
 
-Json = dict[str, Any]
 Key = tuple[str, ...]
 
 MAIN: Mapping[str, tuple[str, ...]] = {
@@ -69,11 +67,6 @@ class Window:
         """How far a foretold instant may be from the real one."""
         loop_s = POD_GC_PERIOD_S if controller == "pod-gc" else self.period_s
         return loop_s + 0.01 * max(0.0, at - self.begin)
-
-
-def instant(text: str) -> float:
-    """Seconds since the epoch."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def compare(real: Iterable[Json], told: Iterable[Json], window: Window) -> Tally:

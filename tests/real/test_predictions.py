@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.daemon.user import User, user
-from tests.real.audited import records
+from tests.real.audited import instant, records
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.real.kubelets import Kubelets
-from tests.real.predictions import Tally, Window, compare, instant, table, twice
+from tests.real.predictions import Tally, Window, compare, table, twice
 from tests.real.predictions_setups import (
     FLAGS,
     GRACE_S,

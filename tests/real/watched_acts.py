@@ -8,9 +8,9 @@ where it had planned the same for another of several equal nodes; *missed* where
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Json = dict[str, Any]
+from tests.real.audited import Json, writes
 
 ACTIONS = (
     "CreateControllerRevision",
@@ -83,12 +83,9 @@ def _real_acts(audit: Iterable[Json]) -> dict[str, set[str]]:
     verbs = {"create": "Create", "update": "Update", "patch": "Update", "delete": "Delete"}
     kinds = {"pods": "Pod", "controllerrevisions": "ControllerRevision"}
     acts: dict[str, set[str]] = {action: set() for action in ACTIONS}
-    for entry in audit:
-        ref = entry.get("objectRef", {})
-        if entry["userAgent"].rpartition("/")[2] != _CONTROLLER or ref.get("subresource"):
+    for write in writes(audit):
+        if write.who != _CONTROLLER or write.subresource:
             continue
-        if entry["responseStatus"].get("code", 500) >= 300 or ref.get("resource") not in kinds:
-            continue
-        action = verbs[entry["verb"]] + kinds[ref["resource"]]
-        acts[action].add(ref.get("name") or entry["responseObject"]["metadata"]["name"])
+        if write.accepted and write.resource in kinds:
+            acts[verbs[write.verb] + kinds[write.resource]].add(write.name)
     return acts

@@ -18,11 +18,12 @@ from kubectl_nodelife.engine.cache import Heartbeat
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED, NODE_STATUS_UNKNOWN
 
 # What a silent kubelet's node gets as Unknown; NetworkUnavailable is not the kubelet's.
 CONDITIONS_OF_A_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-NEVER_UPDATED = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
-STOPPED = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+NEVER_UPDATED = (NODE_STATUS_NEVER_UPDATED, "Kubelet never posted node status.")
+STOPPED = (NODE_STATUS_UNKNOWN, "Kubelet stopped posting node status.")
 
 
 class Passes:

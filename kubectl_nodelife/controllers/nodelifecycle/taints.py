@@ -40,7 +40,8 @@ NO_SCHEDULE_TAINTS: Final = {
     ("NetworkUnavailable", "True"): TAINT_NODE_NETWORK_UNAVAILABLE,
     ("PIDPressure", "True"): TAINT_NODE_PID_PRESSURE,
 }
-_MIRRORING_KEYS = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
+MIRRORING_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
+"""Keys of the taints that mirror a node's state: the controller keeps them, whoever adds them."""
 
 NOT_READY: Final = Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE)
 UNREACHABLE: Final = Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE)
@@ -101,8 +102,8 @@ def remove_taints(
         )
 
 
-def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
-    """NoSchedule taints mirror conditions and cordon. Follows `doNoScheduleTaintingPass`."""
+def wanted_no_schedule(node: Node) -> dict[str, str]:
+    """Keys of the NoSchedule taints that the node's state asks for, each with what asks."""
     wanted = {}
     for condition in node.status.conditions:
         key = NO_SCHEDULE_TAINTS.get((condition.type, condition.status))
@@ -110,8 +111,14 @@ def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[
             wanted[key] = f"condition {condition.type} is {condition.status}"
     if node.spec.unschedulable:
         wanted[TAINT_NODE_UNSCHEDULABLE] = "the node is cordoned (spec.unschedulable)"
+    return wanted
+
+
+def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
+    """NoSchedule taints mirror conditions and cordon. Follows `doNoScheduleTaintingPass`."""
+    wanted = wanted_no_schedule(node)
     present = {
-        t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in _MIRRORING_KEYS
+        t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in MIRRORING_KEYS
     }
     if present == wanted.keys():
         return

@@ -14,10 +14,10 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import Key
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, SetPodCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.pod_conditions import disruption_target
+from kubectl_nodelife.kube.wellknown import DELETION_BY_TAINT_MANAGER
 
 CONTROLLER: Final = "taint-eviction"
 EVENT_REASON: Final = "TaintManagerEviction"
-CONDITION_REASON: Final = "DeletionByTaintManager"
 _CONDITION_MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
@@ -44,7 +44,9 @@ def mark_and_delete(
         delete = replace(delete, pod_uid=uid)
     condition = None
     if with_condition:
-        condition = disruption_target(pod.status, CONDITION_REASON, _CONDITION_MESSAGE, now_ns)
+        condition = disruption_target(
+            pod.status, DELETION_BY_TAINT_MANAGER, _CONDITION_MESSAGE, now_ns
+        )
     if condition is None:
         return [delete]
     mark = SetPodCondition(

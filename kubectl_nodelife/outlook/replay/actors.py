@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.wellknown import (
-    TAINT_NODE_DISK_PRESSURE,
-    TAINT_NODE_MEMORY_PRESSURE,
-    TAINT_NODE_NETWORK_UNAVAILABLE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_PID_PRESSURE,
-    TAINT_NODE_UNREACHABLE,
-    TAINT_NODE_UNSCHEDULABLE,
+    DELETION_BY_POD_GC,
+    DELETION_BY_TAINT_MANAGER,
+    EVICTION_BY_EVICTION_API,
 )
 from kubectl_nodelife.outlook.replay.line import CONTROLLER, KUBELET, OTHER, US, USER, Actor
 
@@ -32,25 +29,12 @@ _COMPONENTS: Final = {
     "default-scheduler": "scheduler",
 }
 
-# Taints that nobody but the node lifecycle controller sets, unless somebody does so by hand.
-_OF_LIFECYCLE: Final = frozenset(
-    {
-        TAINT_NODE_NOT_READY,
-        TAINT_NODE_UNREACHABLE,
-        TAINT_NODE_MEMORY_PRESSURE,
-        TAINT_NODE_DISK_PRESSURE,
-        TAINT_NODE_PID_PRESSURE,
-        TAINT_NODE_NETWORK_UNAVAILABLE,
-        TAINT_NODE_UNSCHEDULABLE,
-    }
-)
-
 # The reason of a pod's condition DisruptionTarget -> who ends the pod
 DISRUPTORS: Final = {
-    "DeletionByTaintManager": Actor(CONTROLLER, "taint-eviction"),
-    "DeletionByPodGC": Actor(CONTROLLER, "pod-gc"),
+    DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
+    DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
     "PreemptionByScheduler": Actor(CONTROLLER, "scheduler"),
-    "EvictionByEvictionAPI": Actor(OTHER, "Eviction API"),
+    EVICTION_BY_EVICTION_API: Actor(OTHER, "Eviction API"),
     "TerminationByKubelet": Actor(KUBELET, "kubelet"),
 }
 
@@ -82,7 +66,7 @@ def of_manager(manager: str, node: str = "") -> Actor:
 def of_taint(key: str, manager: str) -> Actor:
     """Who set a taint, by its key and by who wrote the taints last, which is all that is kept."""
     writer = of_manager(manager)
-    if key in _OF_LIFECYCLE and writer.kind != USER:
+    if key in MIRRORING_KEYS and writer.kind != USER:
         return Actor(CONTROLLER, "node-lifecycle")
     return writer
 
