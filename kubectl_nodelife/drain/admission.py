@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.drain.cel import CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.admission import (
     EndpointSlice,
@@ -30,6 +29,7 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
     Webhook,
 )
+from kubectl_nodelife.kube.cel import CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches

@@ -1,10 +1,9 @@
-"""kubectl as it runs: the 5 s grid, its rate limit, its looks, its order; and CEL beside it."""
+"""kubectl as it runs: the 5 s grid, its rate limit, its looks, its order."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.cel import CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.drain.limiter import Bucket
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.timeline import Timeline
@@ -186,63 +185,3 @@ def test_only_idle_calls_end_the_run_once_settled() -> None:
     timeline.at(12, lambda: None)
     timeline.run(lambda: len(asked) > 3)
     assert asked == [5, 10, 15, 20]
-
-
-# --- CEL -----------------------------------------------------------------------------------------
-
-VALUES = {
-    "object": {"metadata": {"name": "web-1", "namespace": "shop"}},
-    "request": Partial(name="web-1", operation="CREATE"),
-    "list": [1, 2, 3],
-}
-
-
-@pytest.mark.parametrize(
-    "expression, value",
-    [
-        ("!object.metadata.name.startsWith('web')", False),
-        ("has(object.metadata.labels)", False),
-        ("has(object.metadata.name) && size(object.metadata.name) == 5", True),
-        ("object.metadata.name in ['a', \"web-1\"]", True),
-        ("object.metadata['name'] == 'web-1'", True),
-        ("object.metadata.?labels.?app.orValue('none')", "none"),
-        ("object.?metadata.?name.hasValue()", True),
-        ("request.userInfo.username == 'x' || true", True),
-        ("false && object.missing", False),
-        ("list.all(x, x > 0) && list.exists(x, x == 3) && !list.exists(x, x > 3)", True),
-        ("list.exists_one(x, x > 2)", True),
-        ("list.map(x, x * 2)", [2, 4, 6]),
-        ("list.filter(x, x % 2 == 1)", [1, 3]),
-        ("list[0] + 2 * 3 - 1 >= 6 ? 'yes' : 'no'", "yes"),
-        ("-7 / 2 == -3 && -7 % 2 == -1", True),
-        ("'a.b.c'.split('.').size() == 3", True),
-        ("object.metadata.name.matches('^web-[0-9]+$')", True),
-        ("{'a': 1}.a == 1", True),
-        ("1 == true", False),
-        ("variables.isWeb && request.operation != 'DELETE'", True),
-        ("r'a\\d' == 'a\\\\d'", True),
-    ],
-)
-def test_cel(expression: str, value: object) -> None:
-    variables = {"isWeb": "object.metadata.name.startsWith('web')"}
-    assert evaluate(expression, VALUES, variables) == value
-
-
-@pytest.mark.parametrize(
-    "expression, error",
-    [
-        ("object.metadata.labels.app == 'x'", CelError),
-        ("object.metadata.name + 1", CelError),
-        ("1 / 0", CelError),
-        ("list[7]", CelError),
-        ("request.userInfo.username == 'x'", Unknown),
-        ("authorizer.group('')", Unknown),
-        ("quantity('1Gi').isGreaterThan(quantity('1Mi'))", Unknown),
-        ("object.metadata.name ===", Unknown),
-        ("(1", Unknown),
-        ("", Unknown),
-    ],
-)
-def test_cel_that_fails_or_is_not_known(expression: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        evaluate(expression, VALUES)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.drain.cel_parser import Node, Parser, Unknown
+from kubectl_nodelife.kube.cel.parser import Node, Parser, Unknown
 
 __all__ = ["CelError", "Partial", "Unknown", "evaluate"]
 
