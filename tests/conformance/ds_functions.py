@@ -169,7 +169,7 @@ def set_expectations(play: Play, adds: int, deletes: int) -> None:
 
 
 def read_expectations(play: Play) -> None:
-    """Note the record and whether it holds a sync back."""
+    """Note the record, if there is one, and whether it holds a sync back."""
     expectations, now = play.world.controller.expectations, play.world.now
     record = expectations.get(KEY)
     play.notes["satisfied"] = expectations.satisfied(KEY, now)
@@ -192,13 +192,13 @@ def advance_seconds(play: Play, by: float) -> None:
     read_expectations(play)
 
 
-def advance_backoff(play: Play) -> None:
+def advance_backoff(play: Play, times: int = 1) -> None:
     given = play.case["given"]
     backoff = play.notes.setdefault(
         "backoff", Backoff(given["baseSeconds"] * SECOND_NS, given["maxSeconds"] * SECOND_NS)
     )
     delays = play.notes.setdefault("delaysSeconds", [])
-    delays.append(backoff.next("key", play.world.now) / SECOND_NS)
+    delays += [backoff.next("key", play.world.now) / SECOND_NS for _ in range(times)]
 
 
 def backoff_key(play: Play) -> None:
@@ -279,6 +279,8 @@ def kubectl_undo(play: Play, toRevision: int) -> None:  # noqa: N803
         return
     play.notes["result"] = plan.message
     play.notes["patchedWith"] = None if plan.skipped else plan.revision.name
+    if not plan.skipped:
+        play.update_template(rollout.template_of(plan.revision))
 
 
 def _history(play: Play) -> list[ControllerRevision]:
@@ -306,6 +308,7 @@ STEPS = {
 }
 WITHOUT_STEPS = {
     "desired_counts": count_desired,
+    "expectations_and_backoff": read_expectations,
     "node_should_run_daemon_pod": judge,
     "pods_by_node": group_pods,
 }

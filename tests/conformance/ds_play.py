@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import parse_time
-from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetSpec, DaemonSetStatus
 from tests.conformance.checks import only
 from tests.conformance.ds_world import Json, SyncReport, World
 from tests.conformance.world import decode
@@ -95,6 +95,14 @@ class Play:
             spec = replace(spec, update_strategy=decode(raw, DaemonSet).spec.update_strategy)
         if minReadySeconds is not None:
             spec = replace(spec, min_ready_seconds=minReadySeconds)
+        self._put_spec(spec)
+
+    def update_template(self, template: Json) -> None:
+        """Somebody gives the set this pod template, as `kubectl rollout undo` does."""
+        self._put_spec(replace(self.world.daemon_set.spec, template=template))
+
+    def _put_spec(self, spec: DaemonSetSpec) -> None:
+        old = self.world.daemon_set
         meta = replace(old.metadata, generation=old.metadata.generation + 1)
         self.world.see(Put("DaemonSet", replace(old, spec=spec, metadata=meta)))
 

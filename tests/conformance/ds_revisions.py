@@ -44,6 +44,7 @@ def construct(play: Play) -> None:
     play.notes["error"] = part.error
     history = part.result
     _note_deleted(play)
+    play.notes["revisions"] = {r.name: r.revision for r in world.cache.all("ControllerRevision")}
     play.notes["podHashes"] = {
         pod.name: (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH)
         for pod in world.cache.pods.values()

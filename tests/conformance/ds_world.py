@@ -322,6 +322,8 @@ class World:
             return self._status_refusal(action)
         elif isinstance(action, dact.RaiseCollisionCount):
             return self._collision_refusal(action)
+        elif isinstance(action, dact.AdoptObject):
+            return self._adoption_refusal(action)
         elif isinstance(action, dact.CreateControllerRevision):
             hidden = self.api_only.get(action.target[1])
             if hidden is not None:
@@ -342,9 +344,22 @@ class World:
             return Outcome(action, 500, "fake update error")
         return None
 
-    def _collision_refusal(self, action: dact.RaiseCollisionCount) -> Outcome | None:
+    def _uncached_set(self) -> DaemonSet:
+        """The set as a GET shows it, which may be newer than the cache."""
         raw = self.given.get("daemonSetInApi")
-        fresh = decode(raw, DaemonSet) if raw else self.daemon_set
+        return decode(raw, DaemonSet) if raw else self.daemon_set
+
+    def _adoption_refusal(self, action: dact.AdoptObject) -> Outcome | None:
+        """Follows `RecheckDeletionTimestamp` and the uid check of `getDaemonPods`."""
+        fresh = self._uncached_set()
+        if fresh.uid != action.owner.uid:
+            return Outcome(action, 409, f"original DaemonSet is gone: got uid {fresh.uid}")
+        if fresh.metadata.deletion_timestamp is not None:
+            return Outcome(action, 409, f"{fresh.name} has just been deleted")
+        return None
+
+    def _collision_refusal(self, action: dact.RaiseCollisionCount) -> Outcome | None:
+        fresh = self._uncached_set()
         if action.check and fresh.status.collision_count != action.seen:
             return Outcome(action, 409, "found a stale collision count")
         return None

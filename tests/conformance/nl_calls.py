@@ -83,7 +83,7 @@ def taint_api(case: dict[str, Any]) -> None:
     given = case["given"]
     node = decode(given["node"], Node)
     changed = given.get("changed_during_call")
-    api = TaintApi(node, _taints(changed) if changed is not None else None)
+    api = TaintApi(node, _taints(changed["taints"]) if changed is not None else None)
     now_ns = instant_ns(given.get("now", 0))
     target = _with(node, given["target"], given.get("given_object_taints"))
     if given["operation"] == "add":

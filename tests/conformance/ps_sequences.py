@@ -24,11 +24,15 @@ from kubectl_nodelife.controllers.pod_status.calls import (
 from kubectl_nodelife.controllers.pod_status.machine import CachedStatus, PodStatusMachine
 from kubectl_nodelife.controllers.pod_status.pods import is_static_pod
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
+from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
 from kubectl_nodelife.kube.times import format_time, parse_time
 from tests.conformance.ps_functions import NOW_NS, Case, read
 
 CALL_WORDS = {GetPod: "get", PatchPodStatus: "patch", DeletePod: "delete"}
+
+# Stands for the pod of a cached status that the pod manager no longer knows (`"pod": null`).
+UNKNOWN_POD = Pod(metadata=ObjectMeta(namespace="default", name="unknown", uid="unknown"))
 
 
 class World:
@@ -44,7 +48,7 @@ class World:
         self.frozen = "podManagerStatus" in given
         self.reconcile_before_batch: bool | None = None
         self.pods = [read(p, Pod) for p in given.get("pods", [])]
-        if "pod" in given:
+        if given.get("pod") is not None:
             self.pods.insert(0, self._complete(read(given["pod"], Pod)))
         if "staticPod" in given:
             self.pods.append(read(given["staticPod"], Pod))
@@ -75,7 +79,7 @@ class World:
     def _fill_api(self) -> None:
         held = self.given.get("api", {}).get("pods")
         if held is None:
-            mirrors = [self.given["mirror"]] if "mirror" in self.given else []
+            mirrors = [self.given["mirror"]] if self.given.get("mirror") is not None else []
             held = [*(pod for pod in self.pods if not is_static_pod(pod)), *mirrors]
         for entry in held:
             self.hold(self._named(entry))
@@ -96,7 +100,7 @@ class World:
         for pod in self.pods:
             if known is None or pod.uid in known:
                 self.machine.observe(pod)
-        if "mirror" in self.given:
+        if self.given.get("mirror") is not None:
             mirror = read(self.given["mirror"], Pod)
             paired = any(is_static_pod(pod) for pod in self.pods)
             if paired if known is None else mirror.uid in known:
@@ -110,12 +114,13 @@ class World:
         machine.api_versions.update(given.get("apiVersions", {}))
         if not ("cachedStatus" in given or "entryVersion" in given):
             return
-        pod = self.pods[0]
+        pod = self.pods[0] if self.pods else UNKNOWN_POD
+        shown = read(given["cachedStatus"], PodStatus) if "cachedStatus" in given else pod.status
         machine.statuses[pod.uid] = CachedStatus(
             version=given.get("entryVersion", 1),
             namespace=pod.namespace,
             name=pod.name,
-            status=read(given.get("cachedStatus", given["pod"].get("status", {})), PodStatus),
+            status=shown,
             is_finished=given.get("podIsFinished", False),
         )
         if given.get("recordedVersion") is not None:
@@ -229,7 +234,7 @@ class World:
         self.machine.overwrite_statuses_from_cache()
 
     def needs_update(self, step: Case) -> bool:
-        uid = self.pods[0].uid
+        uid = self.pods[0].uid if self.pods else UNKNOWN_POD.uid
         return self.machine.needs_update(uid, self.machine.statuses[uid])
 
     def needs_reconcile(self, step: Case) -> bool:

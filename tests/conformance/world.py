@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,6 +51,16 @@ def api_times(value: Any) -> Any:
     if isinstance(value, list):
         return [api_times(v) for v in value]
     return value
+
+
+def whole_seconds(value: Any) -> Any:
+    """The JSON value with times cut to whole seconds, as the API stores them."""
+    if isinstance(value, dict):
+        return {
+            k: math.floor(v) if k in _TIMES and isinstance(v, float) else whole_seconds(v)
+            for k, v in value.items()
+        }
+    return [whole_seconds(v) for v in value] if isinstance(value, list) else value
 
 
 def decode(raw: dict[str, Any], type_: type[T]) -> T:
