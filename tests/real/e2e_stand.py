@@ -1,0 +1,275 @@
+"""A control plane on which Kubernetes' own end-to-end tests run, with our daemon as its controllers.
+
+The controller manager runs without node lifecycle, taint eviction, pod GC and DaemonSets; kwok plays
+the kubelets of five nodes in three zones; the daemon enforces in their place, under the
+ServiceAccount and the role that `rbac --mode enforce` prints, and nothing more. `.ci/kube-e2e`
+builds what is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.real.control_plane import ControlPlane, assets, control_plane
+
+CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
+UPSTREAM_NAMES = (
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "pod-garbage-collector-controller",
+    "daemonset-controller",
+)
+NODES = 5
+KWOK = "0.8.0"
+GC_THRESHOLD = 100  # as the spec of the garbage collector assumes
+_READY_S = 60
+_BEGIN_S = 90
+
+_API_SERVER = ("--authorization-mode=Node", "--disable-admission-plugins=PodSecurity")
+_MANAGER = (
+    f"--terminated-pod-gc-threshold={GC_THRESHOLD}",
+    "--use-service-account-credentials=true",
+)
+
+
+def e2e_assets() -> Path | None:
+    """The folder with e2e.test and kwok beside the control plane, or None."""
+    folder = assets()
+    if folder is None:
+        return None
+    there = all(os.access(folder / name, os.X_OK) for name in ("e2e.test", "kwok"))
+    return folder if there and stages(folder) else None
+
+
+def stages(folder: Path) -> list[Path]:
+    """Files that tell kwok how its kubelets behave."""
+    return sorted((folder.parent / "kwok-stages" / KWOK).glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one spec ended; `message`: why it failed."""
+
+    name: str
+    state: str
+    seconds: float
+    message: str
+
+
+class Stand:
+    """A running control plane with kwok's nodes, and the daemon where `begin` was called."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.programs = plane.programs
+        self.folder = plane.folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start_nodes(self) -> None:
+        """Nodes in three zones, kept alive by kwok; returns when all are Ready."""
+        for i in range(NODES):
+            self.plane.api.create("/api/v1/nodes", _node(i))
+        flags = [f"--kubeconfig={self.plane.kubeconfig}", "--manage-all-nodes"]
+        flags.append("--node-lease-duration-seconds=40")
+        for file in self._stages():
+            flags += ["-c", str(file)]
+        self._spawn("kwok", [str(self.programs / "kwok"), *flags])
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            if sum(_is_ready(n) for n in self.plane.api.get("/api/v1/nodes")["items"]) == NODES:
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"kwok's nodes were not Ready in {_READY_S}s")
+
+    def begin(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Start the daemon in the controllers' place; returns when it says that it enforces."""
+        command = [sys.executable, "-m", "kubectl_nodelife", "daemon", "run"]
+        command += [f"--enforce={','.join(CONTROLLERS)}", *flags, "--yes"]
+        out = self.folder / "daemon.out"
+        process = self._spawn("daemon", command, environment=self.environment(), stdout=out)
+        deadline = time.monotonic() + _BEGIN_S
+        while time.monotonic() < deadline:
+            if re.search(r"^enforcing \S+ since ", out.read_text(), re.MULTILINE):
+                return process
+            if process.poll() is not None:
+                break
+            time.sleep(0.2)
+        raise AssertionError(f"the daemon does not enforce:\n{self.log('daemon')}")
+
+    def environment(self) -> dict[str, str]:
+        """Folders of its own, and a kubeconfig with the least rights."""
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        run = self.folder / "run"
+        run.mkdir(mode=0o700, exist_ok=True)
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.least_privilege()),
+            "HOME": str(home),
+            "XDG_RUNTIME_DIR": str(run),
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_CACHE_HOME": str(home / "cache"),
+        }
+
+    def least_privilege(self) -> Path:
+        """A kubeconfig of the ServiceAccount that `rbac --mode enforce` prints."""
+        path = self.folder / "least.kubeconfig"
+        if path.exists():
+            return path
+        command = [sys.executable, "-m", "kubectl_nodelife", "rbac", "--mode", "enforce"]
+        command += [f"--enforce={','.join(CONTROLLERS)}"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        objects = self.folder / "rbac.yaml"
+        objects.write_text(printed)
+        self.plane.kubectl("apply", "-f", str(objects))
+        account = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "ServiceAccount")
+        name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
+        token = self.plane.kubectl(
+            "create", "token", name, "-n", namespace, "--duration=2h"
+        ).strip()
+        config = yaml.safe_load(self.plane.kubeconfig.read_text())
+        authority = self.plane.folder / "certificates" / "apiserver.crt"
+        config["clusters"][0]["cluster"] = {
+            "server": self.plane.api.server,
+            "certificate-authority": str(authority),
+        }
+        config["users"][0]["user"] = {"token": token}
+        path.touch(0o600)
+        path.write_text(json.dumps(config))
+        return path
+
+    def run_specs(self, focus: str, timeout_s: int = 1200) -> list[Outcome]:
+        """Run the specs whose full name matches the regular expression."""
+        report = self.folder / "report.json"
+        report.unlink(missing_ok=True)
+        command = [
+            str(self.programs / "e2e.test"),
+            f"--kubeconfig={self.plane.kubeconfig}",
+            "--provider=skeleton",
+            "--allowed-not-ready-nodes=0",
+            "--num-nodes=2",
+            f"--ginkgo.focus={focus}",
+            "--ginkgo.v",
+            "--ginkgo.no-color",
+            f"--ginkgo.json-report={report}",
+            f"--ginkgo.timeout={timeout_s}s",
+            "--delete-namespace-on-failure=true",
+            "--node-schedulable-timeout=1m",
+            "--system-pods-startup-timeout=1m",
+        ]
+        with (self.folder / "e2e.log").open("ab") as log:
+            subprocess.run(
+                command, stdout=log, stderr=log, timeout=timeout_s + 60, check=False, cwd=self.folder
+            )
+        return list(_outcomes(json.loads(report.read_text())))
+
+    def log(self, name: str) -> str:
+        """The last lines of a program."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+
+    def close(self) -> None:
+        """End kwok and the daemon."""
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+
+    def _stages(self) -> Iterator[Path]:
+        """kwok's own, but an image that does not exist never starts: the roll-back spec asks so."""
+        for file in stages(self.programs):
+            text = file.read_text()
+            if "pod-ready" in file.name:
+                rule = (
+                    "    matchExpressions:\n"
+                    "    - key: '.spec.containers.[].image'\n"
+                    "      operator: 'NotIn'\n"
+                    "      values: ['foo:non-existent']\n"
+                )
+                text = text.replace("    matchExpressions:\n", rule, 1)
+            own = self.folder / file.name
+            own.write_text(text)
+            yield own
+
+    def _spawn(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: dict[str, str] | None = None,
+        stdout: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log, contextlib.ExitStack() as stack:
+            out = stack.enter_context(stdout.open("wb")) if stdout is not None else log
+            process = subprocess.Popen(
+                list(command), stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment
+            )
+        self._processes.append(process)
+        return process
+
+
+@contextlib.contextmanager
+def stand(*, real_controllers: bool = False) -> Iterator[Stand]:
+    """A stand with ready nodes; without `real_controllers` nobody does the four controllers' work."""
+    without = "" if real_controllers else "".join(f",-{name}" for name in UPSTREAM_NAMES)
+    with control_plane(
+        api_server=_API_SERVER,
+        controller_manager=(f"--controllers=*{without}", *_MANAGER),
+        scheduler=True,
+    ) as plane:
+        made = Stand(plane)
+        try:
+            made.start_nodes()
+            yield made
+        finally:
+            made.close()
+            if keep := os.environ.get("NODELIFE_KEEP"):
+                shutil.copytree(plane.folder, Path(keep) / plane.folder.name, dirs_exist_ok=True)
+
+
+def _node(number: int) -> dict[str, Any]:
+    labels = {
+        "kubernetes.io/hostname": f"n{number}",
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/zone": "abc"[number % 3],
+        "type": "kwok",
+    }
+    annotations = {"node.alpha.kubernetes.io/ttl": "0"}
+    metadata = {"name": f"n{number}", "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _outcomes(report: list[dict[str, Any]]) -> Iterator[Outcome]:
+    for suite in report:
+        for spec in suite["SpecReports"] or ():
+            is_spec = spec["LeafNodeType"] == "It"
+            if spec["State"] == "skipped" or (not is_spec and spec["State"] == "passed"):
+                continue
+            texts = [*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]
+            name = " ".join(texts) if is_spec else spec["LeafNodeType"]  # a suite's set-up
+            message = (spec.get("Failure") or {}).get("Message", "")
+            yield Outcome(name, spec["State"], spec["RunTime"] / 1e9, message)
+
