@@ -1,7 +1,7 @@
-"""A control plane on which Kubernetes' own end-to-end tests run, with our daemon as its controllers.
+"""A control plane on which Kubernetes' own end-to-end tests run, our daemon as its controllers.
 
-The controller manager runs without node lifecycle, taint eviction, pod GC and DaemonSets; kwok plays
-the kubelets of five nodes in three zones; the daemon enforces in their place, under the
+The controller manager runs without node lifecycle, taint eviction, pod GC and DaemonSets; kwok
+plays the kubelets of five nodes in three zones; the daemon enforces in their place, under the
 ServiceAccount and the role that `rbac --mode enforce` prints, and nothing more. `.ci/kube-e2e`
 builds what is needed.
 """
@@ -173,8 +173,9 @@ class Stand:
             "--system-pods-startup-timeout=1m",
         ]
         with (self.folder / "e2e.log").open("ab") as log:
+            limit_s = timeout_s + 60
             subprocess.run(
-                command, stdout=log, stderr=log, timeout=timeout_s + 60, check=False, cwd=self.folder
+                command, stdout=log, stderr=log, timeout=limit_s, check=False, cwd=self.folder
             )
         return list(_outcomes(json.loads(report.read_text())))
 
@@ -228,7 +229,7 @@ class Stand:
 
 @contextlib.contextmanager
 def stand(*, real_controllers: bool = False) -> Iterator[Stand]:
-    """A stand with ready nodes; without `real_controllers` nobody does the four controllers' work."""
+    """A stand with ready nodes. Nobody does the four controllers' work but `real_controllers`."""
     without = "" if real_controllers else "".join(f",-{name}" for name in UPSTREAM_NAMES)
     with control_plane(
         api_server=_API_SERVER,
