@@ -22,14 +22,14 @@ from kubectl_nodelife.commands.daemonset_question import (
     UNDO,
     SetQuestion,
 )
-from kubectl_nodelife.controllers.daemonset.rollout import (
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
+from kubectl_nodelife.daemon.sight import Sight
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
     revision_of_number,
 )
-from kubectl_nodelife.daemon.server import Answer, Query, Stream
-from kubectl_nodelife.daemon.sight import Sight
-from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.outlook.daemonset.rollout import history_rows, rollout_outlook, undo_outlook
 from kubectl_nodelife.outlook.daemonset.summary import summarize
 from kubectl_nodelife.outlook.daemonset.table import truth_table

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset import rollout
 from kubectl_nodelife.controllers.daemonset.availability import is_pod_updated
 from kubectl_nodelife.controllers.daemonset.backoff import (
     SECOND_NS,
@@ -30,6 +29,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import budget_of
 from kubectl_nodelife.engine import daemonset_actions as dact
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.outlook.daemonset import kubectl_rollout
 from kubectl_nodelife.workloads.daemonset_defaults import (
     default_daemon_set_spec,
     default_pod_template,
@@ -253,39 +253,41 @@ def slow_start(play: Play) -> None:
 
 def kubectl_status(play: Play) -> None:
     try:
-        state = rollout.rollout_status(play.world.daemon_set)
+        state = kubectl_rollout.rollout_status(play.world.daemon_set)
         play.notes |= {"message": state.message, "done": state.done, "error": None}
-    except rollout.RolloutError as error:
+    except kubectl_rollout.RolloutError as error:
         play.notes |= {"message": "", "done": True, "error": str(error)}
 
 
 def kubectl_history(play: Play, revision: int = 0) -> None:
     history = _history(play)
-    play.notes["message"] = "" if history else rollout.NO_HISTORY
-    play.notes["rows"] = [[r.revision, rollout.change_cause(r) or "<none>"] for r in history]
+    play.notes["message"] = "" if history else kubectl_rollout.NO_HISTORY
+    play.notes["rows"] = [
+        [r.revision, kubectl_rollout.change_cause(r) or "<none>"] for r in history
+    ]
     if revision:
         try:
-            found = rollout.revision_of_number(history, revision)
-            play.notes["template"] = rollout.template_of(found)
-        except rollout.RolloutError as error:
+            found = kubectl_rollout.revision_of_number(history, revision)
+            play.notes["template"] = kubectl_rollout.template_of(found)
+        except kubectl_rollout.RolloutError as error:
             play.notes["error"] = str(error)
 
 
 def kubectl_undo(play: Play, toRevision: int) -> None:  # noqa: N803
     try:
-        plan = rollout.rollback(play.world.daemon_set, _history(play), toRevision)
-    except rollout.RolloutError as error:
+        plan = kubectl_rollout.rollback(play.world.daemon_set, _history(play), toRevision)
+    except kubectl_rollout.RolloutError as error:
         play.notes["error"] = str(error)
         return
     play.notes["result"] = plan.message
     play.notes["patchedWith"] = None if plan.skipped else plan.revision.name
     if not plan.skipped:
-        play.update_template(rollout.template_of(plan.revision))
+        play.update_template(kubectl_rollout.template_of(plan.revision))
 
 
 def _history(play: Play) -> list[ControllerRevision]:
     revisions: list[Any] = list(play.world.cache.all("ControllerRevision"))
-    return rollout.history_of(play.world.daemon_set, revisions)
+    return kubectl_rollout.history_of(play.world.daemon_set, revisions)
 
 
 STEPS = {

@@ -11,11 +11,6 @@ from kubectl_nodelife.controllers.pod_status.calls import (
     Refused,
     drive,
 )
-from kubectl_nodelife.controllers.pod_status.classify import (
-    NodeHealth,
-    classify,
-    node_health,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import ready_condition
 from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.controllers.pod_status.status import with_condition
@@ -24,6 +19,11 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.outlook.audit.classify import (
+    NodeReadiness,
+    classify,
+    node_readiness,
+)
 from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
@@ -31,12 +31,12 @@ from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rule
 SETTLE_NS = 60 * SECOND_NS
 
 
-def health_of(given: Case) -> NodeHealth:
+def health_of(given: Case) -> NodeReadiness:
     """The node of a classification; without one the pod's node does not exist."""
     if not given.get("node"):
-        return NodeHealth(name="", exists=False)
+        return NodeReadiness(name="", exists=False)
     renewed = given["node"].get("leaseRenewTime")
-    return node_health(read(given["node"], Node), parse_time(renewed) if renewed else None)
+    return node_readiness(read(given["node"], Node), parse_time(renewed) if renewed else None)
 
 
 def classification(case: Case) -> None:
@@ -111,9 +111,9 @@ class Replay:
         for pod in self.api.values():
             self.machine.observe(pod)
 
-    def node(self, second: int) -> NodeHealth:
+    def node(self, second: int) -> NodeReadiness:
         lost = self.cut_at is not None and second - self.cut_at >= self.grace_s
-        return NodeHealth(
+        return NodeReadiness(
             name="n1",
             ready="Unknown" if lost else "True",
             ready_since_ns=NOW_NS + self.ready_since_s * SECOND_NS,

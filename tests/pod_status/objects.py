@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import NodeHealth, node_health
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, decode_time, format_micro_time, parse_time
+from kubectl_nodelife.outlook.audit.classify import NodeReadiness, node_readiness
 
 NOW_NS: int = parse_time("2026-01-01T12:00:00Z")
 LONG_AGO_S = 86_400
@@ -42,9 +42,9 @@ def node(
     return msgspec.convert(raw, Node, dec_hook=decode_time)
 
 
-def health(**of_node: Any) -> NodeHealth:
+def health(**of_node: Any) -> NodeReadiness:
     """The health of such a node, without a lease."""
-    return node_health(node(**of_node), None)
+    return node_readiness(node(**of_node), None)
 
 
 def pod(name: str = "web", **fields: Any) -> Pod:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.pod_status.classify import NodeHealth, classify
 from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.audit.classify import NodeReadiness, classify
 from tests.pod_status.objects import LONG_AGO_S, NOW_NS, ago, health, marked, pod
 
 RULES = rules_for(parse_profile("current"))
@@ -37,7 +37,9 @@ COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]
         pytest.param(marked(), health(ready="Unknown"), "marked-node-down", id="marked-node-lost"),
         pytest.param(marked(), health(ready="False"), "marked-node-down", id="marked-node-sick"),
         pytest.param(marked(), health(ready=None), "unknown", id="marked-node-says-nothing"),
-        pytest.param(marked(), NodeHealth("n1", read=False), "unknown", id="marked-node-not-read"),
+        pytest.param(
+            marked(), NodeReadiness("n1", read=False), "unknown", id="marked-node-not-read"
+        ),
         pytest.param(
             marked(conditions={"Ready": ("False", "Why", "")}),
             health(),
@@ -67,8 +69,10 @@ COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]
         ),
         pytest.param(pod(), health(ready="Unknown"), "stale-ready", id="ready-on-a-lost-node"),
         pytest.param(pod(), health(ready="False"), "stale-ready", id="ready-on-a-sick-node"),
-        pytest.param(pod(), NodeHealth("n1", exists=False), "stale-ready", id="ready-on-no-node"),
-        pytest.param(pod(), NodeHealth("n1", read=False), "ok", id="ready-node-not-read"),
+        pytest.param(
+            pod(), NodeReadiness("n1", exists=False), "stale-ready", id="ready-on-no-node"
+        ),
+        pytest.param(pod(), NodeReadiness("n1", read=False), "ok", id="ready-node-not-read"),
         pytest.param(pod(), health(ready=None), "ok", id="ready-node-says-nothing"),
         pytest.param(
             pod(status__containerStatuses=UNREADY), health(), "stale-ready", id="ready-on-paper"
@@ -130,7 +134,7 @@ COMPLAINT = ("False", "ContainersNotReady", "containers with unready status: [c]
         ),
     ],
 )
-def test_class(subject: Pod, node: NodeHealth, expected: str) -> None:
+def test_class(subject: Pod, node: NodeReadiness, expected: str) -> None:
     assert classify(subject, node, RULES, now_ns=NOW_NS).name == expected
 
 
@@ -148,7 +152,7 @@ def test_a_settle_time_below_two_batches_is_not_taken(settle_s: int, expected: s
 
 def test_a_node_that_does_not_say_since_when_is_not_taken_for_young() -> None:
     fresh = health(ready_for=LONG_AGO_S)
-    unsaid = NodeHealth(name="n1", ready="True", heartbeat_ns=fresh.heartbeat_ns)
+    unsaid = NodeReadiness(name="n1", ready="True", heartbeat_ns=fresh.heartbeat_ns)
     assert classify(marked(), unsaid, RULES, now_ns=NOW_NS).name == "stuck-not-ready"
 
 

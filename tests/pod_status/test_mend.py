@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.classify import Classification, NodeHealth
 from kubectl_nodelife.controllers.pod_status.pods import PodTable
 from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.audit.classify import Classification, NodeReadiness
 from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod
 
@@ -24,7 +24,7 @@ SIDECAR = [{"name": "s", "restartPolicy": "Always"}]
 
 def against(
     subject: Pod | None = None,
-    node: NodeHealth | None = None,
+    node: NodeReadiness | None = None,
     found: Classification = STUCK,
     seen_for_s: int = 300,
     profile: str = "v1.36",
@@ -105,15 +105,15 @@ def test_the_class_alone_is_not_enough() -> None:
     "node, refusal",
     [
         pytest.param(health(ready="Unknown"), "is not Ready", id="lost"),
-        pytest.param(NodeHealth("n1", exists=False), "is not Ready", id="gone"),
-        pytest.param(NodeHealth("n1", exists=False, ready="True"), "is not Ready", id="odd"),
+        pytest.param(NodeReadiness("n1", exists=False), "is not Ready", id="gone"),
+        pytest.param(NodeReadiness("n1", exists=False, ready="True"), "is not Ready", id="odd"),
         pytest.param(health(ready_for=59), "for less than 60s", id="young"),
         pytest.param(
             replace(health(), ready_since_ns=None), "does not say since when", id="does-not-say"
         ),
     ],
 )
-def test_the_node_is_not_what_it_was(node: NodeHealth, refusal: str) -> None:
+def test_the_node_is_not_what_it_was(node: NodeReadiness, refusal: str) -> None:
     (said,) = against(node=node)
     assert refusal in said
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.daemonset.rollout import history_of, rollback, template_of
 from kubectl_nodelife.engine.actions import DeletePod, RecordEvent
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, rollback, template_of
 from kubectl_nodelife.sim.acts import MakePod
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario

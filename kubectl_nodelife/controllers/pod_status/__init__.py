@@ -1,10 +1,7 @@
-"""The kubelet's pod status manager: as a machine for simulated kubelets, and as a judge from
-outside.
+"""The kubelet's pod status manager, after pkg/kubelet/status, for simulated kubelets.
 
-Inside view, after pkg/kubelet/status: `releases` (what differs between releases), `conditions`
-(what a kubelet computes), `status` (normal form, equality), `transition` (terminated containers),
-`merge` (what is sent), `pods` and `calls` (what the machine stands on), `machine`,
-`controller` (the machines of a virtual cluster's kubelets).
-
-Outside view, our own: `classify` (does a pod's readiness fit its containers and its node?).
+`releases` (what differs between releases), `conditions` (what a kubelet computes), `status` (normal
+form, equality), `transition` (terminated containers), `merge` (what is sent), `pods` and `calls`
+(what the machine stands on), `machine`, `controller` (the machines of a virtual cluster's
+kubelets). What the API shows of a pod's readiness is judged in `outlook/audit`.
 """

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import NodeHealth
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TAINT_NODE_OUT_OF_SERVICE, UNKNOWN
+from kubectl_nodelife.outlook.audit.classify import NodeReadiness
 
 TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
 OUT_OF_SERVICE: Final = f"{TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
@@ -47,7 +47,7 @@ class Release(msgspec.Struct, frozen=True):
     heartbeat_ns: int
 
 
-def force_advice(pod: Pod, node: NodeHealth, release: Release, now_ns: int) -> ForceAdvice:
+def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -> ForceAdvice:
     """The advice for a pod that is terminating for too long on a node that is down."""
     alive = _is_alive(node, release, now_ns)
     if not node.exists or node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
@@ -70,7 +70,7 @@ def force_advice(pod: Pod, node: NodeHealth, release: Release, now_ns: int) -> F
     )
 
 
-def _is_alive(node: NodeHealth, release: Release, now_ns: int) -> bool:
+def _is_alive(node: NodeReadiness, release: Release, now_ns: int) -> bool:
     """Whether the kubelet speaks: its heartbeat is young, or, where none was read, the node says
     itself that it is not ready (of a silent one the node controller says Unknown)."""
     if not node.exists:
@@ -80,7 +80,7 @@ def _is_alive(node: NodeHealth, release: Release, now_ns: int) -> bool:
     return now_ns - node.heartbeat_ns < release.heartbeat_ns
 
 
-def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
+def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
     if not node.exists:
         return (f"there is no node {node.name}",)
     found = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
@@ -94,7 +94,7 @@ def _found(node: NodeHealth, now_ns: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _missing(node: NodeHealth, alive: bool) -> tuple[str, ...]:
+def _missing(node: NodeReadiness, alive: bool) -> tuple[str, ...]:
     if alive:
         return ("that the machine is off: its kubelet speaks, so it is on",)
     missing = []
@@ -125,14 +125,14 @@ def _hazards(pod: Pod) -> tuple[str, ...]:
     return tuple(hazards)
 
 
-def _commands(pod: Pod, node: NodeHealth, taint: str) -> tuple[str, ...]:
+def _commands(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
     force = f"kubectl delete pod -n {pod.namespace} {pod.name} --grace-period=0 --force"
     if taint != AFTER_POWER_OFF:
         return (force,)
     return (f"kubectl taint node {node.name} {OUT_OF_SERVICE}", force)
 
 
-def _undo(node: NodeHealth, taint: str) -> tuple[str, ...]:
+def _undo(node: NodeReadiness, taint: str) -> tuple[str, ...]:
     final = "a forced delete cannot be undone; the owner makes a new pod"
     if taint != AFTER_POWER_OFF:
         return (final,)

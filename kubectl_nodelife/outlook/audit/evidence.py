@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kubectl_nodelife.controllers.pod_status.classify import LAGGING, NodeHealth
 from kubectl_nodelife.controllers.pod_status.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
@@ -24,6 +23,7 @@ from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET
 from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit.classify import LAGGING, NodeReadiness
 
 Evidence = tuple[str, str]
 """(path of a field, its value as text)"""
@@ -34,7 +34,7 @@ Since = tuple[int | None, str]
 NODE_READY_SINCE = "node.status.conditions[Ready].lastTransitionTime"
 
 
-def evidence_of(name: str, pod: Pod, node: NodeHealth, rules: StatusRules) -> Iterator[Evidence]:
+def evidence_of(name: str, pod: Pod, node: NodeReadiness, rules: StatusRules) -> Iterator[Evidence]:
     """The fields on which a finding of class `name` about this pod stands."""
     deleted_ns = pod.metadata.deletion_timestamp
     if deleted_ns is not None:
@@ -145,7 +145,7 @@ def _condition_evidence(condition: PodCondition | None) -> Iterator[Evidence]:
         yield (f"{path}.lastTransitionTime", format_time(condition.last_transition_time))
 
 
-def _node_evidence(pod: Pod, node: NodeHealth) -> Iterator[Evidence]:
+def _node_evidence(pod: Pod, node: NodeReadiness) -> Iterator[Evidence]:
     """What the node is; more of it where the node is not Ready."""
     if not pod.spec.node_name:
         yield ("pod.spec.nodeName", "")

@@ -12,12 +12,6 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import (
-    MARKED_NODE_DOWN,
-    STALE_READY,
-    Classification,
-    NodeHealth,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.meta import controller_of
@@ -36,6 +30,12 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.advice import NEVER, ForceAdvice, Release, force_advice
+from kubectl_nodelife.outlook.audit.classify import (
+    MARKED_NODE_DOWN,
+    STALE_READY,
+    Classification,
+    NodeReadiness,
+)
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
     Evidence,
@@ -94,7 +94,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     pod: Pod
-    node: NodeHealth
+    node: NodeReadiness
     rules: StatusRules
     because: str
     since_ns: int | None = None
@@ -145,7 +145,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (*self.issues, *self.note.issues)
 
 
-def terminating(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+def terminating(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
     """A pod that should be gone: deleted, and more than `OVERDUE_NS` past its time."""
     deleted_ns = pod.metadata.deletion_timestamp
     if deleted_ns is None or context.now_ns - deleted_ns <= OVERDUE_NS:
@@ -169,7 +169,7 @@ def terminating(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Findin
     )
 
 
-def _terminating_class(pod: Pod, node: NodeHealth) -> tuple[str, str, str]:
+def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str, str]:
     """(class, sentence, remedy if it differs from the class's)."""
     if not pod.spec.node_name:
         remedy = "pod garbage collection removes it; if it does not, look at that controller"
@@ -207,7 +207,7 @@ def _finalizers(pod: Pod) -> str:
     )
 
 
-def orphaned(pod: Pod, node: NodeHealth, context: Context) -> Finding:
+def orphaned(pod: Pod, node: NodeReadiness, context: Context) -> Finding:
     """A pod whose node does not exist."""
     return Finding(
         name=notes.ORPHANED,
@@ -218,7 +218,7 @@ def orphaned(pod: Pod, node: NodeHealth, context: Context) -> Finding:
     )
 
 
-def evicted_leftover(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+def evicted_leftover(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
     """A pod that has failed because somebody put it out."""
     status = pod.status
     target = status.condition(DISRUPTION_TARGET)
@@ -245,7 +245,7 @@ def evicted_leftover(pod: Pod, node: NodeHealth, context: Context) -> Iterator[F
     )
 
 
-def never_evicted(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+def never_evicted(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
     """A pod that stays on its node, which is down, because it tolerates that for ever."""
     if not node.exists or pod.status.phase in TERMINAL_PHASES:
         return
@@ -267,7 +267,7 @@ def never_evicted(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Find
     )
 
 
-def _coming_taint(node: NodeHealth) -> Taint:
+def _coming_taint(node: NodeReadiness) -> Taint:
     """The taint that the node lifecycle controller gives a node in this state."""
     key = TAINT_NODE_NOT_READY if node.ready == FALSE else TAINT_NODE_UNREACHABLE
     return Taint(key=key, effect=NO_EXECUTE)

@@ -14,12 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import (
-    STUCK_NOT_READY,
-    Classification,
-    NodeHealth,
-    settle_time_ns,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import (
     CONTAINERS_READY,
     READY,
@@ -36,6 +30,12 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     TRUE,
 )
+from kubectl_nodelife.outlook.audit.classify import (
+    STUCK_NOT_READY,
+    Classification,
+    NodeReadiness,
+    settle_time_ns,
+)
 
 PER_NODE_AND_SECOND: Final = 5
 """No more pods of one node are repaired in a second."""
@@ -49,7 +49,7 @@ class Sighting(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
-def times_of_one_look(pod: Pod, node: NodeHealth) -> Sighting | None:
+def times_of_one_look(pod: Pod, node: NodeReadiness) -> Sighting | None:
     """The age of the class as one look at the objects proves it; None where it does not.
 
     What makes the class is Ready False, ContainersReady True and the node Ready. Each carries the
@@ -74,7 +74,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 def refusals(
     pod: Pod,
-    node: NodeHealth,
+    node: NodeReadiness,
     found: Classification,
     sighting: Sighting | None,
     rules: StatusRules,
@@ -91,7 +91,7 @@ def refusals(
     )
 
 
-def _node_refusals(node: NodeHealth, limits: Limits, now_ns: int) -> Iterator[str]:
+def _node_refusals(node: NodeReadiness, limits: Limits, now_ns: int) -> Iterator[str]:
     settle_ns = settle_time_ns(limits.settle_ns)
     if not node.exists or not node.is_ready:
         yield f"node {node.name} is not Ready"

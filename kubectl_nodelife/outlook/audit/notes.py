@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import (
+from kubectl_nodelife.outlook.audit.classify import (
     GATES,
     LAGGING,
     MARKED_NODE_DOWN,
@@ -18,8 +18,8 @@ from kubectl_nodelife.controllers.pod_status.classify import (
     STALE_READY,
     STUCK_NOT_READY,
 )
-from kubectl_nodelife.controllers.pod_status.classify import OK as OK
-from kubectl_nodelife.controllers.pod_status.classify import UNKNOWN as UNKNOWN
+from kubectl_nodelife.outlook.audit.classify import OK as OK
+from kubectl_nodelife.outlook.audit.classify import UNKNOWN as UNKNOWN
 
 TERMINATING_DEAD_NODE: Final = "terminating-dead-node"
 TERMINATING_FINALIZER: Final = "terminating-finalizer"

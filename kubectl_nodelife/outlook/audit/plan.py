@@ -22,16 +22,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import (
-    GATES,
-    LAGGING,
-    MARKED_NODE_DOWN,
-    RECOVERING,
-    STALE_READY,
-    STUCK_NOT_READY,
-    Classification,
-    NodeHealth,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import READY, TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
 from kubectl_nodelife.kube.meta import controller_of
@@ -40,6 +30,16 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, UNKNOWN
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.advice import AFTER_POWER_OFF, NEVER
+from kubectl_nodelife.outlook.audit.classify import (
+    GATES,
+    LAGGING,
+    MARKED_NODE_DOWN,
+    RECOVERING,
+    STALE_READY,
+    STUCK_NOT_READY,
+    Classification,
+    NodeReadiness,
+)
 from kubectl_nodelife.outlook.audit.findings import Context, Finding
 from kubectl_nodelife.outlook.audit.mend import (
     PER_NODE_AND_SECOND,
@@ -89,7 +89,7 @@ class Case(msgspec.Struct, frozen=True):
     """All that there is to know about one finding."""
 
     finding: Finding
-    node: NodeHealth
+    node: NodeReadiness
     context: Context
     wishes: Wishes
     sighting: Sighting | None
@@ -105,7 +105,7 @@ Way = Callable[[Case], Request | tuple[str, ...]]
 
 def plan(
     findings: Iterable[Finding],
-    health: Mapping[str, NodeHealth],
+    health: Mapping[str, NodeReadiness],
     context: Context,
     wishes: Wishes,
     sightings: Mapping[str, Sighting] | None = None,
@@ -115,7 +115,7 @@ def plan(
     steps = []
     of_node: Counter[str] = Counter()
     for finding in findings:
-        node = health.get(finding.pod.spec.node_name) or NodeHealth(
+        node = health.get(finding.pod.spec.node_name) or NodeReadiness(
             name=finding.pod.spec.node_name, exists=False
         )
         sighting = (sightings or {}).get(finding.pod.uid)

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.controllers.pod_status.classify import (
-    GATES,
-    LAGGING,
-    MARKED_NODE_DOWN,
-    RECOVERING,
-    STALE_READY,
-    STUCK_NOT_READY,
-    Classification,
-    NodeHealth,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import (
     READY,
     TERMINAL_PHASES,
@@ -22,6 +12,16 @@ from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit.classify import (
+    GATES,
+    LAGGING,
+    MARKED_NODE_DOWN,
+    RECOVERING,
+    STALE_READY,
+    STUCK_NOT_READY,
+    Classification,
+    NodeReadiness,
+)
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
     Since,
@@ -35,7 +35,7 @@ from kubectl_nodelife.outlook.audit.findings import OVERDUE_NS, Context, Finding
 
 
 def readiness(
-    pod: Pod, node: NodeHealth, found: Classification, context: Context
+    pod: Pod, node: NodeReadiness, found: Classification, context: Context
 ) -> Iterator[Finding]:
     """The finding of a class of readiness; none for a difference that may still be on its way."""
     since_ns, since_field = _since(pod, node, found)
@@ -56,7 +56,7 @@ def readiness(
     )
 
 
-def _stale_ready(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _stale_ready(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     if pod.status.phase in TERMINAL_PHASES:
         return f"Ready is True, and its phase is {pod.status.phase}"
     if node.is_down:
@@ -65,21 +65,21 @@ def _stale_ready(pod: Pod, node: NodeHealth, found: Classification) -> str:
     return f"Ready is True, and its containers are not: {expected or 'no statuses'}"
 
 
-def _marked(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _marked(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     return f"its containers were ready, and node {node.name} is Ready={node.ready}"
 
 
-def _ready_but_marked(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _ready_but_marked(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     return f"Ready is False without a reason; its containers and node {node.name} are ready"
 
 
-def _gates(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _gates(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     if found.expected is not None and found.expected.status == TRUE:
         return "its gates are all True now, and the kubelet has not set Ready yet"
     return "" if found.expected is None else found.expected.message
 
 
-def _lagging(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _lagging(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     stored, expected = pod.status.condition(READY), found.expected
     if stored is None or expected is None or words(stored) == words(expected):
         return "ContainersReady or Initialized does not fit its container statuses"
@@ -96,7 +96,7 @@ _SENTENCES = {
 }
 
 
-def _remedy(pod: Pod, node: NodeHealth, found: Classification) -> str:
+def _remedy(pod: Pod, node: NodeReadiness, found: Classification) -> str:
     """What to do where that is not what the class says."""
     if found.name != STALE_READY:
         return ""
@@ -105,7 +105,7 @@ def _remedy(pod: Pod, node: NodeHealth, found: Classification) -> str:
     return "" if node.is_down else notes.NOTES[LAGGING].remedy
 
 
-def _since(pod: Pod, node: NodeHealth, found: Classification) -> Since:
+def _since(pod: Pod, node: NodeReadiness, found: Classification) -> Since:
     """The newest instant at which one of the facts that make the class came about."""
     ready = transition(pod.status.condition(READY))
     if found.name in (MARKED_NODE_DOWN, GATES):
@@ -116,7 +116,7 @@ def _since(pod: Pod, node: NodeHealth, found: Classification) -> Since:
 
 
 def _issues(
-    pod: Pod, node: NodeHealth, found: Classification, rules: StatusRules
+    pod: Pod, node: NodeReadiness, found: Classification, rules: StatusRules
 ) -> tuple[str, ...]:
     """Issues known for this very shape, beside those of the class."""
     if found.name == STUCK_NOT_READY:

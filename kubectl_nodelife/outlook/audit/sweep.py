@@ -14,15 +14,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.classify import (
-    OK,
-    SETTLE_NS,
-    UNKNOWN,
-    NodeHealth,
-    bears_the_mark,
-    classify,
-    node_health,
-)
 from kubectl_nodelife.controllers.pod_status.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
@@ -34,6 +25,15 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.advice import Release
+from kubectl_nodelife.outlook.audit.classify import (
+    OK,
+    SETTLE_NS,
+    UNKNOWN,
+    NodeReadiness,
+    bears_the_mark,
+    classify,
+    node_readiness,
+)
 from kubectl_nodelife.outlook.audit.findings import (
     Context,
     Finding,
@@ -110,13 +110,13 @@ def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> C
     )
 
 
-def health_of_nodes(seen: Seen) -> dict[str, NodeHealth]:
+def health_of_nodes(seen: Seen) -> dict[str, NodeReadiness]:
     """Each node's health, by name."""
     renewals, nodes = seen.renewals or {}, seen.nodes or {}
-    return {name: node_health(node, renewals.get(name)) for name, node in nodes.items()}
+    return {name: node_readiness(node, renewals.get(name)) for name, node in nodes.items()}
 
 
-def judge(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
+def judge(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
     """The findings about one pod; `node` is the one that it is bound to.
 
     A pod that is deleted, orphaned or put out is judged as that alone; its readiness says nothing.
@@ -139,11 +139,11 @@ def judge(pod: Pod, node: NodeHealth, context: Context) -> Iterator[Finding]:
         yield from never_evicted(pod, node, context)
 
 
-def _no_node(pod: Pod, *, read: bool) -> NodeHealth:
+def _no_node(pod: Pod, *, read: bool) -> NodeReadiness:
     """The health of a node of which there is no object: it was not read, or does not exist, or the
     pod is not bound at all."""
     name = pod.spec.node_name
-    return NodeHealth(name=name, read=read and bool(name), exists=not (read and name))
+    return NodeReadiness(name=name, read=read and bool(name), exists=not (read and name))
 
 
 def _is_plain(pod: Pod) -> bool:
@@ -186,7 +186,7 @@ def _all_initialized(pod: Pod) -> bool:
     return all(c.name in init for c in pod.spec.init_containers)
 
 
-def _quiet_class(pod: Pod, node: NodeHealth, context: Context) -> str:
+def _quiet_class(pod: Pod, node: NodeReadiness, context: Context) -> str:
     """`ok` or `unknown` for a pod without a finding."""
     if pod.metadata.deletion_timestamp is not None:
         return OK
@@ -198,7 +198,7 @@ def _place(finding: Finding) -> tuple[int, str, str]:
     return (_ORDER[finding.name], finding.pod.namespace, finding.pod.name)
 
 
-def _warnings(health: Mapping[str, NodeHealth], now_ns: int, grace_ns: int) -> Iterator[str]:
+def _warnings(health: Mapping[str, NodeReadiness], now_ns: int, grace_ns: int) -> Iterator[str]:
     """Nodes that are called Ready although their Lease is older than the grace period.
 
     That the node is lost is not concluded from it: the node controller does, or it is not at work.
@@ -215,7 +215,7 @@ def _warnings(health: Mapping[str, NodeHealth], now_ns: int, grace_ns: int) -> I
 
 
 def _not_evaluated(
-    seen: Seen, health: Mapping[str, NodeHealth], marks_without_node: int
+    seen: Seen, health: Mapping[str, NodeReadiness], marks_without_node: int
 ) -> Iterator[str]:
     if seen.nodes is None:
         yield (

@@ -9,14 +9,6 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.history import hash_label
 from kubectl_nodelife.controllers.daemonset.rolling_update import Budget, Wave
-from kubectl_nodelife.controllers.daemonset.rollout import (
-    Rollback,
-    RolloutState,
-    change_cause,
-    rollback,
-    rollout_status,
-    template_of,
-)
 from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
     budget_of,
@@ -27,6 +19,14 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision
 from kubectl_nodelife.outlook.daemonset.changes import TemplateChange, template_changes
+from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
+    Rollback,
+    RolloutState,
+    change_cause,
+    rollback,
+    rollout_status,
+    template_of,
+)
 from kubectl_nodelife.outlook.daemonset.table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template

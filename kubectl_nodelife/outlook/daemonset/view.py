@@ -17,7 +17,6 @@ from kubectl_nodelife.controllers.daemonset.history import (
 )
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
-from kubectl_nodelife.controllers.daemonset.rollout import history_of
 from kubectl_nodelife.controllers.daemonset.status import status_from_tally
 from kubectl_nodelife.controllers.daemonset.sync import decisions
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
@@ -29,6 +28,7 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
+from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of
 
 Key = tuple[str, str]
 

@@ -47,7 +47,7 @@ LEAST_SETTLE_NS: Final = 20 * SECOND_NS
 """Two batches; a shorter settle time is not taken."""
 
 
-class NodeHealth(msgspec.Struct, frozen=True, gc=False):
+class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
     """What of a node the judgement of its pods asks for, worked out once a node.
 
     `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
@@ -89,12 +89,12 @@ class NodeHealth(msgspec.Struct, frozen=True, gc=False):
         return any(taint.key == key for taint in self.taints)
 
 
-def node_health(node: Node, renewed_ns: int | None) -> NodeHealth:
+def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
     """The health of a node that exists. Its heartbeat is when its Lease was renewed, or where that
     is not known (None) the one of the Ready condition."""
     ready = node.ready()
     posted: int | None = None if ready is None else ready.last_heartbeat_time
-    return NodeHealth(
+    return NodeReadiness(
         name=node.name,
         ready="" if ready is None else ready.status,
         ready_reason="" if ready is None else ready.reason,
@@ -116,7 +116,7 @@ class Classification(msgspec.Struct, frozen=True, gc=False):
 
 
 def classify(
-    pod: Pod, node: NodeHealth, rules: StatusRules, *, now_ns: int, settle_ns: int = SETTLE_NS
+    pod: Pod, node: NodeReadiness, rules: StatusRules, *, now_ns: int, settle_ns: int = SETTLE_NS
 ) -> Classification:
     """The class of the pod's readiness. `node` is the one the pod is bound to."""
     status = pod.status
@@ -154,7 +154,7 @@ def settle_time_ns(settle_ns: int) -> int:
     return max(settle_ns, LEAST_SETTLE_NS)
 
 
-def _class_of_mark(pod: Pod, node: NodeHealth, now_ns: int, settle_ns: int) -> str:
+def _class_of_mark(pod: Pod, node: NodeReadiness, now_ns: int, settle_ns: int) -> str:
     if node.is_down:
         return MARKED_NODE_DOWN
     if not node.is_ready:
