@@ -22,7 +22,7 @@ RULES = {
     "outlook": "kube workloads engine controllers",
     "live": "kube engine",
     "sim": "kube workloads engine",
-    "sandbox": "kube workloads engine controllers sim",
+    "sandbox": "kube workloads engine controllers sim live",
     "snapshot": "kube engine live",
     "daemon": "kube workloads engine controllers drain outlook live sim sandbox",
     "report": "kube workloads engine drain outlook sim",  # their data types

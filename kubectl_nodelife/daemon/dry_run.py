@@ -1,6 +1,6 @@
 """The thinking half of the watcher: engine, controllers and projection over one cache. No I/O.
 
-What the cluster shows comes in by `observe`; `decide` brings it and what is due through the engine,
+What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
 left to decide. Every decision is noted in the ledger, and so is what another hand did first.
 """
@@ -35,6 +35,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.executor import Executor, PlanningOnly
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.wire import request_of
@@ -55,8 +56,10 @@ class DryRun:
     the controller does not run. `onlooker` hears of each change that the cluster shows.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, executor: Executor | None = None) -> None:
+        """`executor` is handed each action that writes; planning only where there is none."""
         self.ledger = ledger
+        self.executor: Executor = executor or PlanningOnly()
         self.cache = Cache()
         self.projection = Projection(self.cache)
         self.engine: Engine | None = None
@@ -138,13 +141,17 @@ class DryRun:
             self.ledger.gone((event.kind, event.key), now_ns)
         return [*view, *self._catch(now_ns)]
 
-    def decide(self, seen: Iterable[Event], now_ns: int) -> Iterator[None]:
+    def next_due(self) -> int | None:
+        """The earliest instant at which some controller wants to be woken, or None."""
+        return self.engine.next_due() if self.engine is not None else None
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take in what was seen and wake who is due; yields after each decision, for a pause.
 
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in in_order([*self._daemonsets.take_held(), *seen]):
+        for event in in_order([*self._daemonsets.take_held(), *events]):
             act = self._daemonsets.is_act(event)
             if act:
                 yield from self._step(view, now_ns)
@@ -218,6 +225,8 @@ class DryRun:
         """Lay a decision over the view, and note it unless there was nothing left to do."""
         if not action.writes or isinstance(action, RecordEvent):
             self.ledger.note(action, now_ns, self._node_of(action), "")
+            if action.writes:
+                self.executor.start(action, now_ns)
             if isinstance(action, SetZoneState) and self._catch_up is not None:
                 events = self._catch_up.decided(action, now_ns)
                 self._settle()
@@ -228,6 +237,7 @@ class DryRun:
         if not any(end.action is action for end in self.projection.settled):
             patch = patch_text(request_of(action, before))
             self.ledger.note(action, now_ns, self._node_of(action), patch)
+            self.executor.start(action, now_ns)
         self._settle()
         return events
 

@@ -210,7 +210,7 @@ class Watcher:
     async def _decide_at(self, at_ns: int | None, events: Sequence[Event]) -> None:
         now_ns = self.clock.now_ns()
         self._decided_ns = now_ns if at_ns is None else max(self._decided_ns, min(at_ns, now_ns))
-        for _ in self.dry_run.decide(events, self._decided_ns):
+        for _ in self.dry_run.step(self._decided_ns, events):
             await self._breathe()
         await self._breathe()
 

@@ -5,6 +5,7 @@
 - `action`, `actions`, `daemonset_actions`: what controllers decide; `writes`, `wire`: as API calls
 - `timers`, `ratelimit`: who is due when, and who must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
-- `loop`: the driver on virtual time
+- `executor`: who carries actions out: planning only, the virtual cluster, or a writer
+- `loop`: the driver on virtual time; `live.loop` is the same in real time
 - `projection`: what a dry run's plans would have changed; `premises`: whether these still stand
 """

@@ -97,7 +97,8 @@ class Engine:
         taken: list[Change | Outcome] = []
         for event in events:
             if type(event) is Outcome:
-                taken.append(event)
+                if not event.done:  # what is done, the controllers took for done when they decided
+                    taken.append(event)
             elif type(event) is Synced:
                 self._unsynced.discard(event.kind)
             else:

@@ -8,7 +8,7 @@ so that their type alone tells them apart: `isinstance` costs several times as m
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -60,16 +60,29 @@ class Synced(msgspec.Struct, frozen=True, gc=False):
     kind: str
 
 
+NO_ANSWER: Final = 0
+"""The code of an outcome that nobody knows: the connection broke before an answer came."""
+
+
 @final
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What came of an action that failed: an HTTP status code and the server's words.
+    """What came of an action: an HTTP status code, the server's words, the resulting object.
 
-    Success is not reported back: the change itself arrives as `Put` or `Gone`.
+    `code` is 2xx where it is done, `NO_ANSWER` where nobody knows, else the code of the refusal.
+    `obj`: the object as the last answer showed it; None where it is gone or none was shown.
+    Executors that change what the source shows anyway (the virtual cluster) report failures only:
+    the change itself arrives as `Put` or `Gone`.
     """
 
     action: Action
     code: int
     message: str = ""
+    obj: KubeObject | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the API server did as asked."""
+        return 200 <= self.code < 300
 
 
 Event = Put | Gone | Heartbeats | Synced | Outcome

@@ -1,34 +1,32 @@
-"""The loop on virtual time: a source, the engine, an executor and a journal, until the source ends.
+"""The loop on virtual time, and what a driver of the engine drives.
 
-The live driver is an asyncio task of the same shape (`daemon/`).
+A source says what happened and when, in ticks; the host takes a tick through the engine and hands
+each decision to an executor. `drive` does so on virtual time until the source ends; `live.loop` has
+the same loop as an asyncio task, which pauses between decisions. There are no other drivers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
+from kubectl_nodelife.engine.executor import Executor
+
+Tick = tuple[int, Iterable[Event]]
+"""An instant in ns since the epoch, and what happened until then."""
 
 
 class Source(Protocol):
     """Says what happened and what time it is."""
 
-    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+    def next(self, due_ns: int | None) -> Tick | None:
         """The next instant at which something happened or somebody is due, with its events.
 
         None: the end.
         """
-        ...
-
-
-class Executor(Protocol):
-    """Acts. What comes of it arrives later, from the source."""
-
-    def start(self, action: Action, now_ns: int) -> None:
-        """Begin one action."""
         ...
 
 
@@ -40,10 +38,42 @@ class Journal(Protocol):
         ...
 
 
-def drive(source: Source, engine: Engine, executor: Executor, journal: Journal) -> None:
-    """Drive the engine on virtual time until the source ends."""
-    while (tick := source.next(engine.next_due())) is not None:
-        now_ns, events = tick
-        for action in engine.step(now_ns, events):
-            journal.write(now_ns, action)
-            executor.start(action, now_ns)
+class Host(Protocol):
+    """An engine with what belongs to it, as a driver sees it."""
+
+    def next_due(self) -> int | None:
+        """The earliest instant at which some controller wants to be woken, or None."""
+        ...
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
+        """Take one tick in; yields after each decision, for a pause, and must be exhausted."""
+        ...
+
+
+class EngineHost:
+    """The plain host: each decision is noted in the journal and begun by the executor."""
+
+    def __init__(self, engine: Engine, executor: Executor, journal: Journal | None = None) -> None:
+        self.engine = engine
+        self._executor = executor
+        self._journal = journal
+
+    def next_due(self) -> int | None:
+        """When the engine is due."""
+        return self.engine.next_due()
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
+        """The decisions of one tick, each begun before it is yielded."""
+        journal, start = self._journal, self._executor.start
+        for action in self.engine.step(now_ns, events):
+            if journal is not None:
+                journal.write(now_ns, action)
+            start(action, now_ns)
+            yield action
+
+
+def drive(source: Source, host: Host) -> None:
+    """Drive the host on virtual time until the source ends."""
+    while (tick := source.next(host.next_due())) is not None:
+        for _ in host.step(*tick):
+            pass

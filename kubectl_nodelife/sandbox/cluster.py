@@ -1,13 +1,14 @@
-"""The simulated cluster in real time: its parts, our controllers, and the loop that moves them.
+"""The simulated cluster in real time: its parts and our controllers, driven by the live loop.
 
-The parts are the simulator's, over the API server's store; the loop is the live driver's shape:
-wait until something is due or a client wrote, let it happen, step the engine, carry out what it
-decides.
+The parts are the simulator's, over the API server's store. To the loop (`live.loop`) the cluster is
+source and executor in one: it waits until something is due or a client wrote, lets it happen, and
+carries out what the engine decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +17,11 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.loop import EngineHost, Tick
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
+from kubectl_nodelife.live.loop import Slices, drive
 from kubectl_nodelife.sandbox.budgets import BudgetStatuses
 from kubectl_nodelife.sandbox.deleting import Deleter
 from kubectl_nodelife.sandbox.heartbeats import Renewals
@@ -34,7 +37,6 @@ NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
 """Annotation of a node: `stop` silences its kubelet, `start` starts it again."""
 
-_SLICE_S = 0.02
 _FOR_EVER_NS = 1 << 62
 
 
@@ -84,43 +86,29 @@ class Cluster:
 
     async def run(self) -> None:
         """Live until cancelled."""
-        while True:
-            self._wake.clear()
-            await self._step()
-            due = [
-                at_ns
-                for at_ns in (
-                    self.world.agenda.next_at(),
-                    self.engine.next_due(),
-                    self._renewals.next_due(),
-                    self.budgets.next_due(),
-                )
-                if at_ns is not None
-            ]
-            if self.api.pending:
-                continue
-            wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        await drive(self, EngineHost(self.engine, self), Slices())
 
-    async def _step(self) -> None:
-        """All that is due now."""
+    async def next(self, due_ns: int | None) -> Iterable[Tick]:
+        """Wait until a client wrote or something is due, let it happen, and tell the engine."""
+        if not self.api.pending:
+            await self._wait(due_ns)
+        self._wake.clear()
         now_ns = self.clock()
         _, events = self.world.advance(now_ns)
         self._renewals.run(now_ns)
         self.budgets.run(now_ns)
         events = [*events, *self.api.pending]
         self.api.pending = []
-        seen = list(self._react(events))
-        began = time.monotonic()
-        for action in self.engine.step(now_ns, seen):
-            self._start(action, now_ns)
-            if time.monotonic() - began > _SLICE_S:
-                await asyncio.sleep(0)
-                began = time.monotonic()
+        return [(now_ns, list(self._react(events)))]
+
+    async def _wait(self, due_ns: int | None) -> None:
+        """Until a client wrote or something is due."""
+        parts = (self.world.agenda.next_at(), self._renewals.next_due(), self.budgets.next_due())
+        due = [at_ns for at_ns in (due_ns, *parts) if at_ns is not None]
+        wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
 
     def _react(self, events: Iterable[Event]) -> Iterable[Event]:
         """The events for the engine; schedules become writes, and what left dependents is noted."""
@@ -148,7 +136,8 @@ class Cluster:
         elif word == "start":
             self.world.kubelets.start(node, None)
 
-    def _start(self, action: Action, now_ns: int) -> None:
+    def start(self, action: Action, now_ns: int) -> None:
+        """Carry one action out against the served API."""
         if isinstance(action, RecordEvent):
             self.api.events.record(action, now_ns)
         else:

@@ -14,7 +14,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.loop import Source, drive
+from kubectl_nodelife.engine.loop import EngineHost, Source, drive
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import Setting
@@ -68,7 +68,7 @@ def run(
         kinds = sorted({kind for c in controllers for kind in c.watches})
         engine = Engine(controllers, world.begin(kinds), join=scenario.join, kinds=kinds)
         source: Source = world if progress is None else _Told(world, setting.start_ns, progress)
-        drive(source, engine, world, timeline)
+        drive(source, EngineHost(engine, world, timeline))
         world.end()
     end_ns = setting.start_ns + duration_ns
     return Run(setting, end_ns, timeline, world.api.store, world.failures)

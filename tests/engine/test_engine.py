@@ -10,8 +10,18 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine, RequeueInThePast
-from kubectl_nodelife.engine.events import Change, Event, Gone, Heartbeats, Outcome, Put, Synced
-from kubectl_nodelife.engine.loop import drive
+from kubectl_nodelife.engine.events import (
+    NO_ANSWER,
+    Change,
+    Event,
+    Gone,
+    Heartbeats,
+    Outcome,
+    Put,
+    Synced,
+)
+from kubectl_nodelife.engine.executor import ByController
+from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
@@ -189,6 +199,31 @@ class Tape:
 def test_the_loop_goes_from_instant_to_instant_until_the_source_ends() -> None:
     engine = Engine([Scribe("c", ["Node"], [Requeue("c", "k", 30)])], Cache(), kinds=["Node"])
     tape = Tape({10: [Synced("Node")], 20: [node("a")], 99: [node("b")]}, end_ns=50)
-    drive(tape, engine, tape, tape)
+    drive(tape, EngineHost(engine, tape, tape))
     assert tape.written == ["10 start", "20 Node a 1", "30 woken k 30"]
     assert tape.begun == [10, 20, 30]
+
+
+def test_what_was_done_is_no_news_to_the_controller_and_an_unknown_end_is() -> None:
+    engine = Engine([Scribe("one", [])], Cache())
+    list(engine.step(1, []))
+    action = DeletePod(controller="one", because="", namespace="d", pod="p")
+    assert said(engine, 2, [Outcome(action, 200)]) == []
+    assert said(engine, 3, [Outcome(action, NO_ANSWER)]) == ["one failed 0"]
+
+
+def test_actions_go_to_the_executor_of_their_controller_and_stay_plans_without_one() -> None:
+    class Sender:
+        def __init__(self) -> None:
+            self.sent: list[object] = []
+
+        def start(self, action: Action, now_ns: int) -> None:
+            self.sent.append(action)
+
+    sender = Sender()
+    executor = ByController({"one": sender})
+    ours = DeletePod(controller="one", because="", namespace="d", pod="p")
+    others = DeletePod(controller="two", because="", namespace="d", pod="p")
+    executor.start(ours, 1)
+    executor.start(others, 1)
+    assert sender.sent == [ours]

@@ -1,0 +1,46 @@
+"""Who carries actions out: the seam between deciding and acting.
+
+The host of the engine hands every writing action to `Executor.start`, which begins it and returns
+at once. What came of it arrives later as an `events.Outcome`, the same way as all other events: by
+the source's next tick on virtual time, by the decision task's queue on a live cluster.
+There are three executors: `PlanningOnly` (dry-run, nothing is ever sent), the virtual cluster
+(`sim.world.World`), and the one that writes to a real cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kubectl_nodelife.engine.actions import Action
+
+
+class Executor(Protocol):
+    """Carries actions out. `start` neither blocks nor raises for what an API server may answer."""
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Begin one action, decided at `now_ns`. What comes of it arrives later, as an event."""
+        ...
+
+
+class PlanningOnly:
+    """The executor of a dry run: nothing is sent, so that no `Outcome` ever comes."""
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Leave the action a plan."""
+
+
+class ByController:
+    """Gives each action to the executor of the controller that decided it.
+
+    A controller that is not named stays planning only: enforcing some controllers and foretelling
+    the others happens in one process, on one cache.
+    """
+
+    def __init__(self, executors: Mapping[str, Executor]) -> None:
+        self._executors = dict(executors)
+        self._other = PlanningOnly()
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Begin one action."""
+        self._executors.get(action.controller, self._other).start(action, now_ns)
