@@ -23,24 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.real.audit_policy import audit_policy
+
 ASSETS = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 START_TIMEOUT_S = 90
-
-_AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [
-        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-        {
-            "level": "RequestResponse",
-            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-        },
-        {"level": "None"},
-    ],
-}
-
 
 def assets() -> Path | None:
     """The folder with all the programs, or None."""
@@ -157,6 +144,7 @@ class ControlPlane:
         self.audit_log = folder / "audit.log"
         self.kubeconfig = folder / "kubeconfig"
         self.token = secrets.token_urlsafe(24)
+        self.audits_heartbeats = False
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self.api = Api(f"https://127.0.0.1:{self.port}", self.token)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -288,7 +276,8 @@ class ControlPlane:
         with (folder / "sa.key").open("wb") as out:
             subprocess.run(key, stdout=out, check=True)
         (folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
-        (folder / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
+        policy = audit_policy(heartbeats=self.audits_heartbeats)
+        (folder / "audit.json").write_text(json.dumps(policy))
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -345,12 +334,17 @@ def control_plane(
     api_server: Sequence[str] = (),
     controller_manager: Sequence[str] | None = None,
     scheduler: bool = False,
+    audit_heartbeats: bool = False,
 ) -> Iterator[ControlPlane]:
-    """A running control plane. `controller_manager`: its flags; None: there is none."""
+    """A running control plane. `controller_manager`: its flags; None: there is none.
+
+    `audit_heartbeats`: renewals of the nodes' Leases are in the audit log as well.
+    """
     programs = assets()
     assert programs is not None, f"{ASSETS} does not name a folder with {', '.join(PROGRAMS)}"
     folder = Path(tempfile.mkdtemp(prefix="real-"))
     plane = ControlPlane(folder, programs)
+    plane.audits_heartbeats = audit_heartbeats
     try:
         plane.start_etcd()
         plane.start_api_server(*api_server)

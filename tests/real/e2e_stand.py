@@ -273,4 +273,3 @@ def _outcomes(report: list[dict[str, Any]]) -> Iterator[Outcome]:
             name = " ".join(texts) if is_spec else spec["LeafNodeType"]  # a suite's set-up
             message = (spec.get("Failure") or {}).get("Message", "")
             yield Outcome(name, spec["State"], spec["RunTime"] / 1e9, message)
-
