@@ -22,7 +22,7 @@ from kubectl_nodelife.drain.filters import (
     is_daemon_set,
     skips_deleted,
 )
-from kubectl_nodelife.drain.limiter import RETRIES, Bucket, noticed_ns
+from kubectl_nodelife.drain.limiter import RETRIES, client_bucket, noticed_ns
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.world import World
 from kubectl_nodelife.kube.meta import controller_of
@@ -125,7 +125,7 @@ class Kubectl:
         self._selector = options.selector() if options.pod_selector else None
         self._nodes = nodes
         self._on_end = on_end
-        self._core, self._policy, self._apps = Bucket(), Bucket(), Bucket()
+        self._core, self._policy, self._apps = (client_bucket() for _ in range(3))
         self._may_skip = options.skip_wait_seconds > 0
         self._conflicts: dict[int, int] = {}
         self.runs: list[NodeRun] = []

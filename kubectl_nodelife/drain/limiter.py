@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.times import SECOND_NS
 
 QPS: Final = 5
@@ -18,21 +19,9 @@ RETRIES: Final = 10
 """How often a request that is answered with Retry-After is repeated."""
 
 
-class Bucket:
-    """A token bucket whose waiters stand in line. Instants in nanoseconds."""
-
-    __slots__ = ("_full_at_ns",)
-
-    def __init__(self) -> None:
-        self._full_at_ns = 0
-
-    def reserve(self, now_ns: int) -> int:
-        """When a request that asks now may be sent."""
-        token_ns = SECOND_NS // QPS
-        # Each request moves the moment at which the bucket is full by one token; with more than
-        # `BURST` tokens missing the request waits for the surplus to flow in.
-        self._full_at_ns = max(self._full_at_ns, now_ns) + token_ns
-        return max(now_ns, self._full_at_ns - BURST * token_ns)
+def client_bucket() -> TokenBucket:
+    """The rate limit of one of kubectl's clients."""
+    return TokenBucket(QPS, BURST)
 
 
 def noticed_ns(

@@ -26,12 +26,13 @@ from kubectl_nodelife.drain.results import (
     PodFault,
     PodPlan,
 )
+from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES, deletion_grace_seconds
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 
 ALTERNATIVES = 5
@@ -113,7 +114,7 @@ class Judge:
             READY,
             owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
             budgets=[name for _, name in keys],
-            grace=deletion_grace_seconds(pod, self._options.requested_grace),
+            grace=grace_seconds(pod, self._options.requested_grace),
         )
 
     def _add_faults(self, plan: PodPlan, pod: Pod) -> None:

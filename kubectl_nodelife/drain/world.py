@@ -22,6 +22,7 @@ from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
@@ -30,7 +31,6 @@ from kubectl_nodelife.workloads.eviction import (
     TERMINAL_PHASES,
     Refused,
     decide_eviction,
-    mark_deleted,
 )
 from kubectl_nodelife.workloads.owners import JOB_BATCH_NS, NEVER
 
@@ -199,7 +199,7 @@ class World:
         """The pod is marked deleted, or goes at once."""
         now_ns = self.timeline.now_ns
         was_going = actor.going
-        marked = mark_deleted(actor.pod, self.snapshot.now_ns + now_ns, requested_grace)
+        marked = delete_pod(actor.pod, self.snapshot.now_ns + now_ns, requested_grace)
         if not was_going:
             self._stops_counting(actor)
         if marked is None:
@@ -208,9 +208,8 @@ class World:
         if marked is actor.pod:
             return
         actor.pod = marked
-        deleted = marked.metadata.deletion_timestamp
-        assert deleted is not None
-        self._will_go(actor, deleted - self.snapshot.now_ns)
+        grace = marked.metadata.deletion_grace_period_seconds or 0
+        self._will_go(actor, now_ns + grace * SECOND_NS)
 
     def _stops_counting(self, actor: Actor) -> None:
         now_ns = self.timeline.now_ns

@@ -15,13 +15,12 @@ from kubectl_nodelife.engine.action import Detail as Detail
 from kubectl_nodelife.engine.action import NodeAction as NodeAction
 from kubectl_nodelife.engine.action import PodAction as PodAction
 from kubectl_nodelife.engine.action import Requeue as Requeue
-from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.times import SECOND_NS as SECOND_NS
-
-_DEFAULT_GRACE_SECONDS = 30
 
 
 class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
@@ -227,37 +226,10 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
         yield "DeletePod", detail
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod terminating since now, or gone when the grace period is 0 or nothing runs it.
-
-        Follows the API server's graceful deletion (registry/rest/delete.go): a second delete may
-        only shorten the time left, and one that names no grace period changes nothing.
-        """
+        """The pod terminating since now, or gone where it gets no grace (`kube.deletion`)."""
         if not isinstance(obj, Pod):
             return obj
-        meta = obj.metadata
-        began_ns, grace = now_ns, self._grace(obj)
-        if meta.deletion_timestamp is not None:
-            old = meta.deletion_grace_period_seconds or 0
-            if old > 0 and (self.grace_period_seconds is None or grace >= old):
-                return obj
-            began_ns = meta.deletion_timestamp - old * SECOND_NS
-            grace = min(grace, old)
-        if grace == 0 and not meta.finalizers:
-            return None
-        ends = Time(began_ns // SECOND_NS * SECOND_NS + grace * SECOND_NS)
-        meta = replace(meta, deletion_timestamp=ends, deletion_grace_period_seconds=grace)
-        return obj if meta == obj.metadata else replace(obj, metadata=meta)
-
-    def _grace(self, pod: Pod) -> int:
-        """Seconds. Follows the pod strategy's `CheckGracefulDelete`."""
-        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
-            return 0
-        grace = self.grace_period_seconds
-        if grace is None:
-            grace = pod.spec.termination_grace_period_seconds
-        if grace is None:
-            return _DEFAULT_GRACE_SECONDS
-        return 1 if grace < 0 else grace
+        return delete_pod(obj, now_ns, self.grace_period_seconds)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """The pod is terminating; a forced deletion only shows in its being gone."""

@@ -1,8 +1,8 @@
 """Deletion, eviction and what follows from them: grace, finalizers, budgets, dependents.
 
 Follows apiserver/pkg/registry/rest/delete.go and pkg/registry/core/pod/storage/eviction.go; the
-rules themselves are in `workloads/eviction.py`. Dependents go in the background, whatever the
-propagation policy says but Orphan.
+rules themselves are in `kube/deletion.py` and `workloads/eviction.py`. Dependents go in the
+background, whatever the propagation policy says but Orphan.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import put_condition
+from kubectl_nodelife.kube.deletion import delete_pod, marked_deleting
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
@@ -26,7 +27,7 @@ from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
 from kubectl_nodelife.sandbox.store import Entry, Key
 from kubectl_nodelife.sandbox.writing import Document, Target, Writer
-from kubectl_nodelife.workloads.eviction import Refused, decide_eviction, mark_deleted
+from kubectl_nodelife.workloads.eviction import Refused, decide_eviction
 
 _REASONS = {429: "TooManyRequests", 403: "Forbidden"}
 _DEPENDENTS = ("ReplicaSet", "ControllerRevision", "Job", "EndpointSlice", "Lease", "Event")
@@ -139,7 +140,7 @@ class Deleter:
     def _delete_pod(
         self, target: Target, entry: Entry, pod: Pod, options: DeleteOptions
     ) -> Document:
-        marked = mark_deleted(pod, self._api.now_ns, options.grace_period_seconds)
+        marked = delete_pod(pod, self._api.now_ns, options.grace_period_seconds)
         if marked is None:
             self._remove("Pod", pod.key)
             return entry.document()
@@ -151,13 +152,17 @@ class Deleter:
         return self._api.write(target.resource, document).document()
 
     def _mark(self, target: Target, entry: Entry) -> Document:
+        """The object terminates until its finalizers are gone."""
+        present = entry.obj.metadata
+        marked = marked_deleting(present, self._api.now_ns)
         document = entry.document()
-        meta = document["metadata"]
-        if "deletionTimestamp" not in meta:
-            meta["deletionTimestamp"] = format_time(self._api.now_ns)
-            meta["deletionGracePeriodSeconds"] = 0
-            return self._api.write(target.resource, document).document()
-        return document
+        if marked is present or marked.deletion_timestamp is None:
+            return document
+        document["metadata"]["deletionTimestamp"] = format_time(marked.deletion_timestamp)
+        document["metadata"]["deletionGracePeriodSeconds"] = 0
+        if marked.generation:
+            document["metadata"]["generation"] = marked.generation
+        return self._api.write(target.resource, document).document()
 
     def _remove(self, kind: str, key: Key) -> None:
         entry = self._api.remove(BY_KIND[kind], key)

@@ -1,7 +1,6 @@
-"""The Eviction API's decision about one pod, and what a deletion then does to it.
+"""The Eviction API's decision about one pod (what the DELETE then does: `kube.deletion`).
 
-Follows pkg/registry/core/pod/storage/eviction.go (`Create`, `checkAndDecrement`),
-pkg/registry/core/pod/strategy.go (`CheckGracefulDelete`) and apiserver registry/rest/delete.go.
+Follows pkg/registry/core/pod/storage/eviction.go (`Create`, `checkAndDecrement`).
 Decisions are values: whoever calls them writes the status that comes with an `Allowed`. Left out:
 admission, which comes before; conflicts between writers, which only time shows (the drain planner
 plays them); the options' own preconditions.
@@ -166,60 +165,3 @@ def _why_none_allowed(pod: Pod, budget: PodDisruptionBudget) -> tuple[str, str]:
 
 def _forbidden(budget: PodDisruptionBudget, why: str) -> str:
     return f'poddisruptionbudget.policy "{budget.name}" is forbidden: {why}'
-
-
-# --- the deletion --------------------------------------------------------------------------------
-
-
-def deletion_grace_seconds(pod: Pod, requested: int | None = None) -> int:
-    """Seconds of grace that a deletion gives the pod; 0: the object goes at once.
-
-    `requested` is DeleteOptions.gracePeriodSeconds, None where it is not set. A pod on no node and
-    one that is over get none. Follows `CheckGracefulDelete`.
-    """
-    if not pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
-        return 0
-    grace = pod.spec.termination_grace_period_seconds if requested is None else requested
-    if grace is None:
-        return 0
-    return 1 if grace < 0 else grace
-
-
-def mark_deleted(pod: Pod, now_ns: int, requested: int | None = None) -> Pod | None:
-    """The pod as a DELETE leaves it, or None where nothing of it is left.
-
-    A pod that is going already may only have its grace shortened; finalizers keep a pod whose time
-    is over. Follows `BeforeDelete` and the store's `Delete`.
-    """
-    meta = pod.metadata
-    if meta.deletion_timestamp is not None:
-        return _shorten_grace(pod, now_ns, requested)
-    grace = deletion_grace_seconds(pod, requested)
-    if grace == 0 and not meta.finalizers:
-        return None
-    meta = msgspec.structs.replace(
-        meta,
-        deletion_timestamp=Time(now_ns + grace * 1_000_000_000),
-        deletion_grace_period_seconds=grace,
-    )
-    return msgspec.structs.replace(pod, metadata=meta)
-
-
-def _shorten_grace(pod: Pod, now_ns: int, requested: int | None) -> Pod | None:
-    meta = pod.metadata
-    present = meta.deletion_grace_period_seconds or 0
-    if present == 0:
-        return pod if meta.finalizers else None
-    if requested is None or requested >= present:
-        return pod
-    requested = max(requested, 1) if requested != 0 else 0
-    if requested == 0 and not meta.finalizers:
-        return None
-    assert meta.deletion_timestamp is not None
-    moved = meta.deletion_timestamp + (requested - present) * 1_000_000_000
-    meta = msgspec.structs.replace(
-        meta,
-        deletion_timestamp=Time(max(moved, now_ns)),
-        deletion_grace_period_seconds=requested,
-    )
-    return msgspec.structs.replace(pod, metadata=meta)

@@ -15,14 +15,8 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.ratelimit import (
-    Always,
-    Entry,
-    Limiter,
-    Never,
-    RateLimitedTimedQueue,
-    TokenBucket,
-)
+from kubectl_nodelife.engine.ratelimit import Entry, RateLimitedTimedQueue
+from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from tests.conformance.checks import only
 from tests.conformance.world import EPOCH_NS, instant_ns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.limiter import Bucket
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
@@ -21,15 +20,6 @@ from tests.drain.build import (
 )
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
-
-
-def test_the_bucket_holds_ten_and_fills_at_five_a_second() -> None:
-    bucket = Bucket()
-    sent = [bucket.reserve(0) / SECOND_NS for _ in range(13)]
-    assert sent == [0.0] * 10 + [0.2, 0.4, 0.6]
-    assert bucket.reserve(60 * SECOND_NS) == 60 * SECOND_NS
-    again = [bucket.reserve(60 * SECOND_NS) / SECOND_NS for _ in range(10)]
-    assert again == [60.0] * 9 + [60.2]
 
 
 def test_more_than_ten_pods_are_evicted_at_five_a_second() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.limiter import Bucket, noticed_ns
+from kubectl_nodelife.drain.limiter import client_bucket, noticed_ns
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.drain.build import budget, node, plan, replica_set
 
@@ -12,9 +12,12 @@ NODES = [*node("a1"), *node("a2"), *node("a3")]
 
 
 def test_ten_at_once_and_then_five_a_second() -> None:
-    bucket = Bucket()
+    bucket = client_bucket()
     sent = [bucket.reserve(0) / SECOND_NS for _ in range(13)]
     assert sent == pytest.approx([0] * 10 + [0.2, 0.4, 0.6])
+    assert bucket.reserve(60 * SECOND_NS) == 60 * SECOND_NS
+    again = [bucket.reserve(60 * SECOND_NS) / SECOND_NS for _ in range(10)]
+    assert again == pytest.approx([60.0] * 9 + [60.2])
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kubectl_nodelife.engine.actions import (
     AddTaints,
     CancelEviction,
@@ -49,41 +47,12 @@ def terminating(ends_s: int, grace: int | None, **fields: Any) -> Pod:
     return pod(metadata=meta, **fields)
 
 
-def ends(obj: object) -> tuple[float, int | None] | None:
-    """(deletionTimestamp in seconds after NOW's second, grace); None for a pod that is gone."""
-    if obj is None:
-        return None
-    assert isinstance(obj, Pod)
-    at = obj.metadata.deletion_timestamp
-    assert at is not None
-    return (at / SECOND_NS - 1_000_000, obj.metadata.deletion_grace_period_seconds)
-
-
-@pytest.mark.parametrize(
-    ("before", "grace", "after"),
-    [
-        (pod(), None, (30, 30)),
-        (pod(grace=None), None, (30, 30)),
-        (pod(grace=-5), None, (1, 1)),
-        (pod(), 5, (5, 5)),
-        (pod(), 0, None),
-        (pod(grace=0), None, None),
-        (pod(node=""), None, None),
-        (pod(phase="Succeeded"), None, None),
-        (pod(phase="Failed"), 5, None),
-        (pod(metadata={"finalizers": ("f",)}), 0, (0, 0)),
-        # A second delete: only a shorter grace counts, and it counts from the first.
-        (terminating(1_000_020, 30), None, (20, 30)),
-        (terminating(1_000_020, 60), None, (20, 60)),
-        (terminating(1_000_020, 30), 30, (20, 30)),
-        (terminating(1_000_020, 30), 12, (2, 12)),
-        (terminating(1_000_020, 30), 0, None),
-        (terminating(1_000_020, None), None, None),
-        (terminating(1_000_000, 0, metadata={"finalizers": ("f",)}), 0, (0, 0)),
-    ],
-)
-def test_deleting_a_pod(before: Pod, grace: int | None, after: tuple[int, int] | None) -> None:
-    assert ends(delete(grace).effect(before, NOW)) == after
+def test_deleting_a_pod_is_the_api_servers() -> None:
+    """The cases are those of `tests/kube/test_deletion.py`; here only that the action asks it."""
+    assert delete(0).effect(pod(), NOW) is None
+    marked = delete(5).effect(pod(), NOW)
+    assert isinstance(marked, Pod)
+    assert marked.metadata.deletion_grace_period_seconds == 5
 
 
 def test_what_changes_nothing_gives_back_the_very_object() -> None:

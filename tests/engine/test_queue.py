@@ -6,14 +6,8 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.ratelimit import (
-    Always,
-    Entry,
-    Limiter,
-    Never,
-    RateLimitedTimedQueue,
-    TokenBucket,
-)
+from kubectl_nodelife.engine.ratelimit import Entry, RateLimitedTimedQueue
+from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
 from kubectl_nodelife.kube.times import SECOND_NS
 
 MS = 1_000_000

@@ -11,7 +11,6 @@ from kubectl_nodelife.kube.meta import (
     Time,
 )
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import (
     Condition,
     PodDisruptionBudget,
@@ -20,8 +19,6 @@ from kubectl_nodelife.workloads.eviction import (
     Allowed,
     Refused,
     decide_eviction,
-    deletion_grace_seconds,
-    mark_deleted,
 )
 from tests.workloads.objects import NOW, make_budget, make_pod
 
@@ -136,40 +133,3 @@ def test_unready_pods_are_not_charged() -> None:
     assert decide_eviction(make_pod("p", ready=False), [budget], NOW) == Allowed(
         budget, guarded=True
     )
-
-
-# --- deletions -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "pod, requested, expected",
-    [
-        pytest.param(make_pod("p"), None, 30, id="the-pod-s-own"),
-        pytest.param(make_pod("p"), 5, 5, id="requested"),
-        pytest.param(make_pod("p"), 0, 0, id="at-once"),
-        pytest.param(make_pod("p"), -7, 1, id="negative-is-1"),
-        pytest.param(make_pod("p", phase="Failed"), 60, 0, id="over"),
-    ],
-)
-def test_deletion_grace_seconds(pod: Pod, requested: int | None, expected: int) -> None:
-    assert deletion_grace_seconds(pod, requested) == expected
-
-
-def test_marking_deleted() -> None:
-    marked = mark_deleted(make_pod("p"), NOW)
-    assert marked is not None
-    assert marked.metadata.deletion_timestamp == NOW + 30 * SECOND_NS
-    assert mark_deleted(marked, NOW) is marked, "a second delete with the same grace does nothing"
-    assert mark_deleted(marked, NOW, 60) is marked, "a grace can only be shortened"
-    shorter = mark_deleted(marked, NOW + SECOND_NS, 10)
-    assert shorter is not None
-    assert shorter.metadata.deletion_timestamp == NOW + 10 * SECOND_NS
-    assert mark_deleted(marked, NOW, 0) is None
-    assert mark_deleted(make_pod("p", phase="Failed"), NOW) is None
-
-
-def test_finalizers_keep_the_object() -> None:
-    held = make_pod("p", finalizers=("example.com/hold",))
-    marked = mark_deleted(held, NOW, 0)
-    assert marked is not None and marked.metadata.deletion_timestamp == NOW
-    assert mark_deleted(marked, NOW, 0) is marked

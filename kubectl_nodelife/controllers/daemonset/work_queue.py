@@ -8,6 +8,7 @@ and a token bucket shared by all keys (10 a second, 100 at once).
 from __future__ import annotations
 
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.token_bucket import TokenBucket
 
 SECOND_NS = 1_000_000_000
 BASE_DELAY_NS = 5_000_000
@@ -23,15 +24,14 @@ class RateLimiter:
 
     def __init__(self) -> None:
         self._failures: dict[Key, int] = {}
-        self._tokens = float(BUCKET_BURST)
-        self._last_ns: int | None = None
+        self._bucket = TokenBucket(BUCKET_QPS, BUCKET_BURST)
 
     def when(self, key: Key, now: int) -> int:
         """How long (ns) the key must wait; counts as one more failure."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         exponential = min(BASE_DELAY_NS << min(failures, 40), MAX_DELAY_NS)
-        return max(exponential, self._reserve(now))
+        return max(exponential, self._bucket.reserve(now) - now)
 
     def forget(self, key: Key) -> None:
         """The key succeeded."""
@@ -40,15 +40,6 @@ class RateLimiter:
     def failures(self, key: Key) -> int:
         """How often the key failed in a row."""
         return self._failures.get(key, 0)
-
-    def _reserve(self, now: int) -> int:
-        """Take a token, one of the future if need be, and say how far off it is (ns)."""
-        if self._last_ns is not None:
-            gained = max(0, now - self._last_ns) / SECOND_NS * BUCKET_QPS
-            self._tokens = min(float(BUCKET_BURST), self._tokens + gained)
-        self._last_ns = now
-        self._tokens -= 1
-        return 0 if self._tokens >= 0 else int(-self._tokens / BUCKET_QPS * SECOND_NS)
 
 
 class WorkQueue:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
+from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.token_bucket import Never, TokenBucket, as_float32
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
 from kubectl_nodelife.kube.zones import zone_key
