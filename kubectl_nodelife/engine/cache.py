@@ -13,7 +13,8 @@ from copy import copy
 from typing import cast
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put, Unreadable
+from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -95,9 +96,13 @@ def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> 
 
 
 class Cache:
-    """Objects by kind and key, pods by node and by controlling owner, heartbeats by node name."""
+    """Objects by kind and key, pods by node and by controlling owner, heartbeats by node name.
+
+    An object that can no longer be read stays as it was when it could; `quarantine` names it.
+    """
 
     def __init__(self) -> None:
+        self.quarantine = Quarantine()
         self.objects: dict[str, dict[Key, KubeObject]] = {}
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
@@ -149,20 +154,36 @@ class Cache:
         """The node's heartbeat, or None where no Lease was ever seen."""
         return self.heartbeats.get(node)
 
-    def apply(self, event: Put | Gone | Heartbeats, now_ns: int) -> Change | None:
+    def is_quarantined(self, kind: str, key: Key) -> bool:
+        """Whether no decision on the object may be taken: it, what it hangs on, or what its
+        decisions depend on cannot be read (`engine.quarantine`).
+        """
+        quarantine = self.quarantine
+        if not quarantine.unreadable:
+            return False
+        pod = self.pods.get(key) if kind == "Pod" else None
+        return quarantine.holds_pod(pod) if pod is not None else quarantine.holds((kind, key))
+
+    def apply(self, event: Put | Gone | Heartbeats | Unreadable, now_ns: int) -> Change | None:
         """Take in one event; None where no controller needs to know (a lease renewed as usual)."""
         if type(event) is Put:
             kind, obj, cause = event.kind, event.obj, event.cause
+            if self.quarantine.unreadable:
+                self.quarantine.lift(kind, obj.key)
             if kind == "Lease":
                 return self._put_lease(cast(Lease, obj), now_ns, cause)
             return Change(kind, self.set(kind, obj.key, obj), obj, cause)
         if type(event) is Gone:
             kind, key, cause = event.kind, event.key, event.cause
+            self.quarantine.lift(kind, key)
             old = self.set(kind, key, None)
             if kind == "Lease" and key[0] == NODE_LEASE_NAMESPACE:
                 known = self.heartbeats.pop(key[1], None)
                 return self._heartbeat_change(key[1], cause) if known else None
             return Change(kind, old, None, cause) if old is not None else None
+        if isinstance(event, Unreadable):
+            self.quarantine.put(event, now_ns)
+            return None
         self._heartbeat(event.node).follow(event, now_ns)
         return self._heartbeat_change(event.node, event.cause)
 
@@ -191,6 +212,7 @@ class Cache:
     def copy(self) -> Cache:
         """Another cache with the same in it; the objects are shared, since nobody changes them."""
         other = Cache()
+        other.quarantine = self.quarantine.copy()
         other.objects = {kind: dict(store) for kind, store in self.objects.items()}
         other.nodes, other.pods = dict(self.nodes), dict(self.pods)
         other.heartbeats = {node: copy(beat) for node, beat in self.heartbeats.items()}

@@ -2,21 +2,35 @@
 
 `step` is a generator, so that a live driver can take the actions of a burst in slices of some
 milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
+
+What a controller decides on an object in quarantine is refused here, whoever carries out the rest:
+the controller is told a moment later that the call failed. Where somebody asks to be told of bugs
+(`on_bug`), a controller that raises ends nothing either; otherwise, as in tests, it is raised.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import cast
+from typing import Final, cast
 
-from kubectl_nodelife.engine.actions import Action, Requeue
+from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller
 from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
+from kubectl_nodelife.engine.quarantine import Bug
+from kubectl_nodelife.engine.refusal import is_refused
 from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
+from kubectl_nodelife.kube.times import SECOND_NS
 
-Changed = Callable[[Change, Cache, int], Actions]
+QUARANTINED: Final = 423
+"""The code of the outcome of an action on an object in quarantine: locked."""
+
+_REFUSAL_NS: Final = SECOND_NS
+_BEGINNING: Final = "its beginning"
+
+OnBug = Callable[[Bug], None]
 
 
 class RequeueInThePast(Exception):
@@ -33,26 +47,40 @@ class Engine:
         *,
         join: bool = False,
         kinds: Iterable[str] = (),
+        on_bug: OnBug | None = None,
     ) -> None:
-        """`kinds` must say Synced before the first decision; `join`: begin beside a running one."""
+        """`kinds` must say Synced before the first decision; `join`: begin beside a running one.
+
+        `on_bug` is told of each exception of a controller, which is then contained.
+        """
         self.controllers = list(controllers)
         self.cache = cache
         self.started = False
         self._join = join
         self._unsynced = set(kinds)
         self._timers = Timers()
+        self._on_bug = on_bug
+        self._refused: deque[tuple[int, Outcome]] = deque()
+        self._index_controllers()
+
+    def _index_controllers(self) -> None:
+        """Who is told of what."""
         self._by_name = {c.name: c for c in self.controllers}
         watched = {kind for c in self.controllers for kind in c.watches}
-        self._watchers: dict[str, list[Changed]] = {
-            kind: [c.changed for c in self.controllers if kind in c.watches] for kind in watched
+        self._watchers: dict[str, list[Controller]] = {
+            kind: [c for c in self.controllers if kind in c.watches] for kind in watched
         }
-        self._condition_readers: list[Changed] = [
-            c.changed for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
+        self._condition_readers: list[Controller] = [
+            c for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
         ]
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
-        return self._timers.next_due()
+        due_ns = self._timers.next_due()
+        if not self._refused:
+            return due_ns
+        refused_ns = self._refused[0][0]
+        return refused_ns if due_ns is None else min(refused_ns, due_ns)
 
     def wake(self, requeue: Requeue) -> None:
         """Let a controller be woken at another instant than it asked for itself."""
@@ -65,24 +93,78 @@ class Engine:
         """
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
-                yield from self._settle(self._failed(taken, now_ns), now_ns)
+                yield from self._failed(taken, now_ns)
                 continue
-            for changed in self._concerned(taken):
-                if actions := changed(taken, self.cache, now_ns):
-                    yield from self._settle(actions, now_ns)
+            for controller in self._concerned(taken):
+                yield from self._told(controller, taken, now_ns)
+        while self._refused and self._refused[0][0] <= now_ns:
+            yield from self._failed(self._refused.popleft()[1], now_ns)
         if not self.started and not self._unsynced:
             self.started = True
-            for controller in self.controllers:
-                begin = controller.join if self._join else controller.start
-                yield from self._settle(begin(self.cache, now_ns), now_ns)
+            for controller in list(self.controllers):
+                yield from self._begin(controller, now_ns)
         if self.started:
             for due in self._timers.pop_due(now_ns):
                 name, key = cast("tuple[str, Hashable]", due)
-                woken = self._by_name[name].reconcile(key, self.cache, now_ns)
-                yield from self._settle(woken, now_ns)
+                if name in self._by_name:
+                    yield from self._wake(self._by_name[name], key, now_ns)
 
-    def _concerned(self, change: Change) -> Sequence[Changed]:
-        """The handlers of those who want to know."""
+    # Calls of controllers
+
+    def _told(self, controller: Controller, change: Change, now_ns: int) -> Iterator[Action]:
+        """A controller learns of a change."""
+        try:
+            if actions := controller.changed(change, self.cache, now_ns):
+                yield from self._settle(actions, now_ns)
+        except Exception as error:
+            self._note_bug(controller, _about(change), error, now_ns)
+        else:
+            if self.cache.quarantine.bugs:
+                self.cache.quarantine.worked(controller.name, _about(change))
+
+    def _failed(self, outcome: Outcome, now_ns: int) -> Iterator[Action]:
+        """A controller learns that an action of its own failed."""
+        controller = self._by_name.get(outcome.action.controller)
+        if controller is None:
+            return
+        try:
+            yield from self._settle(controller.failed(outcome, self.cache, now_ns), now_ns)
+        except Exception as error:
+            self._note_bug(controller, outcome.action.target, error, now_ns)
+
+    def _begin(self, controller: Controller, now_ns: int) -> Iterator[Action]:
+        """A controller begins; one that cannot does not take part."""
+        begin = controller.join if self._join else controller.start
+        try:
+            yield from self._settle(begin(self.cache, now_ns), now_ns)
+        except Exception as error:
+            self._note_bug(controller, _BEGINNING, error, now_ns)
+            self.controllers.remove(controller)
+            self._index_controllers()
+
+    def _wake(self, controller: Controller, key: Hashable, now_ns: int) -> Iterator[Action]:
+        """The time has come that a controller asked for; a turn that fails comes again."""
+        try:
+            yield from self._settle(controller.reconcile(key, self.cache, now_ns), now_ns)
+        except Exception as error:
+            bug = self._note_bug(controller, key, error, now_ns)
+            self._timers.set((controller.name, key), now_ns + bug.retry_ns())
+        else:
+            if self.cache.quarantine.bugs:
+                self.cache.quarantine.worked(controller.name, key)
+
+    def _note_bug(
+        self, controller: Controller, about: Hashable, error: Exception, now_ns: int
+    ) -> Bug:
+        """Contain an exception, or raise it where nobody asked to be told."""
+        if self._on_bug is None:
+            raise error
+        bug = self.cache.quarantine.failed(controller.name, about, error, now_ns)
+        self._on_bug(bug)
+        return bug
+
+    def _concerned(self, change: Change) -> Sequence[Controller]:
+        """Those who want to know."""
         old, new = change.old, change.new
         if type(old) is Pod and type(new) is Pod and same_but_for_conditions(old, new):
             return self._condition_readers
@@ -107,15 +189,26 @@ class Engine:
                     taken.append(change)
         return taken
 
-    def _failed(self, outcome: Outcome, now_ns: int) -> Actions:
-        controller = self._by_name.get(outcome.action.controller)
-        return controller.failed(outcome, self.cache, now_ns) if controller is not None else ()
-
     def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
         for action in actions:
             if type(action) is Requeue:
                 if action.at_ns <= now_ns:
                     raise RequeueInThePast(f"{action} at {now_ns}")
                 self._timers.set((action.controller, action.key), action.at_ns)
+            elif self.cache.quarantine and is_refused(action, self.cache, self._watched_by(action)):
+                if action.writes and type(action) is not RecordEvent:
+                    outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
+                    self._refused.append((now_ns + _REFUSAL_NS, outcome))
             else:
                 yield action
+
+    def _watched_by(self, action: Action) -> frozenset[str]:
+        """The kinds on which the action's controller bases its decisions."""
+        controller = self._by_name.get(action.controller)
+        return controller.watches if controller is not None else frozenset()
+
+
+def _about(change: Change) -> Hashable:
+    """The object of a change; a heartbeat may come without its node."""
+    obj = change.new if change.new is not None else change.old
+    return (change.kind, obj.key if obj is not None else ("", ""))

@@ -14,6 +14,7 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import Unreadable as Unreadable
 
 
 @final
@@ -85,7 +86,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         return 200 <= self.code < 300
 
 
-Event = Put | Gone | Heartbeats | Synced | Outcome
+Event = Put | Gone | Heartbeats | Synced | Outcome | Unreadable
 
 
 @final

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
 
 T = TypeVar("T", bound=KubeObject)
+S = TypeVar("S")
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -49,7 +50,7 @@ def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path:
         return convert(plain(raw, source, path), type_, source, path)
 
 
-def convert(raw: Any, type_: type[T], source: str, path: str) -> T:
+def convert(raw: Any, type_: type[S], source: str, path: str) -> S:
     """The slice of plain Python objects, tolerant. Raises InputError."""
     try:
         return msgspec.convert(raw, type_, dec_hook=decode_time)

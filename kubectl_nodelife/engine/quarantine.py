@@ -1,0 +1,148 @@
+"""What decisions are off for: objects that cannot be read, and calls of controllers that failed.
+
+One object that cannot be read must not end anything, nor be decided on by guess. It is named here
+with the reason; actions on it, and on what hangs on it, are refused, and all others go on:
+
+- a node hangs on its Lease and on each of its pods, a set on each of its pods and revisions;
+- a pod hangs on its node and on the set that owns it.
+
+A controller that raises is a bug of ours: what it decides about the object that it was told of is
+refused until it has taken a later version of that object in; a turn of its own that failed is tried
+again, later each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import Ref, Unreadable
+
+_FIRST_RETRY_NS: Final = SECOND_NS
+_LAST_RETRY_NS: Final = 300 * SECOND_NS
+
+
+class Bug(msgspec.Struct):
+    """A controller raised: `about` an object it was told of, or a key of its own. `tries` count."""
+
+    controller: str
+    about: Hashable
+    error: BaseException
+    since_ns: int
+    tries: int = 1
+
+    def retry_ns(self) -> int:
+        """How long to wait before the next try, doubled with each."""
+        return min(_FIRST_RETRY_NS << min(self.tries - 1, 20), _LAST_RETRY_NS)
+
+
+class Quarantine:
+    """See the module. Falsy while there is nothing in it, which is nearly always.
+
+    `since_ns`: when each object was first seen so.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable: dict[Ref, Unreadable] = {}
+        self.since_ns: dict[Ref, int] = {}
+        self.bugs: dict[tuple[str, Hashable], Bug] = {}
+        self._related: Counter[Ref] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self.unreadable or self.bugs)
+
+    def copy(self) -> Quarantine:
+        """Another one with the same in it."""
+        other = Quarantine()
+        other.unreadable, other.since_ns = dict(self.unreadable), dict(self.since_ns)
+        other.bugs, other._related = dict(self.bugs), Counter(self._related)
+        return other
+
+    # Objects
+
+    def put(self, found: Unreadable, now_ns: int) -> None:
+        """An object was seen that cannot be read."""
+        ref = (found.kind, found.key)
+        since_ns = self.since_ns.get(ref, now_ns)
+        self.lift(*ref)
+        self.unreadable[ref] = found
+        self.since_ns[ref] = since_ns
+        self._related.update(set(found.related))
+
+    def lift(self, kind: str, key: tuple[str, str]) -> None:
+        """The object can be read again, or is gone."""
+        found = self.unreadable.pop((kind, key), None)
+        if found is not None:
+            del self.since_ns[kind, key]
+            self._related -= Counter(set(found.related))
+
+    def relisted(self, kind: str, found: Iterable[Unreadable], now_ns: int) -> None:
+        """A whole list of a kind came, and in it only these could not be read."""
+        present = {(one.kind, one.key): one for one in found}
+        for ref in [ref for ref in self.unreadable if ref[0] == kind and ref not in present]:
+            self.lift(*ref)
+        for one in present.values():
+            self.put(one, now_ns)
+
+    def holds(self, ref: Ref) -> bool:
+        """Whether the object itself cannot be read, or what cannot be read relates to it."""
+        return ref in self.unreadable or ref in self._related
+
+    def holds_pod(self, pod: Pod) -> bool:
+        """Whether the pod, its node or the set that owns it cannot be read."""
+        owner, unreadable = controller_of(pod.metadata), self.unreadable
+        return (
+            self.holds(("Pod", pod.key))
+            or ("Node", ("", pod.spec.node_name)) in unreadable
+            or (owner is not None and (owner.kind, (pod.namespace, owner.name)) in unreadable)
+        )
+
+    # Bugs
+
+    def failed(self, controller: str, about: Hashable, error: BaseException, now_ns: int) -> Bug:
+        """A controller raised."""
+        bug = self.bugs.get((controller, about))
+        if bug is None:
+            bug = self.bugs[controller, about] = Bug(controller, about, error, now_ns)
+        else:
+            bug.error, bug.tries = error, bug.tries + 1
+        return bug
+
+    def worked(self, controller: str, about: Hashable) -> None:
+        """It did not raise this time."""
+        self.bugs.pop((controller, about), None)
+
+    # Words
+
+    def lines(self) -> Iterator[str]:
+        """A sentence about each entry, for people."""
+        for found in self.unreadable.values():
+            yield (
+                f"{found} cannot be read ({found.why}): "
+                "decisions about it and what hangs on it are off"
+            )
+        for bug in self.bugs.values():
+            yield (
+                f"bug in controller {bug.controller} at {words(bug.about)} "
+                f"({type(bug.error).__name__}: {reason_of(bug.error)}): "
+                "what it decides there is off, everything else goes on"
+            )
+
+
+def words(about: Hashable) -> str:
+    """What a controller was about, in words: an object, or a key of its own."""
+    if isinstance(about, tuple) and len(about) == 2 and isinstance(about[1], tuple):
+        kind, key = about
+        return f"{kind} {'/'.join(str(part) for part in key if part)}"
+    return "/".join(map(str, about)) if isinstance(about, tuple) else str(about)
+
+
+def reason_of(error: BaseException) -> str:
+    """The error's words in one line of bounded length."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,156 @@
+"""Whether an object that decoded can be decided on: values that a slice keeps as they came.
+
+Quantities are text until somebody computes with them, and pod templates and revisions stay plain
+JSON. They are looked at once, where an object comes in, so that no rule later meets a quantity that
+is none. An API server refuses most of this itself; a ControllerRevision's `data` is the exception:
+it may be any JSON at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Container, Pod, PodSpec
+from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
+from kubectl_nodelife.kube.unreadable import Unreadable, reason, related
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+
+DEEPEST_PLAIN: Final = 100
+"""Levels of nesting in what stays plain JSON; pod templates have some ten."""
+
+_LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
+
+
+def unfit(obj: KubeObject) -> str:
+    """Why no decision can be taken on the object, "" where one can."""
+    check = _CHECKS.get(type(obj))
+    if check is None:
+        return ""
+    try:
+        check(obj)
+    except ValueError as error:
+        return reason(error)
+    return ""
+
+
+def as_unreadable(obj: KubeObject, why: str) -> Unreadable:
+    """The object as one that cannot be read."""
+    kind, owner = kind_of(obj), controller_of(obj.metadata)
+    owners = [(owner.kind, owner.name)] if owner is not None else []
+    node = obj.spec.node_name if isinstance(obj, Pod) else ""
+    meta = obj.metadata
+    refs = related(kind, obj.key, owners, node)
+    return Unreadable(kind, obj.key, why, meta.uid, meta.resource_version, refs)
+
+
+def sift(objects: Iterable[KubeObject]) -> tuple[list[KubeObject], list[Unreadable]]:
+    """The objects that can be decided on, and the others."""
+    fit: list[KubeObject] = []
+    others: list[Unreadable] = []
+    for obj in objects:
+        why = unfit(obj)
+        if why:
+            others.append(as_unreadable(obj, why))
+        else:
+            fit.append(obj)
+    return fit, others
+
+
+def _node(node: Any) -> None:
+    _quantities("status.allocatable", node.status.allocatable)
+    _quantities("status.capacity", node.status.capacity)
+
+
+def _pod(pod: Any) -> None:
+    _pod_spec(pod.spec)
+
+
+def _pod_spec(spec: PodSpec) -> None:
+    for container in spec.containers:
+        _container(container)
+    for container in spec.init_containers:
+        _container(container)
+    if spec.overhead:
+        _quantities("spec.overhead", spec.overhead)
+    if spec.resources is not None:
+        _quantities("spec.resources.requests", spec.resources.requests)
+        _quantities("spec.resources.limits", spec.resources.limits)
+
+
+def _container(container: Container) -> None:
+    resources = container.resources
+    if resources.requests:
+        _quantities("resources.requests", resources.requests)
+    if resources.limits:
+        _quantities("resources.limits", resources.limits)
+
+
+def _quantities(path: str, quantities: Mapping[str, Quantity] | None) -> None:
+    for name, quantity in (quantities or {}).items():
+        try:
+            parse_quantity(quantity)
+        except ValueError as error:
+            raise ValueError(f"{path}[{name!r}]: {error}") from None
+
+
+def _daemon_set(daemon_set: Any) -> None:
+    _template("spec.template", daemon_set.spec.template)
+
+
+def _revision(revision: Any) -> None:
+    """Only a DaemonSet's revisions are read, and those that a DaemonSet could adopt."""
+    owner = controller_of(revision.metadata)
+    if owner is not None and owner.kind != "DaemonSet":
+        return
+    data = revision.data or {}
+    _plain("data", data)
+    spec = _member("data", data, "spec")
+    template = _member("data.spec", spec, "template")
+    _template("data.spec.template", {k: v for k, v in template.items() if k != "$patch"})
+
+
+def _template(path: str, template: dict[str, Any]) -> None:
+    _plain(path, template)
+    convert(_member(path, template, "metadata"), ObjectMeta, "", f"{path}.metadata")
+    spec: Any = convert(_member(path, template, "spec"), PodSpec, "", f"{path}.spec")
+    _pod_spec(spec)
+
+
+def _member(path: str, document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = document.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}.{name}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def _plain(path: str, document: Any) -> None:
+    """Bounds of plain JSON: what Go's types hold, and a depth that recursion bears."""
+    level = [document]
+    for _ in range(DEEPEST_PLAIN):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += value.values()
+            elif isinstance(value, list):
+                deeper += value
+            elif type(value) is int and not _LEAST_INT <= value <= _MOST_INT:
+                raise ValueError(f"{path}: holds an integer of more than 64 bits")
+        if not deeper:
+            return
+        level = deeper
+    raise ValueError(f"{path}: is nested more than {DEEPEST_PLAIN} deep")
+
+
+_CHECKS: dict[type[KubeObject], Callable[[Any], None]] = {
+    Node: _node,
+    Pod: _pod,
+    DaemonSet: _daemon_set,
+    ControllerRevision: _revision,
+}

@@ -1,0 +1,141 @@
+"""An object that the API server sent and that cannot be read: what is still known of it.
+
+A document that does not decode usually names itself all the same. `identify` reads that much with a
+scanner of its own, without recursion and without trust in the text: invalid UTF-8 and any depth of
+nesting are no obstacle. What it relates to (a pod's node, the owner of a pod or revision) is kept,
+because decisions on those cannot be taken either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.kube.kinds import Kind
+
+Ref = tuple[str, tuple[str, str]]
+"""(kind, (namespace, name)) of an object."""
+
+_LONGEST_REASON: Final = 200
+_LONGEST_NAME: Final = 253  # as the API server has it
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_COLON = re.compile(rb"\s*:\s*")
+_read = msgspec.json.Decoder().decode
+
+
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
+    """An object that is there and cannot be read, `why` in words. Also an event of the engine.
+
+    `related`: the objects that cannot be decided on either, without knowing this one.
+    """
+
+    kind: str
+    key: tuple[str, str]
+    why: str
+    uid: str = ""
+    resource_version: str = ""
+    related: tuple[Ref, ...] = ()
+
+    def __str__(self) -> str:
+        namespace, name = self.key
+        return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
+
+
+def identify(kind: Kind, document: bytes, why: object) -> Unreadable | None:
+    """What is known of an object from its JSON; None where it does not even tell its name."""
+    members = dict(_objects(document))
+    meta = _decoded(members.get(b"metadata", b""))
+    name, namespace = _text(meta, "name"), _text(meta, "namespace")
+    if not name or (kind.namespaced and not namespace):
+        return None
+    if len(name) > _LONGEST_NAME or len(namespace) > _LONGEST_NAME:
+        return None
+    node = _scalar(members.get(b"spec", b""), b"nodeName") if kind.name == "Pod" else ""
+    return Unreadable(
+        kind.name,
+        (namespace, name),
+        reason(why),
+        _text(meta, "uid"),
+        _text(meta, "resourceVersion"),
+        related(kind.name, (namespace, name), _owners(meta), node),
+    )
+
+
+def related(
+    kind: str, key: tuple[str, str], owners: list[tuple[str, str]], node: str
+) -> tuple[Ref, ...]:
+    """The node of a pod or Lease, and the (kind, name) of owners in the same namespace."""
+    refs: list[Ref] = [(owner, (key[0], name)) for owner, name in owners]
+    if kind == "Lease":
+        refs.append(("Node", ("", key[1])))
+    elif node:
+        refs.append(("Node", ("", node)))
+    return tuple(refs)
+
+
+def reason(why: object) -> str:
+    """The words of an error in one line of bounded length."""
+    text = " ".join(str(why).split()) or type(why).__name__
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+
+
+def _objects(document: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The members of a JSON object that are objects themselves: name and text."""
+    depth, start, name, last = 0, 0, b"", b""
+    for match in _TOKEN.finditer(document):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            if depth == 2:
+                name, start = (last if token == b"{" else b""), match.start()
+        elif token in b"]}":
+            depth -= 1
+            if depth == 1 and name:
+                yield name, document[start : match.end()]
+            if depth <= 1:
+                last = b""
+        elif depth == 1:
+            last = token[1:-1]
+
+
+def _scalar(document: bytes, name: bytes) -> str:
+    """A member of a JSON object that is text, or ""."""
+    depth = 0
+    for match in _TOKEN.finditer(document):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+        elif token in b"]}":
+            depth -= 1
+        elif depth == 1 and token[1:-1] == name:
+            colon = _COLON.match(document, match.end())
+            value = _TOKEN.match(document, colon.end()) if colon is not None else None
+            if value is not None and value[0][:1] == b'"':
+                found = _decoded(value[0])
+                return found if isinstance(found, str) else ""
+    return ""
+
+
+def _decoded(text: bytes) -> Any:
+    """JSON as plain objects, whatever its bytes; None where it is none."""
+    try:
+        return _read(text.decode("utf-8", "replace"))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def _text(document: Any, name: str) -> str:
+    value = document.get(name) if isinstance(document, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _owners(meta: Any) -> list[tuple[str, str]]:
+    found = meta.get("ownerReferences") if isinstance(meta, dict) else None
+    return [
+        (_text(owner, "kind"), _text(owner, "name"))
+        for owner in (found if isinstance(found, list) else ())
+        if isinstance(owner, dict) and owner.get("controller") is True
+    ]
