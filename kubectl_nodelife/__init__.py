@@ -30,13 +30,13 @@ Import rule (tests/test_layers.py holds it, as a table): a folder imports only f
 it in
 
     kube < workloads, engine < controllers, drain < outlook, live, sim < sandbox,
-         snapshot < daemon, report < commands < cli
+         snapshot, answers < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another, `live` and `sim`
 never each other, and `report` takes data types only. `errors` may be imported by all and imports
-nothing. `kube`, `workloads`, `engine`, `controllers`, `drain` and `outlook` are the core: no
-clock, random, threads, sockets, asyncio, os, logging or click in there. Only `report` and `cli`
-print.
+nothing. `kube`, `workloads`, `engine`, `controllers`, `drain`, `outlook` and `answers` are the
+core: no clock, random, threads, sockets, asyncio, os, logging or click in there. Only `report` and
+`cli` print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
 - `workloads`    pure rules with several users: disruption budgets, scheduling predicates, owners
@@ -48,6 +48,7 @@ print.
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
+- `answers`      each answer as a document, once; terminal, socket and page show it
 - `daemon`       the per-user process: socket, single instance, config reload, journal
 - `report`       results to text, pictures and JSON
 - `commands`     one file for each verb: parse, plug together, call, report

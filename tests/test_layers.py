@@ -24,10 +24,11 @@ RULES = {
     "sim": "kube workloads engine",
     "sandbox": "kube workloads engine controllers sim live",
     "snapshot": "kube engine live",
-    "daemon": "kube workloads engine controllers drain outlook live sim sandbox",
-    "report": "kube workloads engine drain outlook sim",  # their data types
-    "commands": "kube workloads engine controllers drain outlook live sim sandbox snapshot daemon"
-    " report",
+    "answers": "kube workloads engine controllers drain outlook",
+    "daemon": "kube workloads engine controllers drain outlook live sim sandbox answers",
+    "report": "kube workloads engine drain outlook sim answers",  # their data types
+    "commands": "kube workloads engine controllers drain outlook live sim sandbox snapshot"
+    " answers daemon report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",
@@ -36,7 +37,7 @@ RULES = {
 }
 MAY_IMPORT = {folder: {"errors", "", *others.split()} for folder, others in RULES.items()}
 
-CORE = {"kube", "workloads", "engine", "controllers", "drain", "outlook"}
+CORE = {"kube", "workloads", "engine", "controllers", "drain", "outlook", "answers"}
 BANNED_IN_CORE = {"time", "random", "threading", "socket", "asyncio", "os", "logging", "click"}
 BANNED_IN_CORE |= {"aiohttp", "kubernetes", "subprocess"}
 

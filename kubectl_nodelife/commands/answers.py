@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, make_status, node_statuses
 from kubectl_nodelife.commands.daemonset_answers import make_set_answers
 from kubectl_nodelife.commands.node_status import NOTHING_TO_SHOW, choose_nodes
 from kubectl_nodelife.commands.subjects import explanation_of_sight
@@ -23,7 +24,6 @@ from kubectl_nodelife.daemon.server import Answer, Query, Stream, sliced
 from kubectl_nodelife.daemon.sight import Sight, journal_warnings
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.outlook.status import NodeStatus, Status, make_status, node_statuses
 from kubectl_nodelife.report.formats import FORMATTERS, render
 from kubectl_nodelife.report.status import ExplanationPage, StatusPage, node_lines
 from kubectl_nodelife.report.table import Widths
@@ -73,11 +73,11 @@ def make_answers(
     )
 
 
-def _status(sight: Sight, query: Query) -> Generator[None, None, Status]:
+def _status(sight: Sight, query: Query) -> Generator[None, None, NodeLifeStatus]:
     """The status, a step a node."""
     outlook = sight.outlook
     names = choose_nodes(outlook.cache, query.get("node", []), _word(query, "selector"))
-    nodes: list[NodeStatus] = []
+    nodes: list[NodeEntry] = []
     for node in node_statuses(outlook, names):
         nodes.append(node)
         yield
@@ -91,7 +91,7 @@ def _status(sight: Sight, query: Query) -> Generator[None, None, Status]:
     )
 
 
-def _page(status: Status, query: Query) -> dict[str, Any]:
+def _page(status: NodeLifeStatus, query: Query) -> dict[str, Any]:
     output = _output(query)
     empty = not status.nodes
     text = ""
@@ -149,7 +149,7 @@ def _documents(changes: list[Change]) -> list[dict[str, Any]]:
     return [document(change) for change in changes]
 
 
-def _gist(node: NodeStatus) -> object:
+def _gist(node: NodeEntry) -> object:
     """What makes a node worth another line: anything but the time that goes by."""
     outlook, verdict = node.outlook, node.verdict
     return (
@@ -163,7 +163,7 @@ def _gist(node: NodeStatus) -> object:
     )
 
 
-def _name(node: NodeStatus) -> str:
+def _name(node: NodeEntry) -> str:
     return node.outlook.node.name
 
 

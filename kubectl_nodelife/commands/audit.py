@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from msgspec.structs import replace
 
+from kubectl_nodelife.answers.audit import only
 from kubectl_nodelife.commands.audit_look import (
     FIRST_LOOK,
     check_classes,
@@ -15,7 +16,6 @@ from kubectl_nodelife.commands.audit_look import (
 )
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_NO
-from kubectl_nodelife.outlook.audit.answer import only
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import AuditPage
 from kubectl_nodelife.report.formats import render

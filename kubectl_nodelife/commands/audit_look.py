@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, NamedTuple
 
+from kubectl_nodelife.answers.audit import PodAudit
 from kubectl_nodelife.commands.dumps import load, source_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.inputs import settings_of
@@ -13,7 +14,6 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.answer import AuditAnswer
 from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.outlook.audit.sweep import Audit, Seen, audit
 
@@ -31,9 +31,9 @@ class Look(NamedTuple):
     now_ns: int
     warnings: tuple[str, ...]
 
-    def answer(self) -> AuditAnswer:
+    def answer(self) -> PodAudit:
         """What `audit` says of it."""
-        return AuditAnswer(
+        return PodAudit(
             audit=self.audit,
             source=self.source,
             profile=self.settings.profile.name,

@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
+from kubectl_nodelife.answers.changes import change_document
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput, Unreachable
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.changes import ChangesPage, lines, single
+from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.table import Widths
 
@@ -119,7 +120,7 @@ def _watch(connection: Connection, query: dict[str, Any], output: str, *, header
 def _one_a_line(items: list[dict[str, Any]]) -> str:
     import json
 
-    made = (json.dumps(single(item), ensure_ascii=False) for item in items)
+    made = (json.dumps(change_document(item), ensure_ascii=False) for item in items)
     return "".join(f"{terminal.escape_json(text)}\n" for text in made)
 
 

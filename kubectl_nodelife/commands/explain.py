@@ -13,7 +13,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.outlook.explain import Explanation
+    from kubectl_nodelife.answers.explanation import Explanation
 
 _KINDS = {
     "node": "Node",

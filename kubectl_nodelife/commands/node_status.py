@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kubectl_nodelife.answers.status import NodeLifeStatus, make_status, node_statuses
 from kubectl_nodelife.commands.dumps import missing, source_of
 from kubectl_nodelife.commands.inputs import Snapshot, settings_of
 from kubectl_nodelife.daemon.sight import Sight
@@ -11,7 +12,6 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.outlook.join import joined
-from kubectl_nodelife.outlook.status import Status, make_status, node_statuses
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage
@@ -25,7 +25,7 @@ def of_snapshot(
     nodes: tuple[str, ...],
     selector: str | None,
     assignments: tuple[str, ...],
-) -> Status:
+) -> NodeLifeStatus:
     """The status of a dump. Raises Failed for a node that is not in it."""
     settings = settings_of(snapshot, assignments)
     cache = snapshot.cache()
@@ -40,7 +40,7 @@ def of_snapshot(
     )
 
 
-def tell(status: Status, output: str, *, headers: bool, exit_code: bool) -> int:
+def tell(status: NodeLifeStatus, output: str, *, headers: bool, exit_code: bool) -> int:
     """Print it, and return the exit code."""
     for warning in status.warnings:
         terminal.warn(warning)
@@ -69,7 +69,7 @@ def choose_nodes(cache: Cache, names: Sequence[str], selector: str | None) -> li
     return sorted(n.name for n in cache.nodes.values() if matches(parsed, n.metadata.labels))
 
 
-def of_sight(sight: Sight, nodes: Sequence[str], selector: str | None) -> Status:
+def of_sight(sight: Sight, nodes: Sequence[str], selector: str | None) -> NodeLifeStatus:
     """The status of a live cluster. Raises Failed for a node that it does not have."""
     outlook = sight.outlook
     return make_status(

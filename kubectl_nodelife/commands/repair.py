@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import click
 
+from kubectl_nodelife.answers.repair import repair_document
 from kubectl_nodelife.commands.audit_look import (
     FIRST_LOOK,
     Look,
@@ -23,7 +24,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.mend import Sighting
 from kubectl_nodelife.outlook.audit.notes import WRONG
-from kubectl_nodelife.outlook.audit.plan import CAP, Step, Wishes, plan, plan_document
+from kubectl_nodelife.outlook.audit.plan import CAP, Step, Wishes, plan
 from kubectl_nodelife.outlook.audit.sweep import context_of, health_of_nodes
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import RepairPage
@@ -106,7 +107,7 @@ def repair(
         "profile": look.settings.profile.name,
         "moment": look.moment,
     }
-    page = RepairPage(steps, plan_document(steps, head))
+    page = RepairPage(steps, repair_document(steps, head))
     terminal.write(render(page, output, headers=not no_headers))
 
 

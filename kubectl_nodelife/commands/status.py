@@ -16,7 +16,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.outlook.status import Status
+    from kubectl_nodelife.answers.status import NodeLifeStatus
 
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
@@ -97,7 +97,7 @@ def _watch(connection: Connection, query: dict[str, object], direct: bool) -> in
     return 0
 
 
-def _tell(made: Status, output: str, no_headers: bool, exit_code: bool) -> int:
+def _tell(made: NodeLifeStatus, output: str, no_headers: bool, exit_code: bool) -> int:
     from kubectl_nodelife.commands.node_status import tell
 
     return tell(made, output, headers=not no_headers, exit_code=exit_code)
@@ -110,7 +110,7 @@ def _of_dump(
     now: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
-) -> Status:
+) -> NodeLifeStatus:
     from kubectl_nodelife.commands.dumps import load
     from kubectl_nodelife.commands.node_status import of_snapshot
 
@@ -123,7 +123,7 @@ def _direct(
     selector: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
-) -> Status:
+) -> NodeLifeStatus:
     from kubectl_nodelife.commands.first_look import first_look
     from kubectl_nodelife.commands.node_status import of_sight
 

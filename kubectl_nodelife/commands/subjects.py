@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kubectl_nodelife.answers.explanation import Explanation
 from kubectl_nodelife.commands.dumps import missing, source_of
 from kubectl_nodelife.commands.inputs import Snapshot, settings_of
 from kubectl_nodelife.daemon.sight import Sight
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.outlook.explain import Explanation, Section
+from kubectl_nodelife.outlook.explain import Section
 from kubectl_nodelife.outlook.explain_node import node_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.join import joined

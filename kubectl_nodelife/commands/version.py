@@ -9,9 +9,10 @@ from typing import NamedTuple
 import click
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.answers.api import API_VERSION
 from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import API_VERSION, Block, render
+from kubectl_nodelife.report.formats import Block, render
 
 
 class Version(NamedTuple):

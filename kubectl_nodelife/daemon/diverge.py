@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.answers.divergence import divergence_document
 from kubectl_nodelife.daemon.changes import Change
 from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
 from kubectl_nodelife.daemon.diverge_sights import Sights
@@ -28,7 +29,6 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.outlook.diverge import judge
-from kubectl_nodelife.outlook.diverge.document import document
 from kubectl_nodelife.outlook.diverge.record import (
     DRAINED,
     JUDGED,
@@ -292,7 +292,7 @@ class Attendant:
         source["server"] = self._cluster.server
 
         def judged() -> dict[str, Any]:
-            return document(judge(record, now_ns), record, now_ns, source)
+            return divergence_document(judge(record, now_ns), record, now_ns, source)
 
         return {"document": await asyncio.to_thread(judged)}
 

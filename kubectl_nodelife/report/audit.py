@@ -7,8 +7,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from kubectl_nodelife.answers.audit import PodAudit
 from kubectl_nodelife.outlook.audit.advice import ForceAdvice
-from kubectl_nodelife.outlook.audit.answer import AuditAnswer
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.plan import Step
@@ -38,9 +38,9 @@ _MANY = 4
 
 
 class AuditPage:
-    """An `AuditAnswer` as an answer."""
+    """An `PodAudit` as an answer."""
 
-    def __init__(self, answer: AuditAnswer) -> None:
+    def __init__(self, answer: PodAudit) -> None:
         self._answer = answer
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
@@ -137,7 +137,7 @@ def _eviction(finding: Finding, now_ns: int) -> str:
     return f"; evicted {due_in(eviction.due_ns - now_ns)}"
 
 
-def _sum(answer: AuditAnswer) -> str:
+def _sum(answer: PodAudit) -> str:
     findings, counts = answer.audit.findings, answer.audit.counts
     pods = len({f.pod.key for f in findings})
     shown = Counter(f.name for f in findings)

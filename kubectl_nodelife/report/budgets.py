@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from kubectl_nodelife.answers.budgets import budgets_document
 from kubectl_nodelife.drain.survey import BudgetSurvey, PoolView
 from kubectl_nodelife.drain.survey_findings import BudgetView
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS = (
@@ -51,27 +51,8 @@ class BudgetsPage:
             yield Table(_POOL_COLUMNS, [_pool_row(pool) for pool in survey.pools])
 
     def document(self) -> object:
-        """Everything, as plain JSON values."""
-        survey = self._survey
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "BudgetList",
-            "items": [_item(view) for view in survey.budgets],
-            "twoBudgets": [
-                {"pod": pod, "budgets": names} for pod, names in survey.two_budgets.items()
-            ],
-            "pools": [
-                {
-                    "name": pool.name,
-                    "label": pool.label or None,
-                    "nodes": pool.nodes,
-                    "undrainable": pool.undrainable,
-                    "budgets": pool.budgets,
-                }
-                for pool in survey.pools
-            ],
-            "warnings": survey.warnings,
-        }
+        """The BudgetList."""
+        return budgets_document(self._survey)
 
     def names(self) -> Iterable[str]:
         """The budgets that now let no pod go."""
@@ -125,27 +106,3 @@ def _pool_row(pool: PoolView) -> tuple[object, ...]:
         len(pool.undrainable),
         _some(pool.budgets),
     )
-
-
-def _item(view: BudgetView) -> dict[str, Any]:
-    return {
-        "namespace": view.namespace,
-        "name": view.name,
-        "state": view.state,
-        "rule": view.rule,
-        "selector": view.selector,
-        "unhealthyPodEvictionPolicy": view.policy,
-        "expectedPods": view.expected,
-        "desiredHealthy": view.desired,
-        "currentHealthy": view.healthy,
-        "disruptionsAllowed": view.allowed,
-        "disruptedPods": view.disrupted,
-        "counted": view.counted,
-        "pods": view.pods,
-        "owners": view.owners,
-        "nodes": view.nodes,
-        "undrainable": view.undrainable,
-        "findings": [
-            {"what": finding.what, "remedy": finding.remedy or None} for finding in view.findings
-        ],
-    }

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.answers.changes import change_list
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table, Widths
 
 _COLUMNS = (
@@ -40,12 +41,7 @@ class ChangesPage:
 
     def document(self) -> object:
         """The contract's ChangeList."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "ChangeList",
-            "source": self._source,
-            "items": list(self._items),
-        }
+        return change_list(self._items, self._source)
 
     def names(self) -> Iterable[str]:
         """kind/name of each object, as often as it changed."""
@@ -58,11 +54,6 @@ def lines(
 ) -> list[str]:
     """The rows alone, to stand below what was printed with these widths before."""
     return Table(_COLUMNS, [_row(i) for i in items]).lines(widths, wide=wide, headers=headers)
-
-
-def single(item: dict[str, Any]) -> dict[str, Any]:
-    """One change as a document of its own."""
-    return {"apiVersion": API_VERSION, "kind": "Change", **item}
 
 
 def _row(item: dict[str, Any]) -> list[object]:

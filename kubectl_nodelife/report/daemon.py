@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Column, Table
 
 _COLUMNS = (
@@ -41,7 +42,7 @@ class DaemonsPage:
 
     def document(self) -> object:
         """One document, even where no daemon runs."""
-        return {"apiVersion": API_VERSION, "kind": "DaemonList", "items": list(self._items)}
+        return document("DaemonList", items=list(self._items))
 
     def names(self) -> Iterable[str]:
         """daemon/CONTEXT of each."""

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from kubectl_nodelife.answers.daemonset import (
+    history_document,
+    rollback_document,
+    rollout_document,
+    summaries_document,
+    truth_table_document,
+)
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.daemonset.rollout import (
     Estimate,
@@ -15,7 +22,7 @@ from kubectl_nodelife.outlook.daemonset.rollout import (
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.table import NodeRow, PodCell
 from kubectl_nodelife.report.ages import age, human_duration
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
 
 _SET_COLUMNS = (
@@ -51,10 +58,6 @@ _REVISION_COLUMNS = (
     Column("changed"),
 )
 _BUDGET_COLUMNS = (Column("node"), Column("counts as"), Column("because"))
-
-
-def _document(kind: str, source: dict[str, Any], **content: Any) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": kind, "source": source, **content}
 
 
 class SummaryPage:
@@ -108,10 +111,7 @@ class SummaryPage:
 
     def document(self) -> object:
         """A DaemonSetList of our own kind."""
-        items = [summary.document() for summary in self._summaries]
-        return _document(
-            "DaemonSetSummaryList", self._source, items=items, warnings=list(self._warnings)
-        )
+        return summaries_document(self._summaries, self._source, self._warnings)
 
     def names(self) -> Iterable[str]:
         """daemonset.apps/NAME of each."""
@@ -134,12 +134,7 @@ class TruthTablePage:
 
     def document(self) -> object:
         """The rows and the summary."""
-        return _document(
-            "DaemonSetTruthTable",
-            self._source,
-            daemonSet=self._summary.document(),
-            nodes=list(self._rows),
-        )
+        return truth_table_document(self._summary, self._rows, self._source)
 
     def names(self) -> Iterable[str]:
         """node/NAME of each node that should run a pod."""
@@ -210,14 +205,7 @@ class RolloutPage:
 
     def document(self) -> object:
         """The outlook."""
-        daemon_set = self.outlook.view.daemon_set
-        return _document(
-            "DaemonSetRollout",
-            self._source,
-            namespace=daemon_set.namespace,
-            name=daemon_set.name,
-            **self.outlook.document(),
-        )
+        return rollout_document(self.outlook, self._source)
 
     def names(self) -> Iterable[str]:
         """The set."""
@@ -284,13 +272,7 @@ class HistoryPage:
 
     def document(self) -> object:
         """The revisions."""
-        return _document(
-            "DaemonSetHistory",
-            self._source,
-            namespace=self._namespace,
-            name=self._name,
-            revisions=[row.document() for row in self._rows],
-        )
+        return history_document(self._namespace, self._name, self._rows, self._source)
 
     def names(self) -> Iterable[str]:
         """controllerrevision.apps/NAME of each."""
@@ -321,21 +303,7 @@ class UndoPage:
 
     def document(self) -> object:
         """The patch and its effects."""
-        outlook = self._outlook
-        daemon_set = outlook.view.daemon_set
-        return _document(
-            "DaemonSetRollback",
-            self._source,
-            namespace=daemon_set.namespace,
-            name=daemon_set.name,
-            toRevision=outlook.plan.revision.revision,
-            result=outlook.plan.message,
-            dryRun=True,
-            patchType="application/strategic-merge-patch+json",
-            patch=None if outlook.plan.skipped else outlook.plan.patch,
-            changes=outlook.changes,
-            effects=outlook.effects,
-        )
+        return rollback_document(self._outlook, self._source)
 
     def names(self) -> Iterable[str]:
         """The set."""

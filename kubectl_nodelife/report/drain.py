@@ -1,10 +1,11 @@
-"""A drain plan as a page, as the contract's JSON, and as a shell script of kubectl lines."""
+"""The page of `drain-plan`: what stops the drain on top, then nodes, pods, workloads, budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
@@ -15,12 +16,10 @@ from kubectl_nodelife.drain.results import (
     Estimate,
     NodePlan,
     Place,
-    PodFault,
     PodPlan,
-    WavePlan,
     WorkloadPlan,
 )
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
 _HEADLINES = {
@@ -93,7 +92,7 @@ class DrainPage:
 
     def document(self) -> object:
         """The contract's DrainPlan."""
-        return document(self._plan, self._source)
+        return drain_document(self._plan, self._source)
 
     def names(self) -> Iterable[str]:
         """node/NAME of each node that can be drained."""
@@ -261,139 +260,3 @@ def _budget_row(budget: BudgetPlan) -> tuple[object, ...]:
         budget.healthy,
         budget.allowed,
     )
-
-
-# --- for programs --------------------------------------------------------------------------------
-
-
-def document(plan: DrainPlan, source: dict[str, Any]) -> dict[str, Any]:
-    """The plan as plain JSON values."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "DrainPlan",
-        "source": source,
-        "verdict": plan.verdict,
-        "flagsNeeded": plan.flags_needed,
-        "estimate": _estimate(plan.estimate),
-        "withFlags": _with_flags(plan.with_flags),
-        "waves": [_wave(wave) for wave in plan.waves],
-        "nodes": [_node(node) for node in plan.nodes],
-        "notEvaluated": [{"kind": n.kind, "why": n.why} for n in plan.not_evaluated],
-        "bound": {
-            "wavesLowerBound": plan.bound.waves,
-            "secondsLowerBound": round(plan.bound.seconds, 3),
-        },
-        "budgets": [_budget(budget) for budget in plan.budgets],
-        "workloads": [_workload(workload) for workload in plan.workloads],
-        "assumptions": plan.assumptions,
-        "warnings": plan.warnings,
-    }
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
-    if estimate is None:
-        return None
-    return {"lowSeconds": estimate.low, "highSeconds": estimate.high}
-
-
-def _with_flags(plan: DrainPlan | None) -> dict[str, Any] | None:
-    if plan is None:
-        return None
-    nested = document(plan, {})
-    return {key: nested[key] for key in nested if key not in ("apiVersion", "kind", "source")}
-
-
-def _wave(wave: WavePlan) -> dict[str, Any]:
-    return {
-        "index": wave.index,
-        "startSeconds": wave.start,
-        "endSeconds": wave.end,
-        "nodes": wave.nodes,
-        "pods": [_pod(pod) for pod in wave.pods],
-    }
-
-
-def _pod(pod: PodPlan) -> dict[str, Any]:
-    remedy = pod.remedy
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "node": pod.node,
-        "verdict": pod.verdict,
-        "gate": pod.gate,
-        "reason": pod.reason,
-        "startSeconds": pod.start,
-        "goneSeconds": pod.gone,
-        "endSeconds": pod.end,
-        "landing": [_place(place) for place in pod.landing],
-        "faults": [_fault(fault) for fault in pod.faults],
-        "unblock": None if remedy is None else {"change": remedy.change, "risk": remedy.risk},
-        "owner": pod.owner or None,
-        "budgets": pod.budgets,
-        "graceSeconds": pod.grace,
-        "tries": pod.tries,
-    }
-
-
-def _place(place: Place) -> dict[str, Any]:
-    if place.node:
-        return {"node": place.node}
-    return {"reason": place.reason, "nodes": place.nodes}
-
-
-def _fault(fault: PodFault) -> dict[str, Any]:
-    return {
-        "namespace": fault.namespace,
-        "name": fault.name,
-        "gate": fault.gate,
-        "message": fault.message,
-        "flag": fault.flag,
-    }
-
-
-def _node(node: NodePlan) -> dict[str, Any]:
-    return {
-        "name": node.name,
-        "zone": node.zone,
-        "verdict": node.verdict,
-        "faults": [_fault(fault) for fault in node.faults],
-        "kept": [
-            {"namespace": pod.namespace, "name": pod.name, "gate": pod.gate} for pod in node.kept
-        ],
-        "command": node.command,
-        "startSeconds": node.start,
-        "endSeconds": node.end,
-        "pods": node.pods,
-        "attachedVolumes": node.attached_volumes,
-    }
-
-
-def _budget(budget: BudgetPlan) -> dict[str, Any]:
-    return {
-        "namespace": budget.namespace,
-        "name": budget.name,
-        "rule": budget.rule,
-        "expected": budget.expected,
-        "desired": budget.desired,
-        "healthy": budget.healthy,
-        "allowed": budget.allowed,
-        "points": [
-            {"at": p.at, "healthy": p.healthy, "desired": p.desired, "allowed": p.allowed}
-            for p in budget.points
-        ],
-    }
-
-
-def _workload(workload: WorkloadPlan) -> dict[str, Any]:
-    return {
-        "namespace": workload.namespace,
-        "kind": workload.kind,
-        "name": workload.name,
-        "outage": workload.outage,
-        "seconds": workload.seconds,
-        "ready": workload.ready,
-        "lowestReady": workload.lowest,
-        "evicted": workload.evicted,
-        "timeToReadySeconds": workload.time_to_ready,
-        "timeToReadyFrom": workload.time_to_ready_from,
-    }

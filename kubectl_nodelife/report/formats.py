@@ -14,8 +14,6 @@ from typing import Protocol
 from kubectl_nodelife.report.table import Table
 from kubectl_nodelife.report.terminal import escape_json, printable
 
-API_VERSION = "nodelife.dev/v1alpha1"
-
 _UNFOLDED_COLUMNS = 1 << 30
 
 Block = Table | str

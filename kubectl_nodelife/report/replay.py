@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
+from kubectl_nodelife.answers.replay import replay_document
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.replay.line import Line
-from kubectl_nodelife.report.formats import API_VERSION, Block
+from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS: Final = (
@@ -59,17 +60,8 @@ class ReplayPage:
         yield Table(_COLUMNS, [_row(folded, short) for folded in fold(self.lines)])
 
     def document(self) -> object:
-        """The lines, each for itself; `cause` is the id of another line."""
-        ids = {id(line): number for number, line in enumerate(self.lines)}
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "Replay",
-            "source": self.source,
-            "since": format_micro_time(self.since_ns),
-            "until": format_micro_time(self.until_ns),
-            "items": [_document(line, ids) for line in self.lines],
-            "warnings": list(self.warnings),
-        }
+        """The Replay document."""
+        return replay_document(self.lines, self.source, self.since_ns, self.until_ns, self.warnings)
 
     def names(self) -> Iterable[str]:
         """kind/name of each object, once."""
@@ -152,31 +144,3 @@ def _row(folded: Folded, short: bool) -> list[object]:
 
 def _inside(line: Line) -> str:
     return f"{line.namespace}/{line.name}" if line.namespace else line.name
-
-
-def _document(line: Line, ids: dict[int, int]) -> dict[str, Any]:
-    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
-    made: dict[str, Any] = {
-        "id": ids[id(line)],
-        "time": format_micro_time(line.time_ns),
-        "actor": {"kind": line.actor.kind, "name": line.actor.name},
-        "action": line.action,
-        "object": {key: value for key, value in obj.items() if value},
-        "detail": line.detail,
-        "reason": line.why,
-        "cause": ids.get(id(line.cause)) if line.cause is not None else None,
-        "seenBy": list(line.seen),
-    }
-    if line.inferred and made["cause"] is not None:
-        made["causeInferred"] = True
-    if line.node:
-        made["node"] = line.node
-    if line.outcome:
-        made["outcome"] = line.outcome
-    if line.count > 1:
-        made["count"] = line.count
-    if line.first_ns is not None:
-        made["firstTime"] = format_micro_time(line.first_ns)
-    if line.change is not None:
-        made["change"] = line.change
-    return made

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubectl_nodelife.answers.explanation import Explanation
+from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, zone_name
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.explain import Explanation, Section, total
-from kubectl_nodelife.outlook.status import NodeStatus, Status, zone_name
+from kubectl_nodelife.outlook.explain import Section, total
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, human_duration
 from kubectl_nodelife.report.formats import Block
@@ -43,9 +44,9 @@ _TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("f
 
 
 class StatusPage:
-    """A `Status` as an answer."""
+    """A `NodeLifeStatus` as an answer."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: NodeLifeStatus) -> None:
         self._status = status
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
@@ -68,7 +69,7 @@ class StatusPage:
 
 
 def node_lines(
-    status: Status, widths: Widths, *, wide: bool = False, headers: bool = True
+    status: NodeLifeStatus, widths: Widths, *, wide: bool = False, headers: bool = True
 ) -> list[str]:
     """The lines of the nodes alone, to stand below what was printed with these widths before."""
     table = Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
@@ -103,7 +104,7 @@ class ExplanationPage:
         yield f"{e.kind.lower()}/{namespaced}{e.name}"
 
 
-def _node_row(status: NodeStatus, now_ns: int) -> list[object]:
+def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
     outlook, verdict = status.outlook, status.verdict
     node = outlook.node
     pods = str(len(outlook.pods))
@@ -126,7 +127,7 @@ def _node_row(status: NodeStatus, now_ns: int) -> list[object]:
     ]
 
 
-def _cordon(status: NodeStatus) -> str:
+def _cordon(status: NodeEntry) -> str:
     """A cordoned node whose taint is missing shows all the same that it is cordoned."""
     node = status.outlook.node
     tainted = any(t.key == f"{_PREFIX}unschedulable" for t in node.spec.taints)
@@ -135,7 +136,7 @@ def _cordon(status: NodeStatus) -> str:
     return " (cordoned)" if node.spec.taints else "(cordoned)"
 
 
-def _next(status: NodeStatus) -> str:
+def _next(status: NodeEntry) -> str:
     upcoming = status.verdict.next
     if upcoming is None:
         return ""

@@ -24,7 +24,7 @@ async def lost_and_said(one: User) -> list[dict[str, Any]]:
     """The lines, once the loss of a1 and its taints are known to the journal and from an Event."""
     items: list[dict[str, Any]] = (await one.json("replay"))["items"]
     seen = [set(i["seenBy"]) for i in items if i["detail"].startswith("Ready=Unknown")]
-    tainted = any(i["action"] == "AddTaint" and i["outcome"] == "confirmed" for i in items)
+    tainted = any(i["action"] == "AddTaint" and i.get("outcome") == "confirmed" for i in items)
     return items if tainted and seen and {"journal", "event"} <= seen[0] else []
 
 

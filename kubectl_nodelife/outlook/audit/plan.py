@@ -257,38 +257,3 @@ def _deletion(pod: Pod, grace_s: int | None) -> Request:
         body=body,
         command=f"echo {text} | kubectl delete --raw {_path(pod)} -f -",
     )
-
-
-def plan_document(steps: Iterable[Step], head: dict[str, Any]) -> dict[str, Any]:
-    """The RepairPlan document; `head` is what it shares with the other answers."""
-    return {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "RepairPlan",
-        **head,
-        "mode": "dry-run",
-        "steps": [_step_document(step) for step in steps],
-    }
-
-
-def _step_document(step: Step) -> dict[str, Any]:
-    pod, request = step.finding.pod, step.request
-    return {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "node": pod.spec.node_name,
-        "class": step.finding.name,
-        "outcome": "refused" if request is None else "would",
-        "because": step.finding.because,
-        "refusals": list(step.refusals),
-        "notBeforeSeconds": None if request is None else step.not_before_s,
-        "request": None
-        if request is None
-        else {
-            "verb": request.verb,
-            "path": request.path,
-            "contentType": request.content_type,
-            "body": request.body,
-        },
-        "command": None if request is None else request.command,
-    }

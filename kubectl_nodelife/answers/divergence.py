@@ -1,9 +1,10 @@
-"""The judgement as a document: plain values, as `-o json` prints them."""
+"""`diverge`: what differs from our copy of the controllers' logic, as a document."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.outlook.diverge.inference import RATE, SECONDARY_RATE, value_text
 from kubectl_nodelife.outlook.diverge.record import (
@@ -16,7 +17,7 @@ from kubectl_nodelife.outlook.diverge.record import (
 )
 
 
-def document(
+def divergence_document(
     judgement: Judgement, record: Record, now_ns: int, source: dict[str, Any]
 ) -> dict[str, Any]:
     """The Divergence document."""
@@ -28,21 +29,20 @@ def document(
     manager["staleSeconds"] = None if stale_ns is None else round(stale_ns / SECOND_NS, 3)
     if lease.error:
         manager["error"] = lease.error
-    return {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Divergence",
-        "source": source,
-        "time": format_micro_time(now_ns),
-        "since": format_micro_time(record.since_ns),
-        "verdict": judgement.verdict,
-        "because": judgement.because,
-        "writes": {"onTime": judgement.expected, "open": judgement.open},
-        "settings": [_setting(guess, record) for guess in judgement.guesses],
-        "manager": manager,
-        "items": [_item(finding) for finding in judgement.findings],
-        "notEvaluated": list(judgement.not_evaluated),
-        "unwatched": [_span(span) for span in record.unwatched],
-    }
+    return document(
+        "Divergence",
+        source=source,
+        time=format_micro_time(now_ns),
+        since=format_micro_time(record.since_ns),
+        verdict=judgement.verdict,
+        because=judgement.because,
+        writes={"onTime": judgement.expected, "open": judgement.open},
+        settings=[_setting(guess, record) for guess in judgement.guesses],
+        manager=manager,
+        items=[_item(finding) for finding in judgement.findings],
+        notEvaluated=list(judgement.not_evaluated),
+        unwatched=[_span(span) for span in record.unwatched],
+    )
 
 
 def _setting(guess: Guess, record: Record) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The answer of `audit`: findings as an API document, in the order in which they are shown."""
+"""`audit`: findings about pods as a document, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import to_builtins
 
+from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.notes import WRONG
 from kubectl_nodelife.outlook.audit.sweep import Audit
 
 
-class AuditAnswer(msgspec.Struct, frozen=True):
+class PodAudit(msgspec.Struct, frozen=True):
     """What `audit` says of one look. `source` as the contract has it; `moment`: which instant was
     judged, and why that one."""
 
@@ -31,17 +32,16 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 
     def document(self) -> dict[str, Any]:
         """The PodAudit document."""
-        return {
-            "apiVersion": "nodelife.dev/v1alpha1",
-            "kind": "PodAudit",
-            "source": self.source,
-            "profile": self.profile,
-            "moment": self.moment,
-            "findings": [finding_document(f, self.now_ns) for f in self.audit.findings],
-            "counts": self.audit.counts,
-            "notEvaluated": list(self.audit.not_evaluated),
-            "warnings": list(self.warnings),
-        }
+        return document(
+            "PodAudit",
+            source=self.source,
+            profile=self.profile,
+            moment=self.moment,
+            findings=[finding_document(f, self.now_ns) for f in self.audit.findings],
+            counts=self.audit.counts,
+            notEvaluated=list(self.audit.not_evaluated),
+            warnings=list(self.warnings),
+        )
 
 
 def only(audit: Audit, classes: Collection[str]) -> Audit:

@@ -1,7 +1,4 @@
-"""The answer of `status`:
-
-every node in a line, every zone in a block, in the contract's JSON shape.
-"""
+"""`status`: every node with its clocks and the verdict on it, every zone with its rate."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
@@ -17,14 +15,14 @@ from kubectl_nodelife.outlook.verdict import FINE, Verdict, judge
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
+class NodeEntry(msgspec.Struct, frozen=True):
     """One node's outlook with the verdict on it."""
 
     outlook: NodeOutlook
     verdict: Verdict
 
 
-class Status(msgspec.Struct, frozen=True):
+class NodeLifeStatus(msgspec.Struct, frozen=True):
     """All of it.
 
     `source` as the contract has it; `moment` says which instant was judged, and why that one.
@@ -36,7 +34,7 @@ class Status(msgspec.Struct, frozen=True):
     moment: dict[str, str]
     settings: dict[str, dict[str, str]]
     zones: list[ZoneOutlook]
-    nodes: list[NodeStatus]
+    nodes: list[NodeEntry]
     warnings: list[str]
     now_ns: int
 
@@ -46,39 +44,38 @@ class Status(msgspec.Struct, frozen=True):
 
     def document(self) -> dict[str, Any]:
         """The contract's NodeLifeStatus."""
-        return {
-            "apiVersion": "nodelife.dev/v1alpha1",
-            "kind": "NodeLifeStatus",
-            "source": self.source,
-            "profile": self.profile,
-            "mode": self.mode,
-            "moment": self.moment,
-            "settings": self.settings,
-            "zones": [_zone(z) for z in self.zones],
-            "nodes": [_node(n, self.now_ns) for n in self.nodes],
-            "warnings": self.warnings,
-        }
+        return document(
+            "NodeLifeStatus",
+            source=self.source,
+            profile=self.profile,
+            mode=self.mode,
+            moment=self.moment,
+            settings=self.settings,
+            zones=[_zone(z) for z in self.zones],
+            nodes=[_node(n, self.now_ns) for n in self.nodes],
+            warnings=self.warnings,
+        )
 
 
-def node_statuses(outlook: Outlook, names: Iterable[str]) -> Iterator[NodeStatus]:
+def node_statuses(outlook: Outlook, names: Iterable[str]) -> Iterator[NodeEntry]:
     """The status of each of these nodes (of the cache)."""
     for name in names:
         of_node = outlook.node(outlook.cache.nodes[name])
-        yield NodeStatus(of_node, judge(of_node, outlook.now_ns))
+        yield NodeEntry(of_node, judge(of_node, outlook.now_ns))
 
 
 def make_status(
     outlook: Outlook,
     *,
-    nodes: list[NodeStatus],
+    nodes: list[NodeEntry],
     source: dict[str, Any],
     mode: str,
     moment: dict[str, str],
     warnings: list[str],
-) -> Status:
+) -> NodeLifeStatus:
     """The status of these nodes, and of all zones."""
     settings = outlook.settings
-    return Status(
+    return NodeLifeStatus(
         source=source,
         profile=settings.profile.name,
         mode=mode,
@@ -125,14 +122,14 @@ def _zone(zone: ZoneOutlook) -> dict[str, Any]:
     }
 
 
-def _node(status: NodeStatus, now_ns: int) -> dict[str, Any]:
+def _node(status: NodeEntry, now_ns: int) -> dict[str, Any]:
     outlook, verdict = status.outlook, status.verdict
     node = outlook.node
     pods: dict[str, Any] = {"total": len(outlook.pods), "evicting": len(outlook.timers)}
     pods["terminating"] = sum(p.metadata.deletion_timestamp is not None for p in outlook.pods)
     if outlook.timers:
         pods["nextEvictionSeconds"] = _seconds(max(0, outlook.timers[0].due_ns - now_ns))
-    document: dict[str, Any] = {
+    made: dict[str, Any] = {
         "name": node.name,
         "zone": zone_name(outlook),
         "ready": outlook.ready or None,
@@ -141,8 +138,8 @@ def _node(status: NodeStatus, now_ns: int) -> dict[str, Any]:
         "statusAgeSeconds": _seconds(outlook.status_age_ns),
     }
     if outlook.unknown_in is not None:
-        document["unknownInSeconds"] = _seconds(outlook.unknown_in.low_ns)
-    document |= {
+        made["unknownInSeconds"] = _seconds(outlook.unknown_in.low_ns)
+    made |= {
         "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
         "unschedulable": node.spec.unschedulable,
         "pods": pods,
@@ -150,11 +147,11 @@ def _node(status: NodeStatus, now_ns: int) -> dict[str, Any]:
     }
     if verdict.next is not None:
         seconds = verdict.next.in_seconds
-        document["verdict"]["next"] = {
+        made["verdict"]["next"] = {
             "action": verdict.next.action,
             "inSeconds": None if seconds is None else round(seconds, 3),
         }
-    return document
+    return made
 
 
 def zone_name(outlook: NodeOutlook) -> str:

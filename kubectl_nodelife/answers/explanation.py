@@ -1,0 +1,58 @@
+"""`explain`: what happens to a node or a pod, when, why, and why not yet, as a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.outlook.explain import Section, total
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """All that is said of one object."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: dict[str, Any]
+    profile: str
+    moment: dict[str, str]
+    sections: list[Section]
+    warnings: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """The explanation as a JSON document."""
+        subject = {"kind": self.kind, "name": self.name}
+        if self.namespace:
+            subject["namespace"] = self.namespace
+        return document(
+            "Explanation",
+            object=subject,
+            source=self.source,
+            profile=self.profile,
+            moment=self.moment,
+            answers=[_section(s) for s in self.sections],
+            warnings=self.warnings,
+        )
+
+
+def _section(section: Section) -> dict[str, Any]:
+    made: dict[str, Any] = {"question": section.question, "sentences": section.sentences}
+    if section.terms:
+        low, high = total(section.terms)
+        made["terms"] = [
+            {
+                "what": t.what,
+                "lowSeconds": round(t.low, 3),
+                "highSeconds": None if t.high is None else round(t.high, 3),
+                "origin": t.origin,
+            }
+            for t in section.terms
+        ]
+        made["total"] = {
+            "lowSeconds": round(low, 3),
+            "highSeconds": None if high is None else round(high, 3),
+        }
+    return made
