@@ -29,7 +29,8 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
     Webhook,
 )
-from kubectl_nodelife.kube.cel import CelError, Partial, Unknown, evaluate
+from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
+from kubectl_nodelife.kube.cel.cost import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
@@ -43,6 +44,9 @@ NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
 """namespaceDeletionGracePeriod: how long a namespace terminates before its content is deleted."""
 
 NAMESPACE_OVERDUE_NS: Final = 1 * MINUTE_NS
+
+PLAN_BUDGET: Final = 50_000_000
+"""What all expressions of a plan may cost, about half a minute; a usual one costs 20 for a pod."""
 
 _STATUS_CODES: Final = {
     "Unauthorized": 401,
@@ -91,6 +95,7 @@ class Admission:
             if any(e.conditions.ready is not False and e.addresses for e in slice_.endpoints)
         }
         self._answers: dict[tuple[str, str], Refused | Doubt | None] = {}
+        self._budget = Budget(PLAN_BUDGET)
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -232,8 +237,9 @@ class Admission:
         values = self._values(request)
         if policy.spec.param_kind is not None:
             del values["params"]  # what it holds was not read
+        budget = Budget(POLICY_BUDGET, within=self._budget)
         for validation in policy.spec.validations:
-            if evaluate(validation.expression, values, variables) is not True:
+            if evaluate(validation.expression, values, variables, budget) is not True:
                 message = validation.message or f"failed expression: {validation.expression}"
                 return _denied(policy, binding, request, message, validation.reason)
         return None
@@ -277,9 +283,11 @@ class Admission:
         One that is false settles it, whatever is wrong with the others.
         """
         error: CelError | Unknown | None = None
+        budget = Budget(MATCH_CONDITIONS_BUDGET, within=self._budget)
+        values = self._values(request)
         for condition in conditions:
             try:
-                if evaluate(condition.expression, self._values(request)) is not True:
+                if evaluate(condition.expression, values, budget=budget) is not True:
                     return False
             except (CelError, Unknown) as raised:
                 error = error or raised

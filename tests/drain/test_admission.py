@@ -151,6 +151,16 @@ def test_policies(objects: list[Json], expected: tuple[str, str]) -> None:
     assert (web.verdict, web.gate) == expected
 
 
+def test_a_policy_that_costs_too_much_is_said_not_to_be_evaluated() -> None:
+    thousand = "[" + ", ".join(map(str, range(1000))) + "]"
+    costly = f"{thousand}.all(a, {thousand}.all(b, a + b >= 0))"
+    web = pods_of(plan(NODES, replica_set("web", "a1"), namespace(), policy(costly)))["web-0"]
+    assert (web.verdict, web.gate) == ("unknown", "webhook")
+    assert web.reason.startswith(
+        "ValidatingAdmissionPolicy no-evictions may refuse it: not evaluated, because it costs more"
+    )
+
+
 def test_a_policy_fails_its_pod_at_once_and_others_go() -> None:
     answer = plan(
         NODES,

@@ -1,269 +1,355 @@
-"""A small evaluator of CEL, enough for the policies that people put before evictions.
+"""Evaluates CEL expressions of admission policies over objects that may be known in part.
 
-Follows the CEL language definition (github.com/google/cel-spec) for: literals, lists, maps, field
-selection (optional too), indexing, the operators with their error-absorbing `&&` and `||`, the
-ternary, the macros has, all, exists, exists_one, map and filter, and the string and list functions
-that Kubernetes adds most often. Everything else, and every value that was not read, raises
-`Unknown`: the caller then knows that it does not know. An error of the expression itself, such as a
-missing key, raises `CelError`.
+Follows the CEL language definition (github.com/google/cel-spec) for literals, lists, maps, field
+selection, optional values, indexing, the operators with their error-absorbing `&&` and `||`, the
+ternary, and the macros has, all, exists, exists_one, map and filter. Left out, and therefore
+Unknown: times, messages, types as values, macros of two variables, and Kubernetes' own libraries.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.kube.cel.parser import Node, Parser, Unknown
+from kubectl_nodelife.kube.cel import functions
+from kubectl_nodelife.kube.cel.cost import (
+    CREATE_LIST,
+    CREATE_MAP,
+    PER_CALL_LIMIT,
+    SELECT,
+    Budget,
+    Meter,
+)
+from kubectl_nodelife.kube.cel.errors import CelError, NotEvaluated, Unknown, no_overload
+from kubectl_nodelife.kube.cel.parser import Node, parse
+from kubectl_nodelife.kube.cel.values import (
+    Optional,
+    add,
+    arithmetic,
+    compare,
+    contains,
+    equal,
+    field,
+    key_of,
+    negate,
+    value_of_key,
+)
 
-__all__ = ["CelError", "Partial", "Unknown", "evaluate"]
+MAX_DEPTH: Final = 100
+"""Constructs within one another; each takes up to five frames of the interpreter's thousand."""
 
+_MACROS: Final = {"all": (2,), "exists": (2,), "exists_one": (2,), "map": (2, 3), "filter": (2,)}
+_MISSING: Final = object()
 
-class CelError(Exception):
-    """The expression fails: no such key, no such overload."""
-
-
-class Partial(dict[str, Any]):
-    """A map of which only some keys are known: a missing one is unknown rather than absent."""
-
-
-_MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 Scope = Mapping[str, Any]
 
 
-def evaluate(expression: str, values: Scope, variables: Mapping[str, str] | None = None) -> Any:
-    """The value of the expression. `variables`: named expressions, reached as `variables.NAME`.
+def evaluate(
+    expression: str,
+    values: Scope,
+    variables: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Any:
+    """The value of the expression.
 
-    Raises CelError and Unknown.
+    `values` are the variables by name; `variables` are named expressions, reached as
+    `variables.NAME`. The expression may cost PER_CALL_LIMIT, and what is left of the budget.
+    Raises CelError where the API server's evaluation fails, Unknown where the value depends on
+    what is not known, NotEvaluated (an Unknown) beyond the limits of cost, size and depth.
     """
-    return _Evaluation(values, variables or {}).value(Parser(expression).parse())
-
-
-class _Absent:
-    """The optional value that is not there."""
-
-
-_ABSENT: Final = _Absent()
+    meter = Meter(PER_CALL_LIMIT if budget is None else min(PER_CALL_LIMIT, budget.left))
+    try:
+        return _Evaluation(values, variables or {}, meter).value(parse(expression))
+    except RecursionError as error:
+        raise NotEvaluated("it is nested too deeply") from error
+    finally:
+        if budget is not None:
+            budget.spend(meter.spent)
 
 
 class _Evaluation:
-    """Walks an expression's tuples."""
+    """Walks an expression's tuples: a method for each construct."""
 
-    def __init__(self, scope: Scope, variables: Mapping[str, str]) -> None:
+    def __init__(self, scope: Scope, variables: Mapping[str, str], meter: Meter) -> None:
+        self._outermost = scope
         self._scope = scope
         self._variables = variables
+        self._known_variables: dict[str, Any] = {}
+        self._meter = meter
+        self._depth = 0
 
     def value(self, node: Node) -> Any:
         """The value of a node. Raises CelError and Unknown."""
-        operator = node[0]
-        if operator in ("&&", "||"):
-            return self._both(node, deciding=operator == "||")
-        walk: Callable[..., Any] | None = getattr(self, f"_{operator}", None)
-        if walk is not None:
-            return walk(*node[1:])
-        return _binary(operator, self.value(node[1]), self.value(node[2]))
+        construct = node[0]
+        if construct == "literal":
+            return node[1]
+        if self._depth >= MAX_DEPTH:
+            raise NotEvaluated("it is nested too deeply")
+        self._depth += 1
+        try:
+            return _CONSTRUCTS[construct](self, *node[1:])
+        finally:
+            self._depth -= 1
 
-    def _both(self, node: Node, *, deciding: bool) -> bool:
-        """`&&` and `||`: one side that decides makes up for whatever the other side is."""
+    def _or(self, *sides: Node) -> bool:
+        return self._logic(map(self._value_or_error, sides), deciding=True)
+
+    def _and(self, *sides: Node) -> bool:
+        return self._logic(map(self._value_or_error, sides), deciding=False)
+
+    def _logic(self, sides: Iterator[Any], *, deciding: bool) -> bool:
+        """One side that decides makes up for whatever the other sides are.
+
+        A value that is not known may still decide, so it counts more than an error.
+        """
         trouble: CelError | Unknown | None = None
-        for side in node[1:]:
-            try:
-                found = self.value(side)
-            except (CelError, Unknown) as raised:
-                trouble = trouble or raised
-                continue
+        for found in sides:
+            if found is deciding:
+                return bool(found)
             if not isinstance(found, bool):
-                trouble = trouble or CelError("no such overload")
-            elif found is deciding:
-                return deciding
+                raised = found if isinstance(found, CelError | Unknown) else no_overload()
+                unknown = isinstance(raised, Unknown) and not isinstance(trouble, Unknown)
+                trouble = raised if trouble is None or unknown else trouble
         if trouble is not None:
             raise trouble
         return not deciding
 
-    def _literal(self, value: Any) -> Any:
-        return value
+    def _value_or_error(self, node: Node) -> Any:
+        try:
+            return self.value(node)
+        except NotEvaluated:
+            raise
+        except (CelError, Unknown) as raised:
+            return raised
+
+    def _truth(self, node: Node) -> bool:
+        found = self.value(node)
+        if not isinstance(found, bool):
+            raise no_overload()
+        return found
 
     def _list(self, items: list[Node]) -> list[Any]:
-        return [self.value(item) for item in items]
+        self._meter.spend(CREATE_LIST)
+        made: list[Any] = []
+        for item in items:
+            if item[0] == "maybe":
+                made += self._optional_values(item[1])
+            else:
+                made.append(self.value(item))
+        return made
 
-    def _map(self, entries: list[tuple[Node, Node]]) -> dict[Any, Any]:
-        return {self.value(key): self.value(value) for key, value in entries}
+    def _map(self, entries: list[tuple[Node, Node, bool]]) -> dict[Any, Any]:
+        self._meter.spend(CREATE_MAP)
+        made: dict[Any, Any] = {}
+        for key_node, node, maybe in entries:
+            key = key_of(self.value(key_node), made=True)
+            found = self._optional_values(node) if maybe else (self.value(node),)
+            if key in made:
+                raise CelError("a key comes twice")
+            made.update((key, value) for value in found)
+        return made
+
+    def _optional_values(self, node: Node) -> tuple[Any, ...]:
+        found = self.value(node)
+        if not isinstance(found, Optional):
+            raise no_overload()
+        return found.values
 
     def _choice(self, condition: Node, then: Node, otherwise: Node) -> Any:
-        chosen = self.value(condition)
-        if not isinstance(chosen, bool):
-            raise CelError("no such overload")
-        return self.value(then if chosen else otherwise)
+        return self.value(then if self._truth(condition) else otherwise)
 
     def _not(self, node: Node) -> bool:
-        value = self.value(node)
-        if not isinstance(value, bool):
-            raise CelError("no such overload")
-        return not value
+        self._meter.spend()
+        return not self._truth(node)
 
     def _negative(self, node: Node) -> Any:
-        value = self.value(node)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise CelError("no such overload")
-        return -value
+        self._meter.spend()
+        return negate(self.value(node))
+
+    def _chain(self, first: Node, steps: list[tuple[str, Node]]) -> Any:
+        """Operators of one level, from the left."""
+        left = self.value(first)
+        for operator, node in steps:
+            right = self.value(node)
+            self._meter.spend()
+            if operator == "in":
+                left = contains(left, right, self._meter)
+            elif operator in ("==", "!="):
+                left = equal(left, right, self._meter) is (operator == "==")
+            elif operator[0] in "<>":
+                left = compare(operator, left, right, self._meter)
+            elif operator == "+":
+                left = add(left, right, self._meter)
+            else:
+                left = arithmetic(operator, left, right)
+        return left
+
+    # --- names and fields ------------------------------------------------------------------------
 
     def _name(self, name: str) -> Any:
+        self._meter.spend(SELECT)
         if name not in self._scope:
             raise Unknown(f"{name} is not known here")
         return self._scope[name]
 
     def _select(self, node: Node, name: str) -> Any:
-        if node == ("name", "variables"):
-            if name not in self._variables:
-                raise CelError(f"no such key: {name}")
-            return evaluate(self._variables[name], self._scope, self._variables)
+        self._meter.spend(SELECT)
+        if node == ("name", "variables") and "variables" not in self._scope:
+            return self._variable(name)
         holder = self.value(node)
-        return _ABSENT if holder is _ABSENT else _field(holder, name)
+        if isinstance(holder, Optional):
+            return self._within(holder, name)
+        if not isinstance(holder, Mapping):
+            raise no_overload()
+        return field(holder, name)
+
+    def _variable(self, name: str) -> Any:
+        """A named expression's value, which is worked out once."""
+        if name not in self._variables:
+            raise CelError(f"no such key: {name}")
+        if name not in self._known_variables:
+            self._known_variables[name] = _MISSING
+            scope, self._scope = self._scope, self._outermost
+            try:
+                self._known_variables[name] = self.value(parse(self._variables[name]))
+            finally:
+                self._scope = scope
+                if self._known_variables[name] is _MISSING:
+                    del self._known_variables[name]
+        if self._known_variables[name] is _MISSING:
+            raise Unknown(f"the variable {name} refers to itself")
+        return self._known_variables[name]
 
     def _index(self, node: Node, key: Node) -> Any:
-        return _field(self.value(node), self.value(key))
-
-    def _optional(self, node: Node, key: Node) -> Any:
+        self._meter.spend(SELECT)
         holder = self.value(node)
-        if holder is _ABSENT or holder is None:
-            return _ABSENT
+        found = self.value(key)
+        if isinstance(holder, Optional):
+            return self._within(holder, found)
+        return field(holder, found)
+
+    def _optional(self, node: Node, key: Node) -> Optional:
+        self._meter.spend(SELECT)
+        holder = self.value(node)
+        found = self.value(key)
+        return self._within(holder if isinstance(holder, Optional) else Optional((holder,)), found)
+
+    def _within(self, holder: Optional, key: Any) -> Optional:
+        """What the optional value holds under the key, or nothing."""
+        if not holder.values:
+            return holder
+        if not isinstance(holder.values[0], Mapping | list):
+            raise no_overload()
         try:
-            return _field(holder, self.value(key))
+            return Optional((field(holder.values[0], key),))
         except CelError:
-            return _ABSENT
+            return Optional()
+
+    # --- calls -----------------------------------------------------------------------------------
 
     def _call(self, name: str, arguments: list[Node]) -> Any:
         if name == "has" and len(arguments) == 1 and arguments[0][0] == "select":
             return self._has(arguments[0])
-        values = [self.value(argument) for argument in arguments]
-        function = _FUNCTIONS.get(name)
+        function = functions.FUNCTIONS.get(name)
         if function is None:
             raise Unknown(f"function {name} is not known here")
-        return _apply(function, values)
+        values = [self.value(argument) for argument in arguments]
+        return functions.call(function, self._meter, values)
 
     def _has(self, selection: Node) -> bool:
         holder = self.value(selection[1])
-        try:
-            return _field(holder, selection[2]) is not None
-        except CelError:
-            if not isinstance(holder, Mapping):
-                raise
-            return False
+        if isinstance(holder, Optional):
+            return bool(self._within(holder, selection[2]).values)
+        if not isinstance(holder, Mapping):
+            raise no_overload()
+        return contains(selection[2], holder, self._meter)
 
     def _method(self, name: str, target: Node, arguments: list[Node]) -> Any:
         if name in _MACROS and arguments and arguments[0][0] == "name":
+            if len(arguments) not in _MACROS[name]:
+                raise Unknown(f"{name} with {len(arguments)} arguments is not known here")
             return self._macro(name, self.value(target), arguments)
+        if target == ("name", "optional") and "optional" not in self._scope:
+            return self._make_optional(name, arguments)
         value = self.value(target)
-        if name == "hasValue":
-            return value is not _ABSENT
-        if name == "orValue":
-            return self.value(arguments[0]) if value is _ABSENT else value
-        method = _METHODS.get(name)
+        if isinstance(value, Optional):
+            return self._of_optional(name, value, arguments)
+        method = functions.METHODS.get(name)
         if method is None:
             raise Unknown(f"method {name} is not known here")
-        return _apply(method, [value, *(self.value(argument) for argument in arguments)])
+        values = [self.value(argument) for argument in arguments]
+        return functions.call(method, self._meter, [value, *values])
+
+    def _make_optional(self, name: str, arguments: list[Node]) -> Optional:
+        self._meter.spend()
+        if name == "none" and not arguments:
+            return Optional()
+        if name == "of" and len(arguments) == 1:
+            return Optional((self.value(arguments[0]),))
+        raise Unknown(f"optional.{name} is not known here")
+
+    def _of_optional(self, name: str, value: Optional, arguments: list[Node]) -> Any:
+        self._meter.spend()
+        if name == "hasValue" and not arguments:
+            return bool(value.values)
+        if name == "value" and not arguments:
+            if not value.values:
+                raise CelError("optional.none() dereference")
+            return value.values[0]
+        if name == "orValue" and len(arguments) == 1:
+            return value.values[0] if value.values else self.value(arguments[0])
+        if name == "or" and len(arguments) == 1:
+            return value if value.values else Optional(self._optional_values(arguments[0]))
+        raise Unknown(f"method {name} of an optional value is not known here")
+
+    # --- macros ----------------------------------------------------------------------------------
 
     def _macro(self, name: str, items: Any, arguments: list[Node]) -> Any:
-        variable = arguments[0][1]
         if not isinstance(items, list | Mapping):
-            raise CelError("no such overload")
-        inner = [_Evaluation({**self._scope, variable: i}, self._variables) for i in items]
+            raise no_overload()
+        outer = self._scope
+        try:
+            return self._rounds(name, self._each(arguments[0][1], items), arguments)
+        finally:
+            self._scope = outer
+
+    def _rounds(self, name: str, items: Iterator[Any], arguments: list[Node]) -> Any:
+        if name in ("all", "exists"):
+            found = (self._value_or_error(arguments[1]) for _ in items)
+            return self._logic(found, deciding=name == "exists")
         if name == "map":
-            return [evaluation.value(arguments[-1]) for evaluation in inner]
-        if name == "filter":
-            kept = zip(items, inner, strict=True)
-            return [item for item, evaluation in kept if evaluation.value(arguments[1]) is True]
-        if name == "exists_one":
-            return sum(evaluation.value(arguments[1]) is True for evaluation in inner) == 1
-        found = [("literal", evaluation.value(arguments[1])) for evaluation in inner]
-        decided: bool = self._both(("", *found), deciding=name == "exists")
-        return decided
+            kept = (item for item in items if len(arguments) == 2 or self._truth(arguments[1]))
+            return [self._appended(arguments[-1]) for _ in kept]
+        chosen = [item for item in items if self._truth(arguments[1])]
+        return chosen if name == "filter" else len(chosen) == 1
+
+    def _appended(self, node: Node) -> Any:
+        self._meter.spend(CREATE_LIST)
+        return self.value(node)
+
+    def _each(self, variable: str, items: Any) -> Iterator[Any]:
+        """The items, or a map's keys, each bound to the variable while it is looked at."""
+        outer = self._scope
+        for key in items:
+            self._meter.spend(3)
+            item = value_of_key(key) if isinstance(items, Mapping) else key
+            self._scope = {**outer, variable: item}
+            yield item
 
 
-def _field(holder: Any, key: Any) -> Any:
-    if isinstance(holder, Mapping):
-        if key in holder:
-            return holder[key]
-        if isinstance(holder, Partial):
-            raise Unknown(f"{key} was not read")
-        raise CelError(f"no such key: {key}")
-    if isinstance(holder, list) and isinstance(key, int) and not isinstance(key, bool):
-        if 0 <= key < len(holder):
-            return holder[key]
-        raise CelError(f"index out of bounds: {key}")
-    raise CelError(f"no such key: {key}")
-
-
-def _binary(operator: str, left: Any, right: Any) -> Any:
-    if operator == "==":
-        return left == right and isinstance(left, bool) == isinstance(right, bool)
-    if operator == "!=":
-        return not _binary("==", left, right)
-    if operator == "in":
-        if not isinstance(right, list | Mapping):
-            raise CelError("no such overload")
-        return left in right
-    try:
-        return _ARITHMETIC[operator](left, right)
-    except (TypeError, ZeroDivisionError, OverflowError) as error:
-        raise CelError("no such overload") from error
-
-
-def _divide(left: Any, right: Any) -> Any:
-    """Integers divide towards zero."""
-    if isinstance(left, int) and isinstance(right, int):
-        return int(left / right) if abs(left) < 1 << 52 else left // right
-    return left / right
-
-
-_ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": _divide,
-    "%": lambda left, right: left - right * _divide(left, right),
-}
-
-
-def _apply(function: Callable[..., Any], values: list[Any]) -> Any:
-    if any(value is _ABSENT for value in values):
-        raise CelError("no such overload")
-    try:
-        return function(*values)
-    except (TypeError, ValueError, AttributeError, IndexError, re.error) as error:
-        raise CelError("no such overload") from error
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "size": len,
-    "string": _text,
-    "int": int,
-    "double": float,
-    "dyn": lambda value: value,
-}
-_METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "size": len,
-    "startsWith": str.startswith,
-    "endsWith": str.endswith,
-    "contains": lambda text, part: part in text,
-    "matches": lambda text, pattern: re.search(pattern, text) is not None,
-    "lowerAscii": str.lower,
-    "upperAscii": str.upper,
-    "trim": str.strip,
-    "split": str.split,
-    "replace": str.replace,
-    "indexOf": str.find,
-    "join": lambda parts, by="": by.join(parts),
-    "substring": lambda text, begin, end=None: text[begin:end],
-    "value": lambda value: value,
+_CONSTRUCTS: Final[dict[str, Callable[..., Any]]] = {
+    "||": _Evaluation._or,
+    "&&": _Evaluation._and,
+    "list": _Evaluation._list,
+    "map": _Evaluation._map,
+    "choice": _Evaluation._choice,
+    "not": _Evaluation._not,
+    "negative": _Evaluation._negative,
+    "chain": _Evaluation._chain,
+    "name": _Evaluation._name,
+    "select": _Evaluation._select,
+    "index": _Evaluation._index,
+    "optional": _Evaluation._optional,
+    "call": _Evaluation._call,
+    "method": _Evaluation._method,
 }

@@ -1,179 +1,242 @@
-"""Reading CEL: text to nested tuples, by recursive descent over the language's grammar.
+"""Reading CEL: text to nested tuples.
 
-Follows the CEL language definition's syntax without messages, bytes and triple-quoted strings.
+Follows the CEL language definition's grammar without messages. The grammar's rules are generators
+that `parse` runs on a stack of its own, so that nesting is bounded by `MAX_DEPTH` rather than by
+the interpreter's stack; cel-go allows 250 levels, and 100,000 characters.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Generator
 from typing import Any, Final
 
+from kubectl_nodelife.kube.cel.errors import NotEvaluated, Unknown
+from kubectl_nodelife.kube.cel.literals import number, text_or_bytes
+
 Node = tuple[Any, ...]
+Rule = Generator["Rule", Any, Any]
+"""A rule in progress: yields the rules that it needs, is sent what they found, returns a node."""
 
+MAX_CHARACTERS: Final = 100_000
+MAX_DEPTH: Final = 1_600
+"""Rules in progress at once; a pair of parentheses takes two or three."""
 
-class Unknown(Exception):
-    """The value depends on something that was not read, or on a part of CEL not known here."""
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<number>\d+\.\d+(?:[eE][+-]?\d+)?|0x[0-9a-fA-F]+u?|\d+u?)
-    | (?P<string>[rR]?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'))
+_TOKEN: Final = re.compile(
+    r"""(?:\s++|//[^\n]*+)*+(?:
+      (?P<number>(?:\d+\.\d+|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|0x[0-9a-fA-F]+[uU]?|\d+[uU]?)
+    | (?P<string>[bB]?(?:\"{3}(?s:\\.|[^\\])*?\"{3}|'{3}(?s:\\.|[^\\])*?'{3}
+                 |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<op>\.\?|\[\?|&&|\|\||<=|>=|==|!=|[-+*/%<>!?:.,()\[\]{}])
+    | (?P<end>\Z)
     )""",
     re.VERBOSE,
 )
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "`": "`"}
-_LEVELS: Final = (
-    ("||",),
-    ("&&",),
-    ("<", "<=", ">", ">=", "==", "!=", "in"),
-    ("+", "-"),
-    ("*", "/", "%"),
+_RAW_STRING: Final = re.compile(
+    r"""(?:\s++|//[^\n]*+)*+(?P<string>(?:[rR][bB]?|[bB][rR])
+    (?:\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|"[^"\n]*"|'[^'\n]*'))""",
+    re.VERBOSE,
 )
+_LEVELS: Final = {
+    "||": 1,
+    "&&": 2,
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in"), 3),
+    **dict.fromkeys(("+", "-"), 4),
+    **dict.fromkeys(("*", "/", "%"), 5),
+}
+_KEYWORDS: Final = {"true": True, "false": False, "null": None}
+_RESERVED: Final = {
+    *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "in", "let"),
+    *("loop", "package", "namespace", "return", "var", "void", "while"),
+}
 
 
-class Parser:
-    """Recursive descent over CEL's grammar, to nested tuples."""
+@functools.lru_cache(maxsize=1024)
+def parse(text: str) -> Node:
+    """The expression as nested tuples: an operator's or construct's name, then its operands.
+
+    Raises Unknown for what cannot be read, NotEvaluated for what is too long or nested too deeply.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise NotEvaluated(f"it is longer than {MAX_CHARACTERS:,} characters")
+    parser = _Parser(text)
+    rules: list[Rule] = [parser.whole()]
+    found: Any = None
+    while rules:
+        try:
+            rules.append(rules[-1].send(found))
+            found = None
+        except StopIteration as done:
+            rules.pop()
+            found = done.value
+        if len(rules) > MAX_DEPTH:
+            raise NotEvaluated("it is nested too deeply")
+    return found  # type: ignore[no-any-return]
+
+
+class _Parser:
+    """The grammar over a list of tokens, each a pair of kind and text."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str]] = []
         position = 0
-        text = text.rstrip()
         while position < len(text):
-            match = _TOKEN.match(text, position)
+            match = _RAW_STRING.match(text, position) or _TOKEN.match(text, position)
             if match is None or match.lastgroup is None:
                 rest = text[position : position + 20]
                 raise Unknown(f"cannot read the CEL expression at {rest!r}")
-            self._tokens.append((match.lastgroup, match[match.lastgroup]))
+            if match.lastgroup != "end":
+                self._tokens.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
+        self._tokens.append(("end", ""))
         self._at = 0
 
-    def parse(self) -> Node:
+    def whole(self) -> Rule:
         """The whole expression."""
-        node = self._ternary()
-        if self._at != len(self._tokens):
-            raise Unknown(f"cannot read the CEL expression at {self._peek()!r}")
+        node = yield self._ternary()
+        if self._kind() != "end":
+            raise self._unreadable()
         return node
 
-    def _peek(self) -> str:
-        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+    # --- tokens ----------------------------------------------------------------------------------
 
-    def _take(self, *expected: str) -> bool:
-        if self._at < len(self._tokens):
-            kind, text = self._tokens[self._at]
-            if text in expected and kind != "string":
-                self._at += 1
-                return True
-        return False
+    def _kind(self) -> str:
+        return self._tokens[self._at][0]
+
+    def _operator(self) -> str:
+        """The operator that comes next, `in` too; "" for anything else."""
+        kind, text = self._tokens[self._at]
+        return text if kind == "op" or (kind, text) == ("name", "in") else ""
+
+    def _take(self, expected: str) -> bool:
+        if self._operator() != expected:
+            return False
+        self._at += 1
+        return True
 
     def _need(self, expected: str) -> None:
         if not self._take(expected):
-            raise Unknown(f"the CEL expression lacks {expected!r} at {self._peek()!r}")
+            raise self._unreadable(f"lacks {expected!r}")
 
-    def _ternary(self) -> Node:
-        condition = self._binary(0)
+    def _unreadable(self, why: str = "cannot be read") -> Unknown:
+        return Unknown(f"the CEL expression {why} at {self._tokens[self._at][1][:20]!r}")
+
+    def _name(self) -> str:
+        kind, text = self._tokens[self._at]
+        if kind != "name":
+            raise self._unreadable("lacks a name")
+        self._at += 1
+        return text
+
+    # --- rules -----------------------------------------------------------------------------------
+
+    def _ternary(self) -> Rule:
+        condition = yield self._binary(1)
         if not self._take("?"):
             return condition
-        then = self._ternary()
+        then = yield self._binary(1)
         self._need(":")
-        return ("choice", condition, then, self._ternary())
+        return ("choice", condition, then, (yield self._ternary()))
 
-    def _binary(self, level: int) -> Node:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while self._peek() in _LEVELS[level] and self._take(*_LEVELS[level]):
-            operator = self._tokens[self._at - 1][1]
-            left = (operator, left, self._binary(level + 1))
+    def _binary(self, lowest: int) -> Rule:
+        """Operands and the operators between them, of the level `lowest` and those that bind
+        more. Operators of one level make one node, so that a long sum is not a deep one."""
+        left = yield self._unary()
+        while (level := _LEVELS.get(self._operator(), 0)) >= lowest:
+            steps: list[tuple[str, Node]] = []
+            while _LEVELS.get(operator := self._operator()) == level:
+                self._at += 1
+                steps.append((operator, (yield self._binary(level + 1))))
+            if level <= 2:
+                left = (steps[0][0], left, *(operand for _, operand in steps))
+            else:
+                left = ("chain", left, steps)
         return left
 
-    def _unary(self) -> Node:
-        if self._take("!"):
-            return ("not", self._unary())
-        if self._take("-"):
-            return ("negative", self._unary())
-        return self._member(self._primary())
+    def _unary(self) -> Rule:
+        signs: list[str] = []
+        while self._operator() in ("!", "-"):
+            signs.append(self._operator())
+            self._at += 1
+        if signs and signs[-1] == "-" and self._kind() == "number":
+            signs.pop()
+            node = yield self._member("-")
+        else:
+            node = yield self._member()
+        for sign in reversed(signs):
+            node = ("not" if sign == "!" else "negative", node)
+        return node
 
-    def _member(self, node: Node) -> Node:
+    def _member(self, sign: str = "") -> Rule:
+        """A primary and what is selected from it."""
+        node = yield self._primary(sign)
         while True:
             if self._take(".?"):
                 node = ("optional", node, ("literal", self._name()))
             elif self._take("[?"):
-                node = ("optional", node, self._ternary())
+                node = ("optional", node, (yield self._ternary()))
                 self._need("]")
             elif self._take("."):
                 name = self._name()
-                called = self._take("(")
-                node = ("method", name, node, self._list(")")) if called else ("select", node, name)
+                if self._take("("):
+                    node = ("method", name, node, (yield self._list(")")))
+                else:
+                    node = ("select", node, name)
             elif self._take("["):
-                node = ("index", node, self._ternary())
+                node = ("index", node, (yield self._ternary()))
                 self._need("]")
             else:
                 return node
 
-    def _name(self) -> str:
-        kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
-        if kind != "name":
-            raise Unknown(f"the CEL expression lacks a name at {text!r}")
-        self._at += 1
-        return text
-
-    def _list(self, end: str) -> list[Node]:
+    def _list(self, end: str) -> Rule:
         found: list[Node] = []
         while not self._take(end):
-            found.append(self._ternary())
+            maybe = end == "]" and self._take("?")
+            item = yield self._ternary()
+            found.append(("maybe", item) if maybe else item)
             if not self._take(","):
                 self._need(end)
                 break
         return found
 
-    def _primary(self) -> Node:
+    def _primary(self, sign: str) -> Rule:
         if self._take("("):
-            node = self._ternary()
+            node = yield self._ternary()
             self._need(")")
             return node
         if self._take("["):
-            return ("list", self._list("]"))
+            return ("list", (yield self._list("]")))
+        if self._take("[?"):
+            self._at -= 1
+            self._tokens[self._at] = ("op", "?")
+            return ("list", (yield self._list("]")))
         if self._take("{"):
-            return ("map", self._entries())
-        if self._at >= len(self._tokens):
-            raise Unknown("the CEL expression ends too early")
+            return ("map", (yield self._entries()))
+        self._take(".")
         kind, text = self._tokens[self._at]
+        if kind not in ("number", "string", "name") or text in _RESERVED:
+            raise self._unreadable()
         self._at += 1
         if kind == "number":
-            return ("literal", _number(text))
+            return ("literal", number(sign + text))
         if kind == "string":
-            return ("literal", _string(text))
-        if kind != "name":
-            raise Unknown(f"cannot read the CEL expression at {text!r}")
-        if text in ("true", "false", "null"):
-            return ("literal", {"true": True, "false": False, "null": None}[text])
+            return ("literal", text_or_bytes(text))
+        if text in _KEYWORDS:
+            return ("literal", _KEYWORDS[text])
         if self._take("("):
-            return ("call", text, self._list(")"))
+            return ("call", text, (yield self._list(")")))
         return ("name", text)
 
-    def _entries(self) -> list[tuple[Node, Node]]:
-        entries: list[tuple[Node, Node]] = []
+    def _entries(self) -> Rule:
+        entries: list[tuple[Node, Node, bool]] = []
         while not self._take("}"):
-            key = self._ternary()
+            maybe = self._take("?")
+            key = yield self._ternary()
             self._need(":")
-            entries.append((key, self._ternary()))
+            entries.append((key, (yield self._ternary()), maybe))
             if not self._take(","):
                 self._need("}")
                 break
         return entries
-
-
-def _number(text: str) -> int | float:
-    text = text.rstrip("u")
-    if text.startswith("0x"):
-        return int(text, 16)
-    return float(text) if "." in text else int(text)
-
-
-def _string(text: str) -> str:
-    if text[0] in "rR":
-        return text[2:-1]
-    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), text[1:-1])
