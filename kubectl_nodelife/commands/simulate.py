@@ -66,7 +66,7 @@ def simulate(
     settings = settings_of(setting, assignments)
     if (stand_in := setting.profile.stands_in()) is not None:
         terminal.warn(stand_in)
-    done = _play(setting, settings, _until_ns(until))
+    done = _play(setting.under(settings), settings, _until_ns(until))
     story = tell(done, settings)
     if only is not None:
         story = _narrow(story, done, *only)

@@ -76,9 +76,17 @@ class Heartbeat:
             return None
         return _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
 
-    def renews_for_ever(self) -> bool:
-        """Whether a schedule without an end is known."""
-        return self.schedule is not None and self.schedule.stop_ns is None
+    def beats_for_ever(self, leases_count: bool) -> int | None:
+        """The interval, in ns, of signs of life on a schedule without an end; None: there is none.
+
+        `leases_count`: whether renewals are signs of life, or status posts alone.
+        """
+        s = self.schedule
+        if s is None or s.stop_ns is not None:
+            return None
+        if leases_count:
+            return s.every_ns
+        return s.status_every_ns if s.status_first_ns is not None else None
 
     def _last_scheduled(self, now_ns: int) -> int | None:
         s = self.schedule

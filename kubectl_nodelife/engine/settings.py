@@ -139,6 +139,11 @@ class Settings(msgspec.Struct, frozen=True):
         """Whether NoExecute taints evict pods: always, since enable-taint-manager was removed."""
         return self.flags.get("enable-taint-manager", "true") == "true"
 
+    @property
+    def leases_count(self) -> bool:
+        """Whether a renewed Lease is a sign of life: not where the gate NodeLease is off."""
+        return self.gate("NodeLease") or not self.profile.has("lease_gate")
+
     def gate(self, name: str) -> bool:
         """Whether the gate is on; a gate that the release does not know is off."""
         return self.gates.get(name, False)

@@ -41,11 +41,10 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
             return []
         flag = "node-monitor-grace-period" if of_node.ready else "node-startup-grace-period"
         grace = format_duration(of_node.grace_ns)
-        age = (
-            ""
-            if of_node.lease_age_ns is None
-            else f", lease renewed {_s(of_node.lease_age_ns)} ago"
-        )
+        age = ""
+        if of_node.sign_age_ns is not None:
+            sign = "lease renewed" if of_node.leases_count else "status posted"
+            age = f", {sign} {_s(of_node.sign_age_ns)} ago"
         low = left.low_ns / SECOND_NS
         origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
         terms.append(Term("grace period left, if no heartbeat comes", low, low, origin))
@@ -87,7 +86,9 @@ def _s(duration_ns: int) -> str:
 
 def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator[str]:
     yield f"{verdict.state}: {verdict.because}".rstrip("?.") + "."
-    if of_node.lease_age_ns is not None:
+    if not of_node.leases_count:
+        yield "Its Lease does not count: the gate NodeLease is off, only status posts do."
+    elif of_node.lease_age_ns is not None:
         yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
     elif outlook.cache.heartbeats:
         yield "It has no Lease, so how old its last sign of life is cannot be told."
@@ -112,7 +113,7 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
         yield (
             "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod "
             "has its own tolerationSeconds left. While heartbeats come, none of this happens."
-            if of_node.lease_age_ns is not None and of_node.lease_age_ns < 15 * SECOND_NS
+            if of_node.sign_age_ns is not None and of_node.sign_age_ns < 15 * SECOND_NS
             else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each "
             "pod has its own tolerationSeconds left."
         )

@@ -79,7 +79,8 @@ class PodsOn(Sequence[Pod]):
 class NodeOutlook(msgspec.Struct, frozen=True):
     """What is known of one node's future.
 
-    `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `unknown_in`: until
+    `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `leases_count`: whether
+    the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
     more. `first_look`: nobody has watched the node, so that its age alone proves nothing.
     """
@@ -96,6 +97,17 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     pods: Sequence[Pod]
     timers: list[Timer]
     first_look: bool = False
+    leases_count: bool = True
+
+    @property
+    def sign_age_ns(self) -> int | None:
+        """How old the last sign of life is; None where that was not read."""
+        return self.lease_age_ns if self.leases_count else self.status_age_ns
+
+    @property
+    def last_sign(self) -> str:
+        """What the last sign of life was, in words that a time follows."""
+        return "its lease was last renewed" if self.leases_count else "its status was last posted"
 
 
 class Outlook:
@@ -127,6 +139,7 @@ class Outlook:
     def node(self, node: Node) -> NodeOutlook:
         """The outlook of one node of the cache."""
         ready = node.ready()
+        counts = self.settings.leases_count
         heartbeat = self.cache.heartbeat(node.name)
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         renew_ns = renewal[0] if renewal is not None else None
@@ -144,21 +157,23 @@ class Outlook:
             lease_age_ns=None if renew_ns is None else max(0, self.now_ns - renew_ns),
             status_age_ns=None if posted is None else max(0, self.now_ns - posted),
             grace_ns=grace_ns,
-            unknown_in=self._unknown_in(node, renew_ns is not None, grace_ns),
+            unknown_in=self._unknown_in(node, renew_ns if counts else posted, grace_ns),
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
             # A dry run may be ahead of the cluster: without the taint no pod is being evicted.
             timers=self._timers(node.name) if no_execute_taints(node.spec.taints) else [],
             first_look=self.first_look,
+            leases_count=self.settings.leases_count,
         )
 
     def zone_of(self, node: Node) -> str:
         """The node's zone key."""
         return self.memory.zones.key(node)
 
-    def _unknown_in(self, node: Node, has_lease: bool, grace_ns: int) -> Range | None:
+    def _unknown_in(self, node: Node, sign_ns: int | None, grace_ns: int) -> Range | None:
+        """`sign_ns`: the last sign of life, None where none was read."""
         ready = node.ready()
-        if ready is not None and (ready.status == "Unknown" or not has_lease):
+        if ready is not None and (ready.status == "Unknown" or sign_ns is None):
             return None
         health = self.memory.health.get(node.name)
         if health is None:
@@ -170,7 +185,7 @@ class Outlook:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
         date only when its grace period could be over.
         """
-        heartbeat = self.cache.heartbeat(name)
+        heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         if renewal is None:
             return health.probe_ns

@@ -41,25 +41,25 @@ def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
         return _never_posted(outlook)
     if outlook.ready != "True":
         return _lost(outlook, now_ns)
-    age_ns, left = outlook.lease_age_ns, outlook.unknown_in
+    age_ns, left, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
     grace = format_duration(outlook.grace_ns)
     late = age_ns is not None and left is not None and (age_ns > _LATE_NS or left.low_ns <= 0)
     if late and left is not None and age_ns is not None:
         age = format_duration(age_ns // SECOND_NS * SECOND_NS)
         if left.low_ns <= 0 and outlook.first_look:
             because = (
-                f"its lease was last renewed {age} ago, longer than the grace period {grace}, and "
+                f"{sign} {age} ago, longer than the grace period {grace}, and "
                 f"Ready is still True; a first look cannot tell silence from a clock that is wrong"
             )
             return Verdict("silent", because, None)
         if left.low_ns <= 0:
             because = (
-                f"its lease was last renewed {age} ago, longer than the grace period {grace}, yet "
+                f"{sign} {age} ago, longer than the grace period {grace}, yet "
                 f"Ready is still True: no controller acted on it"
             )
             return Verdict("overdue", because, Next("SetNodeCondition Ready=Unknown", 0))
         because = (
-            f"its lease was last renewed {age} ago; Ready becomes Unknown after {grace} of silence"
+            f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
         )
         seconds = left.low_ns / SECOND_NS
         return Verdict("silent", because, Next("SetNodeCondition Ready=Unknown", seconds))
@@ -83,10 +83,13 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> Verdict:
         return Verdict("cordoned" if node.spec.unschedulable else "healthy", because, upcoming)
     if node.spec.unschedulable:
         return Verdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
-    if outlook.lease_age_ns is None:
-        return Verdict("healthy", "Ready is True; no lease was read, so its age is unknown", None)
-    age = format_duration(outlook.lease_age_ns // SECOND_NS * SECOND_NS)
-    return Verdict("healthy", f"Ready; lease renewed {age} ago", None)
+    age_ns, by_lease = outlook.sign_age_ns, outlook.leases_count
+    if age_ns is None:
+        unread = "no lease was read" if by_lease else "its status has no heartbeat time"
+        return Verdict("healthy", f"Ready is True; {unread}, so its age is unknown", None)
+    age = format_duration(age_ns // SECOND_NS * SECOND_NS)
+    because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
+    return Verdict("healthy", because, None)
 
 
 def _never_posted(outlook: NodeOutlook) -> Verdict:

@@ -31,20 +31,39 @@ LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
 
 DEFAULT_GRACE_SECONDS = 30
+_REPORT_INTERVAL_NS = 5 * MINUTE_NS
+_UPDATE_FREQUENCY_NS = 10 * SECOND_NS
 
 _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 class KubeletTerms(msgspec.Struct, frozen=True):
-    """How the kubelets of a scenario behave; ns. `pod_stop_ns` None: a pod uses all of its grace
-    period.
+    """How the kubelets of a scenario behave; ns.
+
+    `node_status_report_interval_ns` None: as the kubelets of that release do by default.
+    `pod_stop_ns` None: a pod uses all of its grace period.
     """
 
     lease_renew_interval_ns: int = 10 * SECOND_NS
     lease_renew_phase_ns: int = 0
-    node_status_report_interval_ns: int = 5 * MINUTE_NS
+    node_status_report_interval_ns: int | None = None
     pod_start_ns: int = 2 * SECOND_NS
     pod_stop_ns: int | None = None
+
+    @property
+    def post_every_ns(self) -> int:
+        """How long after a status post the next one comes, if nothing changes."""
+        return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
+
+    def for_leases(self, leases_count: bool) -> KubeletTerms:
+        """Without Leases a kubelet posts its status each time it has looked at it.
+
+        Follows `tryUpdateNodeStatus` of v1.16, where only the gate NodeLease lets it leave out a
+        status that did not change.
+        """
+        if leases_count or self.node_status_report_interval_ns is not None:
+            return self
+        return replace(self, node_status_report_interval_ns=_UPDATE_FREQUENCY_NS)
 
 
 class Kubelet:
@@ -171,7 +190,7 @@ class Kubelets:
 
     def _next_post(self, kubelet: Kubelet, after_ns: int, cause: Action | None) -> None:
         """Count the report interval anew from a post at `after_ns`."""
-        kubelet.post_ns = after_ns + self._terms.node_status_report_interval_ns
+        kubelet.post_ns = after_ns + self._terms.post_every_ns
         self._tell(kubelet, None, cause)
 
     def _tell(self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None) -> None:
@@ -182,7 +201,7 @@ class Kubelets:
                 self._terms.lease_renew_interval_ns,
                 stop_ns,
                 kubelet.post_ns,
-                self._terms.node_status_report_interval_ns,
+                self._terms.post_every_ns,
                 cause,
             )
         )
@@ -229,7 +248,7 @@ class Kubelets:
 
     def _post_due(self, kubelet: Kubelet) -> int:
         """The next scheduled post after now."""
-        every_ns = self._terms.node_status_report_interval_ns
+        every_ns = self._terms.post_every_ns
         missed = (self._api.now_ns - kubelet.post_ns) // every_ns + 1
         return kubelet.post_ns + max(0, missed) * every_ns
 

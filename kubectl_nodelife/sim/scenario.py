@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
 from kubectl_nodelife.kube.errors import InputError
@@ -124,6 +125,11 @@ class Setting(msgspec.Struct, frozen=True):
     start_ns: int
     cluster: Cache
     kinds_read: frozenset[str]
+
+    def under(self, settings: Settings) -> Setting:
+        """The same with kubelets that behave as those settings have it."""
+        kubelet = self.scenario.kubelet.for_leases(settings.leases_count)
+        return replace(self, scenario=replace(self.scenario, kubelet=kubelet))
 
     @property
     def objects(self) -> Iterator[KubeObject]:

@@ -194,3 +194,18 @@ def test_a_release_older_than_known_says_whose_behaviour_is_followed(
     _, out, err = run(capsys, "status", "-f", str(DUMP), "--profile", "v1.12", "-o", "json")
     assert "profile v1.12: the behaviour of v1.16, the oldest known, is followed" in err
     assert json.loads(out)["profile"] == "v1.12"
+
+
+def test_without_the_gate_only_status_posts_are_signs_of_life(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--profile", "v1.16", "--set", "feature-gates=NodeLease=false")
+    nodes = {n["name"]: n for n in status(capsys, *words)["nodes"]}
+    silent = nodes["worker-b2"]
+    # The grace period counts from the last status post, whatever its Lease says.
+    assert silent["unknownInSeconds"] + silent["statusAgeSeconds"] == pytest.approx(40)
+    assert "status was last posted" in silent["verdict"]["because"]
+    code, out, _ = run(capsys, "explain", "node", "worker-b2", "-f", str(DUMP), *words)
+    assert code == 0
+    assert "Its Lease does not count: the gate NodeLease is off" in out
+    assert "lease was renewed" not in out

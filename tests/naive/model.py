@@ -47,6 +47,7 @@ class Case(NamedTuple):
     large: int
     threshold: float
     duration: int
+    leases: bool = True
 
 
 class Node:
@@ -181,7 +182,8 @@ class Model:
         if node.saved is None or node.saved[0] != node.heartbeat:
             node.probe, node.saved_lease = now, None
         node.saved = (node.heartbeat, node.changed)
-        if node.lease is not None and (before_lease is None or before_lease < node.lease):
+        counts = self.case.leases and node.lease is not None
+        if counts and (before_lease is None or before_lease < node.lease):
             node.saved_lease, node.probe = node.lease, now
         observed = node.ready
         if now > node.probe + self.case.grace and node.ready != "Unknown":

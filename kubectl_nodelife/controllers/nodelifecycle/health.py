@@ -97,21 +97,19 @@ def update_node_health(
     now_ns: int,
     grace_ns: int,
     startup_grace_ns: int,
+    *,
+    leases_count: bool = True,
 ) -> tuple[NodeHealth, Verdict]:
     """Look at one node in the pass that began at `now_ns`: steps A to E of `tryUpdateNodeHealth`.
 
-    `heartbeat` is None where leases do not count. Changes `health` in place, or makes one.
+    `leases_count` False: the gate NodeLease is off, so that only status posts are signs of life.
+    Changes `health` in place, or makes one.
     """
     created = node.metadata.creation_timestamp or Time(0)
     ready = node.ready()
     observed = ready
     if observed is None:
-        observed = NodeCondition(
-            type="Ready",
-            status="Unknown",
-            last_heartbeat_time=created,
-            last_transition_time=created,
-        )
+        observed = NodeCondition("Ready", "Unknown", "", "", created, created)
         grace_ns = startup_grace_ns
         if health is None:
             health = NodeHealth(None, created, created)
@@ -119,8 +117,12 @@ def update_node_health(
             health.ready = None
     saved_lease = health is not None and health.lease_saved
     health, dropped = _compare_status(ready, health, now_ns)
-    dropped = _fold_status_posts(health, heartbeat, passes, now_ns) or dropped
-    look_again = _take_lease(health, heartbeat, passes, now_ns, saved_lease, dropped)
+    look_again = False
+    if leases_count:
+        dropped = _fold_status_posts(health, heartbeat, passes, now_ns) or dropped
+        look_again = _take_lease(health, heartbeat, passes, now_ns, saved_lease, dropped)
+    else:
+        _take_status_post(health, heartbeat, passes, now_ns)
     expired = now_ns > health.probe_ns + grace_ns
     write: tuple[NodeCondition, ...] = ()
     current = ready
@@ -162,6 +164,27 @@ def _compare_status(
     return health, True
 
 
+def _new_post(health: NodeHealth, heartbeat: Heartbeat | None, now_ns: int) -> int | None:
+    """When the newest scheduled status post came, if no look has taken it in; None: there is none.
+
+    From then on it is taken in.
+    """
+    post = heartbeat.status_post(now_ns) if heartbeat is not None else None
+    if post is None or post <= health.posts_until_ns:
+        return None
+    health.posts_until_ns = post
+    return post
+
+
+def _take_status_post(
+    health: NodeHealth, heartbeat: Heartbeat | None, passes: Passes, now_ns: int
+) -> None:
+    """Status posts that come on schedule, where they are the only signs of life."""
+    post = _new_post(health, heartbeat, now_ns)
+    if post is not None:
+        health.probe_ns = max(health.probe_ns, passes.at_or_after(post, now_ns))
+
+
 def _fold_status_posts(
     health: NodeHealth, heartbeat: Heartbeat | None, passes: Passes, now_ns: int
 ) -> bool:
@@ -169,10 +192,9 @@ def _fold_status_posts(
 
     Whether this very pass noticed one, and dropped the lease.
     """
-    post = heartbeat.status_post(now_ns) if heartbeat is not None else None
-    if post is None or post <= health.posts_until_ns:
+    post = _new_post(health, heartbeat, now_ns)
+    if post is None:
         return False
-    health.posts_until_ns = post
     noticed = passes.at_or_after(post, now_ns)
     health.probe_ns = max(health.probe_ns, noticed)
     if noticed == now_ns:

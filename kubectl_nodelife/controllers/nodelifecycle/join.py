@@ -27,7 +27,7 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
         ready = node.ready()
         zone = zones.count(node, ready)
         zones.ensure(zone)
-        memory.health[name] = _health(node, cache, now_ns)
+        memory.health[name] = _health(node, cache, now_ns, memory.leases_count)
         if ready is not None and memory.settings.taint_mode:
             taints = NO_EXECUTE_TAINTS.get(ready.status)
             if taints is not None and node.has_taint(taints[0].key, taints[0].effect):
@@ -38,7 +38,7 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
         memory.watch_afresh(now_ns)
 
 
-def _health(node: Node, cache: Cache, now_ns: int) -> NodeHealth:
+def _health(node: Node, cache: Cache, now_ns: int, leases_count: bool) -> NodeHealth:
     """The entry that a controller which saw every heartbeat in time would hold."""
     ready = node.ready()
     created = int(node.metadata.creation_timestamp or 0)
@@ -48,6 +48,8 @@ def _health(node: Node, cache: Cache, now_ns: int) -> NodeHealth:
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
     transition = int(ready.last_transition_time or created)
     probe = int(ready.last_heartbeat_time or created)
+    if not leases_count:
+        return NodeHealth(ready, min(probe, now_ns), transition)
     if renewal is None:
         # Without a lease nothing tells how old the last sign of life is: it may be this moment's.
         return NodeHealth(ready, now_ns, transition)

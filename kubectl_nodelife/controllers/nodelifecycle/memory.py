@@ -36,7 +36,7 @@ class Memory:
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
         profile = settings.profile
-        self.leases_count = settings.gate("NodeLease") or not profile.has("lease_gate")
+        self.leases_count = settings.leases_count
         self.decides_on_current = profile.has("decide_on_current")
         self.requeues_untainted = profile.has("requeue_untainted")
         self.retries_pods = profile.has("pod_retry")

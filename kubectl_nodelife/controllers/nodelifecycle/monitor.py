@@ -95,7 +95,7 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
 def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
     """One node's part of the pass: health, zone sample, taint or evict, pods."""
     name, settings = node.name, memory.settings
-    heartbeat = cache.heartbeat(name) if memory.leases_count else None
+    heartbeat = cache.heartbeat(name)
     health, verdict = update_node_health(
         node,
         memory.health.get(name),
@@ -104,6 +104,7 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
         now_ns,
         settings.node_monitor_grace_period_ns,
         settings.node_startup_grace_period_ns,
+        leases_count=memory.leases_count,
     )
     memory.health[name] = health
     lost: Action | None = None
@@ -140,10 +141,10 @@ def _plan_next_look(
     if verdict.look_again:
         memory.look_at.add(name)
     expires = verdict.expires_ns
-    if expires is not None and heartbeat is not None and heartbeat.renews_for_ever():
-        schedule = heartbeat.schedule
+    if expires is not None and heartbeat is not None:
+        every_ns = heartbeat.beats_for_ever(memory.leases_count)
         slack_ns = 2 * (memory.settings.node_monitor_period_ns + memory.drift_ns)
-        if schedule is not None and schedule.every_ns + slack_ns < verdict.grace_ns:
+        if every_ns is not None and every_ns + slack_ns < verdict.grace_ns:
             expires = None
     if not memory.settings.taint_mode and verdict.current is not None:
         timeout_ns = memory.settings.pod_eviction_timeout_ns
