@@ -87,7 +87,7 @@ def target_of(served: Sandbox) -> Target:
 @contextlib.asynccontextmanager
 async def client(served: Sandbox) -> AsyncIterator[Client]:
     """Our client on the sandbox."""
-    found = Client(Session(target_of(served), {}, served.folder))
+    found = Client(Session(target_of(served), {}))
     try:
         yield found
     finally:

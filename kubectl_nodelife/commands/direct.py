@@ -20,7 +20,8 @@ from kubectl_nodelife.daemon.sight import clock_warning
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Overrides, Target, connection_warnings, find_target
+from kubectl_nodelife.report import terminal
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ async def reading(target: Target) -> AsyncIterator[Client]:
 
     The collector is off: a first read makes objects that stay, or go by counting references.
     """
+    for warning in connection_warnings(target):
+        terminal.warn(warning)
     client = Client(Session(target, os.environ))
     gc.disable()
     try:

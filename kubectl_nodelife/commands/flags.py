@@ -39,6 +39,7 @@ class Connection(NamedTuple):
     client_key: str | None = None
     cache_dir: str | None = None
     disable_compression: bool = False
+    max_response_size: str | None = None
 
     def overridden_by(self, nearer: Connection) -> Connection:
         """These flags with those of `nearer` on top; repeatable flags add up."""
@@ -112,6 +113,12 @@ CONNECTION_FLAGS = (
         "disable_compression",
         ("--disable-compression",),
         "Ask the server not to compress its answers.",
+    ),
+    Flag(
+        "max_response_size",
+        ("--max-response-size",),
+        "The longest answer taken from the API server, decompressed. Default: 512Mi.",
+        "SIZE",
     ),
 )
 

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.kinds import failing, retry_seconds
 from kubectl_nodelife.daemon.sight import Cluster, journal_warnings
 from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
@@ -43,7 +44,7 @@ def health(
             "waiting": journal.waiting(),
             "error": journal.error,
         },
-        "warnings": [*said, *journal_warnings(journal)],
+        "warnings": [*said, *failing(watcher.feed.states), *journal_warnings(journal)],
         "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),
         "longestStallMilliseconds": round(watcher.busiest_s * 1000, 1),
@@ -59,6 +60,8 @@ def _kinds(watcher: Watcher) -> list[dict[str, Any]]:
             "phase": state.phase,
             "objects": sum(1 for _ in cache.all(kind)),
             "error": state.error,
+            "failures": state.failures,
+            "retrySeconds": retry_seconds(state),
         }
         for kind, state in watcher.feed.states.items()
     ]

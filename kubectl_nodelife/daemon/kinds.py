@@ -6,6 +6,7 @@ not evaluated, which is said, and never taken for fine.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
@@ -40,6 +41,8 @@ class KindSight(Protocol):
     synced: bool
     broken_since_ns: int | None
     last_sign_ns: int
+    failures: int
+    retry_at_ns: int
 
 
 def out_of_reach(states: Mapping[str, KindSight]) -> dict[str, str]:
@@ -65,7 +68,27 @@ def warnings(states: Mapping[str, KindSight]) -> list[str]:
     for kind, error in missing.items():
         lost = [what for needs, what in NEEDS.values() if kind in needs]
         said.append(f"{kind} cannot be read ({error}): not evaluated: {'; '.join(lost)}")
+    return said + failing(states)
+
+
+def failing(states: Mapping[str, KindSight]) -> list[str]:
+    """A line for each error that the server fails with: of which kinds, and when it is asked again.
+
+    Kinds that fail in the same way share a line: a sick server fails for all of them.
+    """
+    kinds: dict[str, list[str]] = {}
+    next_s: dict[str, float] = {}
     for kind, state in states.items():
         if state.phase == "failing":
-            said.append(f"{kind} is not being watched: {state.error}")
-    return said
+            kinds.setdefault(state.error, []).append(kind)
+            left_s = retry_seconds(state)
+            next_s[state.error] = min(next_s.get(state.error, left_s), left_s)
+    return [
+        f"not being watched: {', '.join(names)}: {error} (asked again in {next_s[error]:.0f}s)"
+        for error, names in kinds.items()
+    ]
+
+
+def retry_seconds(state: KindSight) -> float:
+    """How long nobody asks for the kind yet."""
+    return round(max(0, state.retry_at_ns - time.monotonic_ns()) / 1e9, 1)

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import importlib
 import os
-import shutil
 import signal
 import time
 import traceback
@@ -55,7 +54,7 @@ from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import Pace, Source
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Overrides, Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
@@ -105,9 +104,8 @@ class Daemon:
         self._settings_said: list[str] = []
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._secrets = make_private(f"{instance.runtime}/{instance.identity}.secrets")
         self._old_sessions: list[Session] = []
-        self.client = Client(Session(target, options.environ, self._secrets))
+        self.client = Client(_session(target, options.environ))
         self.cluster = Cluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         self.source = Source(self.client, [resource_of(kind) for kind in KINDS], PACE)
@@ -157,6 +155,8 @@ class Daemon:
             "began: version %s, pid %d, context %r, server %s",
             *(__version__, os.getpid(), self.target.context, self.target.server),
         )
+        for warning in connection_warnings(self.target):
+            log.warning("%s", warning)
         tell_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
         os.chdir("/")
         files = (*self._kubeconfig_files(), self.config_path)
@@ -194,7 +194,6 @@ class Daemon:
         await self.journal.close()
         for session in (self.client.session, *self._old_sessions):
             await session.close()
-        shutil.rmtree(self._secrets, ignore_errors=True)
         log.info("ended after %.0fs", up_seconds(self._began))
 
     # Orders
@@ -233,7 +232,7 @@ class Daemon:
         elif target != self.target:
             log.info("takes new credentials from the kubeconfig")
             self.target = target
-            old, new = self.client.session, Session(target, self.options.environ, self._secrets)
+            old, new = self.client.session, _session(target, self.options.environ)
             self.client.session = new
             self._old_sessions.append(old)
             asyncio.get_running_loop().call_later(_OLD_SESSION_SECONDS, self._close_old)
@@ -314,7 +313,7 @@ class Daemon:
             "log": log_path(dict(self.options.environ), self.instance.runtime, self.cluster[0]),
             "asked": self.server.asked,
         }
-        said = [*self.said, *self._settings_said]
+        said = [*self.said, *self._settings_said, *connection_warnings(self.target)]
         return health(self.watcher, self.journal, self.cluster, more, said)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:
@@ -359,6 +358,11 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
         return asyncio.run(live())
     finally:
         instance.release()
+
+
+def _session(target: Target, environ: Mapping[str, str]) -> Session:
+    """Connections whose errors may be logged."""
+    return Session(target, environ, show_plugin_stderr=False)
 
 
 def import_all() -> None:

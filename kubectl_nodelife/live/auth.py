@@ -1,31 +1,30 @@
 """Who we are to the API server: a target's credentials, kept fresh, as headers and a TLS session.
 
-TLS, proxies, certificates, OIDC and the rest come from the official client's asyncio half
-(`KubeConfigLoader`, `Configuration`, `RESTClientObject`). Mended here: a failing credential plugin
-is an error, tokens in files are read anew every minute as client-go does, impersonation headers
-are sent, and no credential goes over plain HTTP.
+Of the credentials that a user has, the first of these counts, as in client-go: token, token file,
+user name and password, credential plugin, auth-provider; a client certificate comes on top. A
+failing credential plugin is an error, tokens in files are read anew every minute, and no credential
+goes over plain HTTP. Credentials are kept in memory only: the official Python client writes keys to
+temporary files, which a SIGKILL leaves behind, so its loader is not used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import aiohttp
-import msgspec
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader
 from multidict import CIMultiDict
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.live.kubeconfig import User
+from kubectl_nodelife.live.oidc import OidcProvider
 from kubectl_nodelife.live.plugin import Credential, CredentialPlugin, load_policy
 from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.live.transport import KeyPair, Transport, read_file
 
 _TOKEN_FILE_PERIOD_S = 60.0
 _EXPIRY_MARGIN_NS = 10 * 1_000_000_000
@@ -35,52 +34,28 @@ _RETIRED_S = 900.0
 _HEADER_SAFE = "!#$&'*+-.^_`|~" + "0123456789" + "abcdefghijklmnopqrstuvwxyz"
 
 
-class _Loader(KubeConfigLoader):
-    """The official loader, with the plugin run by us: its own swallows failures."""
-
-    plugin: CredentialPlugin | None = None
-    credential: Credential | None = None
-
-    async def load_from_exec_plugin(self) -> bool:
-        assert self.plugin is not None
-        self.credential = await self.plugin.run()
-        if self.credential.token:
-            self.token = f"Bearer {self.credential.token}"
-        if self.credential.certificate:
-            pem = {"cert-data": self.credential.certificate, "key-data": self.credential.key}
-            self.cert_file, self.key_file = (
-                FileOrData(
-                    pem,
-                    None,
-                    data_key_name=name,
-                    base64_file_content=False,
-                    temp_file_path=self._temp_file_path,
-                ).as_file()
-                for name in ("cert-data", "key-data")
-            )
-        return True
-
-
 class Session:
-    """Connections to one target with valid credentials. `secrets_folder` holds what TLS must read
-    from files; None: the system's folder for temporary files.
+    """Connections to one target with valid credentials.
 
     Credentials that are renewed end no watch: servers go on with it, and so do we.
     """
 
     def __init__(
-        self, target: Target, environ: Mapping[str, str], secrets_folder: str | None = None
+        self, target: Target, environ: Mapping[str, str], *, show_plugin_stderr: bool = True
     ) -> None:
+        """`show_plugin_stderr`: a failing plugin's own words are part of the error. Not where
+        errors are logged: what a plugin prints may hold secrets.
+        """
         self.target = target
         self._environ = environ
-        self._secrets_folder = secrets_folder
-        self._rest: RESTClientObject | None = None
+        self._transport: Transport | None = None
         self._authorization = ""
         self._expires: int | None = None
         self._token_read_at = 0.0
-        self._plugin = _plugin(target, environ)
+        self._plugin = _plugin(target, environ, show_plugin_stderr)
+        self._provider = _provider(target, environ)
         self._serial = 0
-        self._retired: list[tuple[float, RESTClientObject]] = []
+        self._retired: list[tuple[float, Transport]] = []
         self._connecting = asyncio.Lock()
 
     @property
@@ -96,15 +71,12 @@ class Session:
         There is no other verb: whoever only has this cannot write to the cluster. Raises Failed,
         aiohttp.ClientError.
         """
-        rest = await self._ready()
+        transport = await self._ready()
         serial = self._serial
         all_headers = self._headers()
         all_headers.update(headers)
-        answer = await rest.request(
-            "GET", self.target.server + url, headers=all_headers, _request_timeout=timeout
-        )
-        response: aiohttp.ClientResponse = answer.response
-        return response, serial
+        url = self.target.server + url
+        return await transport.request("GET", url, headers=all_headers, timeout=timeout), serial
 
     def renew(self, refused: int) -> bool:
         """Have the next request fetch credentials, since the server refused those of this number.
@@ -123,51 +95,59 @@ class Session:
         await self._close_retired(0.0)
 
     def _retire(self) -> None:
-        if self._rest is not None:
-            self._retired.append((time.monotonic(), self._rest))
-            self._rest = None
+        if self._transport is not None:
+            self._retired.append((time.monotonic(), self._transport))
+            self._transport = None
 
     async def _close_retired(self, after_s: float) -> None:
         while self._retired and time.monotonic() >= self._retired[0][0] + after_s:
-            _, rest = self._retired.pop(0)
-            await rest.close()
+            _, transport = self._retired.pop(0)
+            await transport.close()
 
-    async def _ready(self) -> RESTClientObject:
+    async def _ready(self) -> Transport:
         expires = self._expires
         if expires is not None and time.time_ns() > expires - _EXPIRY_MARGIN_NS:
             self._retire()
         async with self._connecting:
-            if self._rest is None:
+            if self._transport is None:
                 await self._close_retired(_RETIRED_S)
-                self._rest = await self._connect()
+                self._transport = await self._connect()
                 self._serial += 1
-            rest = self._rest
+            transport = self._transport
         path = self.target.user.token_file
         if path and self.secure and time.monotonic() > self._token_read_at + _TOKEN_FILE_PERIOD_S:
             self._authorization = f"Bearer {_read_token(path, self.target.user.token)}"
             self._token_read_at = time.monotonic()
-        return rest
+        return transport
 
-    async def _connect(self) -> RESTClientObject:
-        """Load credentials and build the session. Raises Failed."""
-        loader = _Loader(
-            _one_context(self.target, self.secure), temp_file_path=self._secrets_folder
-        )
-        loader.plugin = self._plugin
-        configuration = Configuration()
-        configuration.disable_strict_ssl_verification = True  # as kubectl: many old CAs fail it
+    async def _connect(self) -> Transport:
+        """Load credentials and build the connections. Raises Failed, BadInput."""
         self._token_read_at = -_TOKEN_FILE_PERIOD_S - 1
+        credential = await self._credential() if self.secure else Credential()
+        self._authorization = f"Bearer {credential.token}" if credential.token else ""
+        self._expires = credential.expires
+        user = self.target.user
+        if self.secure and not credential.token and user.username:
+            pair = f"{user.username}:{user.password}"
+            self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        keys = _keys(user, credential) if self.secure else None
         try:
-            await loader.load_and_set(configuration)
-            rest = RESTClientObject(configuration)
-        except (ConfigException, ValueError, OSError) as error:
-            raise Failed(
-                f"cannot prepare the connection: {' '.join(str(error).split())}",
-                on=f'user "{self.target.user_name}"' if self.target.user_name else "kubeconfig",
-            ) from None
-        self._authorization = configuration.api_key.get("BearerToken", "")
-        self._expires = loader.credential.expires if loader.credential else None
-        return rest
+            return Transport(self.target.cluster, self._environ, keys)
+        except BadInput as error:
+            what = f"cannot prepare the connection: {error}"
+            raise Failed(what, on=_whose(self.target)) from None
+
+    async def _credential(self) -> Credential:
+        """The token in force, or what a plugin gives. Raises Failed."""
+        user = self.target.user
+        if user.token or user.token_file or user.username:
+            return Credential(token=user.token)
+        if self._plugin is not None:
+            return await self._plugin.run()
+        if self._provider is not None:
+            token = await self._provider.id_token()
+            return Credential(token=token, expires=Time(self._provider.expires_ns))
+        return Credential()
 
     def _headers(self) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
@@ -178,6 +158,9 @@ class Session:
         if self._authorization and self.secure:
             headers["Authorization"] = self._authorization
         headers.extend(impersonation_headers(self.target.user))
+        for name, value in headers.items():
+            if not _is_header_value(value):
+                raise Failed(f"{name} would hold what no header can", on=_whose(self.target))
         return headers
 
 
@@ -204,7 +187,22 @@ def _escape(key: str) -> str:
     )
 
 
-def _plugin(target: Target, environ: Mapping[str, str]) -> CredentialPlugin | None:
+def _is_header_value(text: str) -> bool:
+    """Follows `ValidHeaderFieldValue`: no control characters; and it must be text at all."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return all(char == "\t" or (char >= " " and char != "\x7f") for char in text)
+
+
+def _whose(target: Target) -> str:
+    return f'user "{target.user_name}"' if target.user_name else "kubeconfig"
+
+
+def _plugin(
+    target: Target, environ: Mapping[str, str], show_stderr: bool
+) -> CredentialPlugin | None:
     """The user's plugin, unless another credential makes it needless, as in client-go."""
     user = target.user
     certificate = user.client_certificate or user.client_certificate_data
@@ -212,28 +210,36 @@ def _plugin(target: Target, environ: Mapping[str, str]) -> CredentialPlugin | No
         return None
     if not target.server.startswith("https://"):
         return None
-    return CredentialPlugin(user.exec, target.cluster, environ, load_policy(environ))
+    policy = load_policy(environ)
+    return CredentialPlugin(user.exec, target.cluster, environ, policy, show_stderr=show_stderr)
 
 
-def _one_context(target: Target, secure: bool) -> dict[str, Any]:
-    """The target as a kubeconfig of one context, for the official loader.
+def _provider(target: Target, environ: Mapping[str, str]) -> OidcProvider | None:
+    """The user's auth-provider. Raises Failed for one that client-go does not have either."""
+    provider = target.user.auth_provider
+    if provider is None or not target.server.startswith("https://"):
+        return None
+    if provider.name != "oidc":
+        raise Failed(
+            f'there is no auth-provider "{provider.name}" any more',
+            on=_whose(target),
+            remedy="use a credential plugin (exec), as kubectl since 1.26 asks for",
+        )
+    return OidcProvider(provider, environ)
 
-    Without TLS it has no credentials. A token's file is left to `Session`, which reads it again.
-    """
-    cluster = msgspec.to_builtins(target.cluster)
-    user = msgspec.to_builtins(target.user) if secure else {}
-    if user.pop("tokenFile", ""):
-        user.pop("exec", None)
-    if "token" in user or "username" in user or "client-certificate" in user:
-        user.pop("exec", None)
-    if "client-certificate-data" in user:
-        user.pop("exec", None)
-    return {
-        "current-context": "only",
-        "contexts": [{"name": "only", "context": {"cluster": "only", "user": "only"}}],
-        "clusters": [{"name": "only", "cluster": cluster}],
-        "users": [{"name": "only", "user": user}],
-    }
+
+def _keys(user: User, credential: Credential) -> KeyPair | None:
+    """The client's certificate and key: of the kubeconfig, else of the plugin. Raises BadInput."""
+    certificate = _data_or_file(user.client_certificate_data, user.client_certificate)
+    if certificate:
+        return KeyPair(certificate, _data_or_file(user.client_key_data, user.client_key))
+    if credential.certificate:
+        return KeyPair(credential.certificate.encode(), credential.key.encode())
+    return None
+
+
+def _data_or_file(data: str, path: str) -> bytes:
+    return base64.b64decode(data) if data else read_file(path) if path else b""
 
 
 def _read_token(path: str, other: str) -> str:
@@ -241,10 +247,11 @@ def _read_token(path: str, other: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             token = file.read().strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         if other:
             return other
-        raise Failed(f"cannot read the token: {error.strerror}", on=path) from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise Failed(f"cannot read the token: {why}", on=path) from None
     if not token:
         raise Failed("the token's file is empty", on=path)
     return token

@@ -1,13 +1,14 @@
 """Sends one request and interprets what comes back, errors of the API included.
 
-Reads only. Retry-After is obeyed as client-go does it: an answer 429 or 5xx that carries the
-header is asked again after that time. Everything else that fails is raised, in our own words; the
-HTTP library's exceptions end here.
+Reads only. As in client-go, a request answered by 429 or 5xx with a Retry-After is sent again,
+with the pauses of `backoff.py` and for a minute at most. Everything else that fails is raised, in
+our own words; the HTTP library's exceptions end here. No answer is longer than the target allows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import aiohttp
@@ -15,12 +16,18 @@ import msgspec
 
 from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
+from kubectl_nodelife.live.transport import read_body
 
 MAX_RETRIES = 10
+RETRIES_SECONDS = 60.0
 CONNECT_SECONDS = 15.0
 READ_SECONDS = 120.0  # a list may take the server a minute before its first byte
+WHOLE_SECONDS = 900.0  # for one answer, however slowly it drips
 _ERROR_BODY = 1 << 20
+_ERROR_SECONDS = 30.0
+_ERROR_SHOWN = 500
 
 
 class StatusCause(msgspec.Struct, frozen=True):
@@ -75,7 +82,7 @@ def api_error(code: int, body: bytes, retry_after_s: float | None = None) -> Api
         retry_after_s = details.retry_after_seconds
     return ApiError(
         status.code or code,
-        status.message or f"HTTP {code}",
+        (status.message or f"HTTP {code}")[:_ERROR_SHOWN],
         reason=status.reason or "",
         retry_after_s=retry_after_s,
     )
@@ -88,21 +95,23 @@ class Client:
         self.session = session
         self.clock = ServerClock()
         timeout_ns = session.target.request_timeout_ns
-        self._total_s = timeout_ns / 1e9 if timeout_ns else None
+        self._total_s = timeout_ns / 1e9 if timeout_ns else WHOLE_SECONDS
 
     @property
     def server(self) -> str:
         """The API server's URL."""
         return self.session.target.server
 
-    async def read(self, url: str) -> bytes:
-        """The whole body of an answer. Raises ApiError, Unreachable, Failed."""
+    async def read(self, url: str, *, retry: bool = True) -> bytes:
+        """The whole body of an answer. `retry`: where the server says when to ask again; not for
+        those who wait by themselves, and say so. Raises ApiError, Unreachable, Failed.
+        """
         timeout = aiohttp.ClientTimeout(
             total=self._total_s, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
         )
         try:
-            async with await self._ask(url, timeout) as response:
-                return await response.read()
+            async with await self._ask(url, timeout, retry) as response:
+                return await read_body(response, self.session.target.max_response_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from None
 
@@ -115,7 +124,7 @@ class Client:
             total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_s
         )
         try:
-            return await self._ask(url, timeout)
+            return await self._ask(url, timeout, retry=False)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from None
 
@@ -123,23 +132,39 @@ class Client:
         """Close the connections."""
         await self.session.close()
 
-    async def _ask(self, url: str, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _ask(
+        self, url: str, timeout: aiohttp.ClientTimeout, retry: bool
+    ) -> aiohttp.ClientResponse:
         renewed = False
-        for attempt in range(MAX_RETRIES + 1):
+        backoff = Backoff()
+        gives_up = time.monotonic() + RETRIES_SECONDS
+        while True:
             sent_ns = steady_ns()
             response, credentials = await self.session.request(url, {}, timeout)
             self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
             if response.status == 200:
+                self._check_content(response)
                 return response
             error = await _read_error(response)
             if error.code == 401 and not renewed and self.session.renew(credentials):
                 renewed = True
                 continue
-            retriable = error.code == 429 or error.code >= 500
-            if error.retry_after_s is None or not retriable or attempt == MAX_RETRIES:
+            retriable = error.retry_after_s is not None and (error.code == 429 or error.code >= 500)
+            pause_s = backoff.next_s(error.retry_after_s)
+            too_late = backoff.failures > MAX_RETRIES or time.monotonic() + pause_s > gives_up
+            if not retry or not retriable or too_late:
                 raise error
-            await asyncio.sleep(error.retry_after_s)
-        raise AssertionError("unreachable")
+            await asyncio.sleep(pause_s)
+
+    def _check_content(self, response: aiohttp.ClientResponse) -> None:
+        """Raises Failed for a web page: what a login proxy answers with, and says 200."""
+        if response.content_type == "text/html":
+            response.close()
+            raise Failed(
+                "answers with a web page, not as a Kubernetes API",
+                on=self.server,
+                remedy="a login page or a proxy is in between: log in, or mend the kubeconfig",
+            )
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         return Unreachable(
@@ -150,10 +175,13 @@ class Client:
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
+    body = b""
     try:
-        body = await response.content.read(_ERROR_BODY)
+        async with asyncio.timeout(_ERROR_SECONDS):
+            while len(body) < _ERROR_BODY and (part := await response.content.readany()):
+                body += part[:_ERROR_BODY]
     finally:
-        response.release()
+        response.close() if len(body) >= _ERROR_BODY else response.release()
     return api_error(response.status, body, _seconds(response.headers.get("Retry-After")))
 
 

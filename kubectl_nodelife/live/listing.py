@@ -59,18 +59,20 @@ async def list_all(
     *,
     limit: int = PAGE_SIZE,
     on_page: Callable[[list[KubeObject]], None] | None = None,
+    retry: bool = True,
 ) -> Listing:
     """A consistent list in pages of `limit`. Raises ApiError, Unreachable, Failed.
 
     Where the list's token expires on the way it is asked for once more, in one piece. `on_page`
     is called with each page's objects; after such an expiry it is called with all once more.
+    `retry` is `Client.read`'s.
     """
     try:
-        return await _pages(client, resource, limit, on_page)
+        return await _pages(client, resource, limit, on_page, retry)
     except ApiError as error:
         if not error.gone:
             raise
-        return await _pages(client, resource, 0, on_page)
+        return await _pages(client, resource, 0, on_page, retry)
 
 
 async def _pages(
@@ -78,6 +80,7 @@ async def _pages(
     resource: Resource,
     limit: int,
     on_page: Callable[[list[KubeObject]], None] | None,
+    retry: bool,
 ) -> Listing:
     type_ = resource.kind.type
     decoder: msgspec.json.Decoder[_Page[KubeObject]] = msgspec.json.Decoder(
@@ -85,9 +88,10 @@ async def _pages(
         dec_hook=decode_time,
     )
     objects: list[KubeObject] = []
+    tokens: set[str] = set()
     url = list_url(resource, limit=limit)
     while True:
-        body = await client.read(url)
+        body = await client.read(url, retry=retry)
         try:
             page = decoder.decode(body)
         except msgspec.MsgspecError:
@@ -96,9 +100,13 @@ async def _pages(
         objects += items
         if on_page is not None:
             on_page(items)
-        if not page.metadata.continue_:
+        token = page.metadata.continue_
+        if not token:
             return Listing(objects, page.metadata.resource_version)
-        url = list_url(resource, limit=limit, continue_=page.metadata.continue_)
+        if not items or token in tokens:
+            raise Failed("the server's list has no end", on=str(resource))
+        tokens.add(token)
+        url = list_url(resource, limit=limit, continue_=token)
 
 
 def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:

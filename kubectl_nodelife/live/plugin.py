@@ -3,7 +3,8 @@
 Follows client-go/plugin/pkg/client/auth/exec/exec.go and kubectl's kuberc (pkg/config/v1beta1),
 which may forbid plugins or list the allowed ones. The official client's runner (`ExecProvider`)
 builds the command line; the run itself is ours, because the official one passes no cluster on,
-lends the plugin our terminal, and its caller takes a failure for "no credential".
+lends the plugin our terminal, and its caller takes a failure for "no credential". What a plugin
+prints to stderr is shown to the person who asked, and never logged.
 
 A failure is always an error here: a request that should have had a credential is never sent
 without one.
@@ -58,6 +59,7 @@ class CredentialPlugin(ExecProvider):
         environ: Mapping[str, str],
         policy: PluginPolicy,
         timeout_seconds: float = 60,
+        show_stderr: bool = True,
     ) -> None:
         super().__init__(ConfigNode("exec", msgspec.to_builtins(config)))
         own = {variable.name: variable.value for variable in config.env}
@@ -66,6 +68,7 @@ class CredentialPlugin(ExecProvider):
         self._cluster = cluster
         self._policy = policy
         self._timeout_seconds = timeout_seconds
+        self._show_stderr = show_stderr
 
     async def run(self, previous_response: Any = None) -> Credential:
         """Run it once. Raises Failed with the plugin's own words, BadInput if kuberc forbids it."""
@@ -97,10 +100,15 @@ class CredentialPlugin(ExecProvider):
             await process.wait()
             raise Failed(f"no answer within {self._timeout_seconds:g} s", on=name) from None
         if process.returncode != 0:
-            words = " ".join(stderr.decode(errors="replace").split())[-_STDERR_SHOWN:]
-            said = f": {words}" if words else ""
-            raise Failed(f"failed with exit code {process.returncode}{said}", on=name)
+            raise self._failed(process.returncode, stderr, name)
         return read_credential(stdout, config.api_version, name)
+
+    def _failed(self, code: int | None, stderr: bytes, name: str) -> Failed:
+        what = f"failed with exit code {code}"
+        if not self._show_stderr:
+            return Failed(what, on=name, remedy="'kubectl get --raw /version' shows what it says")
+        words = " ".join(stderr.decode(errors="replace").split())[-_STDERR_SHOWN:]
+        return Failed(f"{what}: {words}" if words else what, on=name)
 
     def _exec_info(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"interactive": False}

@@ -2,8 +2,9 @@
 
 Follows client-go's reflector (tools/cache/reflector.go): a WatchList where the server has it,
 else a consistent list in pages; a watch from there; a new list when the version has become too
-old; pauses with jitter after a failure, the server's Retry-After before that. A kind that may not
-be read is declared and tried again every minute, for what depends on it is then not evaluated.
+old; a pause (`backoff.py`) after whatever failed and whatever ended at once, so that no sickness
+of a server makes it more than two requests a second for each kind. A kind that may not be read is
+declared and tried again every minute, for what depends on it is then not evaluated.
 
 News go to one queue of limited length, so that a slow reader slows the connections down instead of
 filling the memory; it holds as much as comes in some ten seconds. The reader turns a `Listed` into
@@ -25,12 +26,15 @@ import msgspec
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.backoff import FIRST_S, LAST_S, Backoff
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
+
+_SHORT_WATCH_S = 1.0
 
 LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", "absent", "failing"
 
@@ -43,10 +47,12 @@ class Pace(msgspec.Struct, frozen=True):
     quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
     objects. `gather_s`: how long events of a watch are gathered before they are read, with
     `gather_by_kind` for kinds that many events come of and that may be told a little later.
+    `healthy_s`: after a watch of that length the next failure counts as a first one.
     """
 
-    first_backoff_s: float = 0.8
-    last_backoff_s: float = 30.0
+    first_backoff_s: float = FIRST_S
+    last_backoff_s: float = LAST_S
+    healthy_s: float = 10.0
     refused_s: float = 60.0
     silence_s: float = 150.0
     silence_by_kind: dict[str, float] = {}
@@ -58,7 +64,10 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct):
-    """How it stands with one kind; monotonic ns. `error` says why it is not being watched."""
+    """How it stands with one kind; monotonic ns. `error` says why it is not being watched.
+
+    `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while nobody waits.
+    """
 
     kind: str
     phase: str = LISTING
@@ -67,6 +76,8 @@ class KindState(msgspec.Struct):
     broken_since_ns: int | None = None
     last_sign_ns: int = 0
     lists: int = 0
+    failures: int = 0
+    retry_at_ns: int = 0
 
 
 class Listed(NamedTuple):
@@ -143,7 +154,7 @@ class Follower:
         self._gather_s = pace.gather_by_kind.get(self.state.kind, pace.gather_s)
         self._sharing = Sharing()
         self._version = ""
-        self._backoff_s = pace.first_backoff_s
+        self._backoff = Backoff(pace.first_backoff_s, pace.last_backoff_s)
 
     async def run(self) -> None:
         """Follow the kind for ever."""
@@ -169,12 +180,16 @@ class Follower:
                 await self._enter(LISTING, "the watch said nothing for too long")
         finally:
             self._broken()
-        if time.monotonic() - started < 1:
-            await self._pause(self._pace.first_backoff_s)  # a server that ends watches at once
+            lasted_s = time.monotonic() - started
+            if lasted_s > self._pace.healthy_s:
+                self._backoff.went_well()
+        if lasted_s < _SHORT_WATCH_S:
+            await self._fail("the server ends watches at once")
 
     async def _after_api_error(self, error: ApiError) -> None:
         if error.gone:
             self._version = ""
+            await self._fail(f"what was known is too old for the server: {error.what}")
         elif not self._version and self._watch_list and error.code in (400, 422):
             self._watch_list = False  # a server that does not know sendInitialEvents
         elif error.code == 403:
@@ -189,19 +204,19 @@ class Follower:
         self._version = ""
         self._broken()
         await self._enter(phase, error)
-        await asyncio.sleep(self._pace.refused_s)
+        await self._wait(self._pace.refused_s)
 
     async def _fail(self, error: str, retry_after_s: float | None = None) -> None:
         self._broken()
         await self._enter(FAILING, error)
-        if retry_after_s is not None:
-            await asyncio.sleep(retry_after_s)
-            return
-        await self._pause(self._backoff_s)
-        self._backoff_s = min(self._backoff_s * 2, self._pace.last_backoff_s)
+        await self._wait(self._backoff.next_s(retry_after_s))
 
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds * (1 + random.random()))
+    async def _wait(self, seconds: float) -> None:
+        state = self.state
+        state.failures += 1
+        state.retry_at_ns = time.monotonic_ns() + round(seconds * 1e9)
+        await asyncio.sleep(seconds)
+        state.retry_at_ns = 0
 
     def _broken(self) -> None:
         if self.state.broken_since_ns is None:
@@ -212,6 +227,8 @@ class Follower:
         changed = state.phase != phase
         state.phase, state.error = phase, error
         gap_ns = 0
+        if phase == WATCHING:
+            state.failures = 0
         if phase == WATCHING and state.broken_since_ns is not None:
             gap_ns = time.monotonic_ns() - state.broken_since_ns
             state.broken_since_ns = None
@@ -225,6 +242,7 @@ class Follower:
             self.resource,
             limit=self._pace.page_size,
             on_page=self._share,
+            retry=False,
         )
         await self._listed(listing.objects, listing.resource_version)
 
@@ -236,7 +254,6 @@ class Follower:
         self._version = version
         self.state.lists += 1
         self.state.synced = True
-        self._backoff_s = self._pace.first_backoff_s
         await self._queue.put(Listed(self.state.kind, objects))
 
     async def _watch(self) -> None:
@@ -288,7 +305,6 @@ class Follower:
             self._version = stream.resource_version
             if events:
                 await self._queue.put(Happened(kind, events, steady_ns()))
-        self._backoff_s = self._pace.first_backoff_s
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The body as it comes. Raises TimeoutError after a silence that means a hung watch."""

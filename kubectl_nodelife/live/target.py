@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.quantity import value as quantity_value
 from kubectl_nodelife.live.kubeconfig import (
     Cluster,
     Context,
@@ -24,6 +26,8 @@ from kubectl_nodelife.live.kubeconfig import (
     kubeconfig_files,
     load_kubeconfig,
 )
+
+MAX_RESPONSE_BYTES = 512 << 20
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -50,13 +54,15 @@ class Overrides(msgspec.Struct, frozen=True):
     client_key: str | None = None
     cache_dir: str | None = None
     disable_compression: bool = False
+    max_response_size: str | None = None
 
 
 class Target(msgspec.Struct, frozen=True):
     """A cluster to talk to, complete: server, credentials, impersonation, namespace.
 
     `context` is "" where there is none. `request_timeout_ns` None: the default of each request.
-    `files` are the kubeconfig files it came from.
+    `files` are the kubeconfig files it came from. `max_response_bytes` counts one answer,
+    decompressed: a page of a list has up to 500 objects.
     """
 
     context: str
@@ -67,6 +73,7 @@ class Target(msgspec.Struct, frozen=True):
     user: User
     request_timeout_ns: int | None = None
     files: tuple[str, ...] = ()
+    max_response_bytes: int = MAX_RESPONSE_BYTES
 
     @property
     def server(self) -> str:
@@ -121,9 +128,19 @@ def resolve(config: KubeConfig, overrides: Overrides) -> Target:
         user=_override_user(user or User(), overrides),
         request_timeout_ns=parse_timeout(overrides.request_timeout),
         files=config.files,
+        max_response_bytes=parse_size(overrides.max_response_size),
     )
     _check(target)
     return target
+
+
+def connection_warnings(target: Target) -> list[str]:
+    """What is to be said once about how we connect."""
+    if target.server.startswith("http://"):
+        return [f"{target.server} is not asked over TLS: no credentials are sent"]
+    if target.cluster.insecure_skip_tls_verify:
+        return [f"the certificate of {target.server} is not checked (insecure-skip-tls-verify)"]
+    return []
 
 
 def parse_timeout(text: str | None) -> int | None:
@@ -146,6 +163,23 @@ def parse_timeout(text: str | None) -> int | None:
             remedy="give a number with a unit, such as 1s, 2m or 3h",
         )
     return timeout or None
+
+
+def parse_size(text: str | None) -> int:
+    """--max-response-size in bytes, a quantity such as 512Mi. Raises BadInput."""
+    if not text:
+        return MAX_RESPONSE_BYTES
+    try:
+        size = quantity_value(text)
+    except ValueError:
+        size = 0
+    if size <= 0:
+        raise BadInput(
+            f'invalid size "{text}"',
+            on="--max-response-size",
+            remedy="give a number of bytes with a unit, such as 512Mi or 2Gi",
+        )
+    return size
 
 
 def _find(known: Mapping[str, object], name: str, kind: str, context: str) -> object:
@@ -219,9 +253,21 @@ def _check(target: Target) -> None:
     on_user = f'user "{target.user_name}"' if target.user_name else "kubeconfig"
     if not cluster.server:
         raise BadInput("it has no server", on=on_cluster, remedy="give --server")
+    try:
+        _ = urlsplit(cluster.server).port
+    except ValueError as error:
+        raise BadInput(f"its server is no URL: {error}", on=on_cluster) from None
     if cluster.certificate_authority and cluster.certificate_authority_data:
         raise BadInput(
             "certificate-authority-data and certificate-authority are both set", on=on_cluster
+        )
+    if cluster.insecure_skip_tls_verify and (
+        cluster.certificate_authority or cluster.certificate_authority_data
+    ):
+        raise BadInput(
+            "a certificate authority together with insecure-skip-tls-verify is not allowed",
+            on=on_cluster,
+            remedy="take one of the two away",
         )
     if user.client_certificate and user.client_certificate_data:
         raise BadInput("client-certificate-data and client-certificate are both set", on=on_user)
@@ -277,6 +323,7 @@ def _in_cluster(flags: Overrides, environ: Mapping[str, str]) -> Target | None:
         cluster=_override_cluster(cluster, flags),
         user=_override_user(User(token_file=token_file), flags),
         request_timeout_ns=parse_timeout(flags.request_timeout),
+        max_response_bytes=parse_size(flags.max_response_size),
     )
 
 

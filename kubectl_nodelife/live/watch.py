@@ -20,6 +20,9 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.live.client import ApiError, Status, api_error
 
+MOST_LINE_BYTES = 32 << 20
+"""For one event. An object of etcd has 1.5 MiB by default; no flag raises this one."""
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 T = TypeVar("T", bound=KubeObject)
@@ -56,18 +59,16 @@ class WatchStream(Generic[T]):
             dec_hook=decode_time,
         ).decode
         self._type = type_
-        self._rest = b""
+        self._torn: list[bytes] = []
+        self._torn_bytes = 0
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
         """The events completed by this piece of the stream; bookmarks are kept to ourselves.
 
         Raises ApiError for an ERROR event (a 410 says `gone`), MalformedLine for what is no event.
         """
-        lines = chunk.split(b"\n")
-        lines[0] = self._rest + lines[0]
-        self._rest = lines.pop()
         decode = self._decode
-        for line in lines:
+        for line in self._lines(chunk):
             if not line.strip():
                 continue
             try:
@@ -83,6 +84,21 @@ class WatchStream(Generic[T]):
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
 
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        """The lines that this piece completes. Raises MalformedLine for one without an end."""
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            lines[0] = b"".join([*self._torn, lines[0]])
+            self._torn, self._torn_bytes = [], 0
+        if rest:
+            self._torn.append(rest)
+            self._torn_bytes += len(rest)
+        longest = max(self._torn_bytes, len(lines[0]) if lines else 0)
+        if longest > MOST_LINE_BYTES:
+            raise MalformedLine(f"one event is longer than {MOST_LINE_BYTES >> 20} MiB")
+        return lines
+
     def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[T]:
         """A line that is no plain event: an error, or an object in which the API is lenient."""
         try:
@@ -96,7 +112,7 @@ class WatchStream(Generic[T]):
     @property
     def torn(self) -> bool:
         """Whether part of a line has come whose end has not."""
-        return bool(self._rest.strip())
+        return any(part.strip() for part in self._torn)
 
 
 def _error_in(line: bytes, cause: Exception | None) -> ApiError | MalformedLine:

@@ -25,7 +25,7 @@ def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
             served.server.go_down()  # the watches end; what comes next is refused
             served.server.faults.down = False
             await one.warned(
-                "status", of=("nauthorized", "is not being watched", "nothing is decided")
+                "status", of=("nauthorized", "not being watched", "nothing is decided")
             )
             served.server.faults.refuse_tokens = False
             served.server._token = "another"

@@ -99,7 +99,7 @@ def kubeconfig(folder: Path, url: str, user: dict[str, Any], **cluster: Any) -> 
 async def ask(path: str, folder: Path, **flags: Any) -> None:
     """One request of ours."""
     target = find_target(Overrides(kubeconfig=path, **flags), {})
-    client = Client(Session(target, {"PATH": os.environ["PATH"]}, str(folder)))
+    client = Client(Session(target, {"PATH": os.environ["PATH"]}))
     try:
         await client.read("/x")
     finally:
@@ -255,7 +255,7 @@ def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
         async with listener(tmp_path) as server:
             user = {"exec": plugin(str(tmp_path / "token"))}
             target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
-            client = Client(Session(target, {}, str(tmp_path)))
+            client = Client(Session(target, {}))
             await client.read("/x")
             (tmp_path / "token").write_text("new")
             server.wanted = "new"
@@ -279,7 +279,7 @@ def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Pa
             user = {"exec": plugin(str(tmp_path / "token"))}
             user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
             target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
-            client = Client(Session(target, {}, str(tmp_path)))
+            client = Client(Session(target, {}))
             await asyncio.gather(*(client.read("/x") for _ in range(5)))
             assert ran.read_text() == "x"
             (tmp_path / "token").write_text("new")

@@ -1,0 +1,172 @@
+"""HTTP connections to an API server: the one place where they are made.
+
+What a connection does is decided by the kubeconfig, the flags and the proxy variables that kubectl
+reads, and by nothing else: aiohttp's `trust_env` is off, since it would take passwords from
+~/.netrc and send them in place of, or together with, the kubeconfig's credentials; `SSLKEYLOGFILE`
+is not obeyed. A redirect is an error that names both hosts: followed, it would carry
+`Impersonate-*` headers to another host, and show that host's data as the cluster's. Keys are
+handed to OpenSSL through a pipe and never lie in a file.
+
+Follows client-go/transport (transport.go, cache.go). Left out on purpose: HTTP/2.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.live.kubeconfig import Cluster
+from kubectl_nodelife.live.proxies import proxy_for
+
+MOST_CONNECTIONS = 100
+READ_BUFFER = 1 << 21
+_KEY_BYTES = 1 << 16  # what a pipe holds
+
+
+class KeyPair(NamedTuple):
+    """A client's certificate and key, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Transport:
+    """Connections to one server. Close it; it can be used from one event loop only."""
+
+    def __init__(
+        self, cluster: Cluster, environ: Mapping[str, str], keys: KeyPair | None = None
+    ) -> None:
+        """Raises BadInput for keys, CAs and proxies that cannot be used."""
+        server = cluster.server.rstrip("/")
+        self._options: dict[str, Any] = {
+            "proxy": proxy_for(server, cluster.proxy_url, environ),
+            "allow_redirects": False,
+        }
+        if cluster.tls_server_name:
+            self._options["server_hostname"] = cluster.tls_server_name
+        context = tls_context(cluster, keys) if server.startswith("https://") else False
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MOST_CONNECTIONS, ssl=context),
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER,
+        )
+
+    async def request(self, method: str, url: str, **options: Any) -> aiohttp.ClientResponse:
+        """Send one request. `options` are aiohttp's: headers, timeout, data.
+
+        Raises Failed for a redirect, aiohttp.ClientError, OSError, TimeoutError.
+        """
+        response = await self._http.request(method, url, **self._options, **options)
+        if response.status in (301, 302, 303, 307, 308):
+            response.release()
+            raise redirected(url, response.headers.get("Location", ""))
+        return response
+
+    async def close(self) -> None:
+        """Close the connections, in use or not."""
+        await self._http.close()
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The whole body, decompressed, if it is not longer than `most` bytes.
+
+    Raises Failed for one that is, aiohttp.ClientError, OSError, TimeoutError. Nothing beyond the
+    limit is kept: a few megabytes of gzip can stand for gigabytes.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while part := await response.content.readany():
+        size += len(part)
+        if size > most:
+            response.close()
+            raise Failed(
+                f"an answer is longer than {most >> 20} MiB",
+                on=f"{response.url.scheme}://{response.url.authority}{response.url.path}",
+                remedy="if the cluster is as large as that, raise --max-response-size",
+            )
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def redirected(url: str, location: str) -> Failed:
+    """The error that a redirect is, with the hosts of both ends."""
+    asked = urlsplit(url)
+    try:
+        led = urlsplit(urljoin(url, location))
+        where = f"{led.scheme}://{led.netloc}"
+    except ValueError:
+        where = "what is no URL"
+    return Failed(
+        f"answers with a redirect to {where}, which is not followed",
+        on=f"{asked.scheme}://{asked.netloc}",
+        remedy="if that is the API server, name it in the kubeconfig; a login page or a proxy"
+        " in between does this as well",
+    )
+
+
+def tls_context(cluster: Cluster, keys: KeyPair | None) -> ssl.SSLContext:
+    """How to know the server, and who we are to it. Raises BadInput. Follows `TLSConfigFor`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as kubectl: many old CAs fail it
+    if cluster.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif authority := read_authority(cluster):
+        try:
+            context.load_verify_locations(cadata=authority.decode("ascii", "ignore"))
+        except (ssl.SSLError, ValueError):
+            raise BadInput("the certificate authority holds no certificate") from None
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if keys is not None:
+        _load_keys(context, keys)
+    return context
+
+
+def read_authority(cluster: Cluster) -> bytes:
+    """The CA's certificates, PEM; b"" where none are named. Raises BadInput."""
+    if cluster.certificate_authority_data:
+        return base64.b64decode(cluster.certificate_authority_data)
+    return read_file(cluster.certificate_authority) if cluster.certificate_authority else b""
+
+
+def read_file(path: str) -> bytes:
+    """A file that the kubeconfig names. Raises BadInput."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", on=path) from None
+
+
+def _load_keys(context: ssl.SSLContext, keys: KeyPair) -> None:
+    """OpenSSL reads keys by a path only, so it gets the path of a pipe: they are on no disk."""
+    ends = []
+    try:
+        for pem in keys:
+            if len(pem) > _KEY_BYTES:
+                raise BadInput(f"a client certificate or key of {len(pem)} bytes is too long")
+            readable, writable = os.pipe()
+            ends.append(readable)
+            os.write(writable, pem)
+            os.close(writable)
+        certificate, key = (f"/dev/fd/{end}" for end in ends)
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (ssl.SSLError, ValueError, OSError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise BadInput(f"the client certificate or its key is of no use: {reason}") from None
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")

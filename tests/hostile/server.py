@@ -1,0 +1,290 @@
+"""A hostile API server on loopback: a small healthy one, whose sicknesses can be switched on.
+
+How to use it:
+
+    async with hostile(objects) as server:          # healthy: lists, WatchLists, watches, gets
+        server.sickness = gone_lists                # each request is shown to it first
+        ...
+        server.requests                             # what was asked, and when
+
+A *sickness* is a coroutine function of a `Request`. It answers by the request's methods (`reply`,
+`status`, `watch`, raw bytes by `send`) and returns True; or it returns False, and the healthy
+server answers. To grow the collection add a function to `sicknesses.py`, or write one in your test:
+
+    async def no_pods(request: Request) -> bool:
+        if request.plural != "pods":
+            return False
+        await request.status(500, "etcd is gone")
+        return True
+
+The server speaks HTTP/1.1 by hand, over asyncio streams, because a library would refuse to send
+much of what is tested here: wrong lengths, bytes that are no text, gzip that has no end. It counts
+everything and writes nothing; any verb but GET is noted in `writes` and answered with 405.
+`kubeconfig(folder)` writes a kubeconfig that leads to it. With `tls=True` it serves https with a
+certificate of its own, which that kubeconfig trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from kubectl_nodelife.kube.kinds import find_kind
+from kubectl_nodelife.sandbox.certificate import make_certificate
+
+Document = dict[str, Any]
+Sickness = Callable[["Request"], Awaitable[bool]]
+
+
+class Gone(Exception):
+    """The client went away, or was sent away."""
+
+
+class Request:
+    """One request, and the ways to answer it. `at` is monotonic seconds."""
+
+    def __init__(self, server: Hostile, head: str, writer: asyncio.StreamWriter) -> None:
+        line, *fields = head.split("\r\n")
+        self.method, self.target, _ = line.split(" ", 2)
+        self.at = time.monotonic()
+        self.server = server
+        self.headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (field.partition(":") for field in fields if field)
+        }
+        split = urlsplit(self.target)
+        self.path = split.path
+        self.query = dict(parse_qsl(split.query))
+        self.plural, self.name = _plural_and_name(self.path)
+        self.is_watch = self.query.get("watch") == "true"
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Any bytes."""
+        self._writer.write(data)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise Gone from None
+        if self._writer.is_closing():
+            raise Gone
+
+    async def head(self, code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        """The status line and headers; `Date` and the content's type unless they are given."""
+        fields = {
+            "Date": self.server.date or formatdate(usegmt=True),
+            "Content-Type": "application/json",
+            **(headers or {}),
+        }
+        lines = [f"HTTP/1.1 {code} Something", *(f"{k}: {v}" for k, v in fields.items())]
+        await self.send("\r\n".join([*lines, "", ""]).encode())
+
+    async def reply(
+        self, body: object, code: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """A whole answer: bytes as they are, anything else as JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        await self.head(code, {"Content-Length": str(len(data)), **(headers or {})})
+        await self.send(data)
+
+    async def status(
+        self, code: int, message: str, reason: str = "", *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """A `Status`, as the API server fails."""
+        document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
+        document |= {"message": message, "reason": reason}
+        await self.reply(document, code, headers)
+
+    async def chunk(self, data: bytes) -> None:
+        """One piece of a body whose head said `Transfer-Encoding: chunked`."""
+        await self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def begin_watch(self) -> None:
+        """The head of a watch; `event` and `chunk` follow."""
+        await self.head(200, {"Transfer-Encoding": "chunked"})
+
+    async def event(self, type_: str, obj: Document) -> None:
+        """One event of a watch."""
+        await self.chunk(json.dumps({"type": type_, "object": obj}).encode() + b"\n")
+
+
+class Hostile:
+    """See the module. `date`: what `Date` says, "" for the truth; `version`: of the last change."""
+
+    def __init__(self, objects: Iterable[Document] = ()) -> None:
+        self.url = ""
+        self.authority = ""
+        self.requests: list[Request] = []
+        self.writes: list[str] = []
+        self.sickness: Sickness | None = None
+        self.date = ""
+        self.version = 100
+        self.bookmark_s = 1.0
+        self._objects: dict[str, dict[tuple[str, str], Document]] = {}
+        self._watchers: dict[str, list[asyncio.Queue[tuple[str, Document]]]] = {}
+        for obj in objects:
+            self.put(obj)
+
+    def put(self, obj: Document) -> None:
+        """Create or change an object: watches tell of it."""
+        kind = find_kind(obj["apiVersion"], obj["kind"])
+        plural = kind.plural if kind else f"{obj['kind'].lower()}s"
+        meta = obj["metadata"]
+        key = meta.get("namespace", ""), meta["name"]
+        known = self._objects.setdefault(plural, {})
+        self.version += 1
+        meta["resourceVersion"] = str(self.version)
+        type_ = "MODIFIED" if key in known else "ADDED"
+        known[key] = obj
+        for queue in self._watchers.get(plural, ()):
+            queue.put_nowait((type_, json.loads(json.dumps(obj))))
+
+    def asked(self, plural: str = "", since: float = 0.0) -> list[Request]:
+        """The requests of that plural ("" for all) from that monotonic instant on."""
+        found = [r for r in self.requests if r.at >= since]
+        return [r for r in found if r.plural == plural] if plural else found
+
+    def kubeconfig(self, folder: Path, user: Document | None = None, **cluster: Any) -> str:
+        """Write a kubeconfig; the path. `cluster` replaces fields; with None it leaves them out."""
+        fields: Document = {"server": self.url}
+        if self.authority:
+            fields["certificate-authority-data"] = self.authority
+        fields |= cluster
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {k: v for k, v in fields.items() if v}}],
+            "users": [{"name": "u", "user": user or {}}],
+        }
+        path = folder / "kubeconfig"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                request = Request(self, head, writer)
+                self.requests.append(request)
+                await reader.readexactly(int(request.headers.get("content-length", 0)))
+                if request.method != "GET":
+                    self.writes.append(f"{request.method} {request.path}")
+                    await request.status(405, "this server takes no writes")
+                elif self.sickness is None or not await self.sickness(request):
+                    await self.answer(request)
+        except (Gone, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.close()
+
+    async def answer(self, request: Request) -> None:
+        """As a healthy server answers."""
+        known = self._objects.get(request.plural, {})
+        if request.path == "/version":
+            await request.reply({"gitVersion": "v1.36.0", "major": "1", "minor": "36"})
+        elif request.name:
+            found = [obj for (_, name), obj in known.items() if name == request.name]
+            if not found:
+                return await request.status(404, "not found", "NotFound")
+            await request.reply(found[0])
+        elif request.is_watch:
+            await self._watch(request)
+        else:
+            metadata = {"resourceVersion": str(self.version)}
+            items = list(known.values())
+            await request.reply({"kind": "List", "metadata": metadata, "items": items})
+
+    async def _watch(self, request: Request) -> None:
+        queue: asyncio.Queue[tuple[str, Document]] = asyncio.Queue()
+        self._watchers.setdefault(request.plural, []).append(queue)
+        ends = time.monotonic() + float(request.query.get("timeoutSeconds", 300))
+        try:
+            await request.begin_watch()
+            if request.query.get("sendInitialEvents") == "true":
+                for obj in list(self._objects.get(request.plural, {}).values()):
+                    await request.event("ADDED", obj)
+                await self._bookmark(request, {"k8s.io/initial-events-end": "true"})
+            while time.monotonic() < ends:
+                try:
+                    async with asyncio.timeout(self.bookmark_s):
+                        type_, obj = await queue.get()
+                except TimeoutError:
+                    await self._bookmark(request, {})
+                else:
+                    await request.event(type_, obj)
+            await request.send(b"0\r\n\r\n")
+        finally:
+            self._watchers[request.plural].remove(queue)
+
+    async def _bookmark(self, request: Request, annotations: Mapping[str, str]) -> None:
+        metadata: Document = {"resourceVersion": str(self.version)}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        await request.event("BOOKMARK", {"metadata": metadata})
+
+
+def _plural_and_name(path: str) -> tuple[str, str]:
+    """`pods` and `a` of `/api/v1/namespaces/x/pods/a`."""
+    words = path.strip("/").split("/")
+    rest = words[2:] if words[0] == "api" else words[3:] if words[0] == "apis" else []
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    return (rest[0] if rest else "", rest[1] if len(rest) > 1 else "")
+
+
+@contextlib.asynccontextmanager
+async def hostile(objects: Iterable[Document] = (), *, tls: bool = False) -> AsyncIterator[Hostile]:
+    """A running server; its open connections end with the test."""
+    server = Hostile(objects)
+    context = None
+    if tls:
+        keys = make_certificate()
+        server.authority = base64.b64encode(keys.certificate.encode()).decode()
+        context = _context(keys.certificate, keys.key)
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await server.serve(reader, writer)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            tasks.discard(task)
+
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    try:
+        yield server
+    finally:
+        listening.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _context(certificate: str, key: str) -> ssl.SSLContext:
+    import tempfile
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder, "crt"), Path(folder, "key")
+        for path, text in zip(paths, (certificate, key), strict=True):
+            path.write_text(text)
+        context.load_cert_chain(*paths)
+    return context

@@ -1,0 +1,121 @@
+"""Sicknesses of API servers, and of what stands in between: each answers a `Request` in its way."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+from tests.hostile.server import Request, Sickness
+
+MIB = 1 << 20
+
+
+def failing(
+    code: int,
+    headers: Mapping[str, str] | None = None,
+    details: Mapping[str, object] | None = None,
+    reason: str = "",
+) -> Sickness:
+    """Every request is answered with an error."""
+
+    async def sick(request: Request) -> bool:
+        body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
+        body |= {"message": "sick", "details": dict(details or {})}
+        await request.reply(body, code, headers)
+        return True
+
+    return sick
+
+
+async def gone_lists(request: Request) -> bool:
+    """Lists are always too old, and WatchLists are not known."""
+    if request.query.get("sendInitialEvents"):
+        await request.status(400, "sendInitialEvents is forbidden", "Invalid")
+    else:
+        await request.status(410, "the provided continue parameter is too old", "Expired")
+    return True
+
+
+async def expired_watches(request: Request) -> bool:
+    """Lists work; each watch says at once that its version is too old."""
+    if request.query.get("sendInitialEvents"):
+        await request.status(400, "sendInitialEvents is forbidden", "Invalid")
+        return True
+    if not request.is_watch:
+        return False
+    await request.begin_watch()
+    await request.event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+    await request.send(b"0\r\n\r\n")
+    return True
+
+
+async def broken_after_the_first_event(request: Request) -> bool:
+    """A WatchList that comes whole, and then an error: something always seems to work."""
+    if not request.is_watch:
+        return False
+    await request.begin_watch()
+    if request.query.get("sendInitialEvents"):
+        meta = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
+        await request.event("BOOKMARK", {"metadata": meta})
+    await request.event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+    await request.send(b"0\r\n\r\n")
+    return True
+
+
+async def login_page(request: Request) -> bool:
+    """A proxy that wants a login, and says 200."""
+    await request.reply(b"<html><body>Log in</body></html>", 200, {"Content-Type": "text/html"})
+    return True
+
+
+async def endless_list(request: Request) -> bool:
+    """Each page promises another."""
+    metadata = {"resourceVersion": "7", "continue": "more"}
+    await request.reply({"kind": "List", "metadata": metadata, "items": []})
+    return True
+
+
+def redirecting(location: str) -> Sickness:
+    """Everything is elsewhere."""
+
+    async def sick(request: Request) -> bool:
+        await request.reply(b"", 307, {"Location": location + request.target})
+        return True
+
+    return sick
+
+
+def gzip_bomb(mebibytes: int) -> Sickness:
+    """A list that is small on the wire."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    body = packer.compress(b'{"kind":"List","metadata":{},"items":[')
+    body += b"".join(packer.compress(b" " * MIB) for _ in range(mebibytes))
+    body += packer.compress(b"]}") + packer.flush()
+
+    async def sick(request: Request) -> bool:
+        if request.query.get("sendInitialEvents"):
+            await request.status(400, "sendInitialEvents is forbidden", "Invalid")
+        else:
+            await request.reply(body, 200, {"Content-Encoding": "gzip"})
+        return True
+
+    return sick
+
+
+async def endless_line(request: Request) -> bool:
+    """A watch whose first event has no end."""
+    if not request.is_watch:
+        return False
+    await request.begin_watch()
+    await request.chunk(b'{"type":"ADDED","object":{"metadata":{"name":"')
+    while True:
+        await request.chunk(b"a" * 65_536)
+
+
+async def ending_watches(request: Request) -> bool:
+    """Watches end in good order, at once."""
+    if not request.is_watch:
+        return False
+    await request.begin_watch()
+    await request.send(b"0\r\n\r\n")
+    return True

@@ -1,0 +1,187 @@
+"""Where a connection goes and what it carries is decided by the kubeconfig, the flags and the proxy
+variables that kubectl reads: not by ~/.netrc, by a redirect, or by SSLKEYLOGFILE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.target import Overrides, find_target
+from tests.hostile.server import hostile
+from tests.hostile.sicknesses import redirecting
+from tests.loopback import play
+
+
+async def ask(path: str, environ: dict[str, str] | None = None, **flags: Any) -> bytes:
+    """One request of ours."""
+    client = Client(Session(find_target(Overrides(kubeconfig=path, **flags), {}), environ or {}))
+    try:
+        return await client.read("/version")
+    finally:
+        await client.close()
+
+
+@pytest.fixture
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ~/.netrc with a password for every host of these tests."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login eve password from-netrc\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+
+
+@pytest.mark.usefixtures("netrc")
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("user", [{"token": "t"}, {}], ids=["token", "nobody"])
+def test_netrc_says_nothing(tmp_path: Path, tls: bool, user: dict[str, str]) -> None:
+    async def test() -> None:
+        async with hostile(tls=tls) as server:
+            await ask(server.kubeconfig(tmp_path, user))
+            sent = [request.headers.get("authorization") for request in server.requests]
+            assert sent == (["Bearer t"] if user and tls else [None])
+
+    play(test)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_redirect_is_an_error_with_both_hosts(tmp_path: Path, tls: bool) -> None:
+    """To another host, over TLS or not: neither token nor impersonation goes there."""
+
+    async def test() -> None:
+        async with hostile(tls=tls) as server, hostile() as other:
+            server.sickness = redirecting(other.url)
+            path = server.kubeconfig(tmp_path, {"token": "t"})
+            with pytest.raises(Failed) as said:
+                await ask(path, impersonate="root")
+            assert server.url in str(said.value) and other.url in str(said.value)
+            assert len(server.requests) == 1 and other.requests == []
+
+    play(test)
+
+
+def test_a_redirect_to_nowhere_is_an_error_too(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with hostile() as server:
+            for location in ("", "http://[", "\x7f"):
+                server.sickness = redirecting(location)
+                with pytest.raises(NodelifeError):
+                    await ask(server.kubeconfig(tmp_path))
+
+    play(test)
+
+
+def test_an_authority_together_with_no_checks_is_refused(tmp_path: Path) -> None:
+    """As kubectl: "specifying a root certificates file with the insecure flag is not allowed"."""
+
+    async def test() -> None:
+        async with hostile(tls=True) as server:
+            path = server.kubeconfig(tmp_path, **{"insecure-skip-tls-verify": True})
+            with pytest.raises(BadInput, match="certificate authority together with insecure"):
+                await ask(path)
+            await ask(path, insecure_skip_tls_verify=True)  # the flag takes the CA's place
+
+    play(test)
+
+
+class Proxy:
+    """An HTTP proxy that notes what it was asked for, and leads nowhere."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        self.asked.append(head)
+        writer.write(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def proxy() -> AsyncIterator[Proxy]:
+    one = Proxy()
+    listening = await asyncio.start_server(one.serve, "127.0.0.1", 0)
+    one.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield one
+    finally:
+        listening.close()
+
+
+def test_the_proxy_is_the_kubeconfigs_then_the_environments(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with hostile() as server, proxy() as theirs, proxy() as ours:
+            environ = {"HTTPS_PROXY": theirs.url, "HTTP_PROXY": theirs.url}
+            elsewhere = {"server": "https://nodelife.invalid:6443"}
+            user = {"token": "t"}
+            with pytest.raises(NodelifeError):
+                await ask(server.kubeconfig(tmp_path, user, **elsewhere), environ)
+            assert [head.split()[1] for head in theirs.asked] == ["nodelife.invalid:6443"]
+            with pytest.raises(NodelifeError):
+                path = server.kubeconfig(tmp_path, user, **elsewhere, **{"proxy-url": ours.url})
+                await ask(path, {**environ, "NO_PROXY": "*"})
+            assert [head.split()[1] for head in ours.asked] == ["nodelife.invalid:6443"]
+            assert not any("Bearer" in head for head in ours.asked + theirs.asked)
+            await ask(server.kubeconfig(tmp_path), environ)  # loopback goes by no proxy
+            assert (len(theirs.asked), len(ours.asked)) == (1, 1)
+
+    play(test)
+
+
+def test_netrc_gives_a_proxy_nothing(
+    tmp_path: Path, netrc: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with hostile() as server, proxy() as theirs:
+            monkeypatch.setenv("HTTPS_PROXY", theirs.url)  # of this process, as of a shell
+            elsewhere = {"server": "https://nodelife.invalid:6443"}
+            with pytest.raises(NodelifeError):
+                environ = {"https_proxy": theirs.url}
+                await ask(server.kubeconfig(tmp_path, {"token": "t"}, **elsewhere), environ)
+            (head,) = theirs.asked
+            assert "authorization" not in head.lower()
+
+    play(test)
+
+
+def test_no_keys_of_sessions_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with hostile(tls=True) as server:
+            monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+            await ask(server.kubeconfig(tmp_path, {"token": "t"}))
+            assert not (tmp_path / "keys").exists()
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param({"token": "t\n"}, id="newline"),
+        pytest.param({"token": "t\r\nX-Other: y"}, id="another-header"),
+        pytest.param({"token": "t", "as": "a\nb"}, id="impersonation"),
+        pytest.param({"tokenFile": "TOKEN"}, id="not-UTF-8"),
+    ],
+)
+def test_what_no_header_can_hold_is_an_error(tmp_path: Path, user: dict[str, str]) -> None:
+    async def test() -> None:
+        (tmp_path / "token").write_bytes(b"\xff\xfe\x00t")
+        told = {
+            key: str(tmp_path / "token") if key == "tokenFile" else v for key, v in user.items()
+        }
+        async with hostile(tls=True) as server:
+            with pytest.raises(Failed):
+                await ask(server.kubeconfig(tmp_path, told))
+            assert server.requests == []
+
+    play(test)
