@@ -88,7 +88,7 @@ def test_no_storm(tmp_path: Path) -> None:
 
     async def test() -> None:
         counts = await asyncio.gather(
-            *(storm(row.values[0], tmp_path / str(row.id)) for row in STORMS)  # type: ignore[arg-type]
+            *(storm(row.values[0], tmp_path / str(row.id)) for row in STORMS)
         )
         most = {str(row.id): max(found.values()) for row, found in zip(STORMS, counts, strict=True)}
         assert all(count <= 2 * SECONDS for count in most.values()), most
