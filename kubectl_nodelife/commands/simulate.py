@@ -66,7 +66,10 @@ def simulate(
     settings = settings_of(setting, assignments)
     if (stand_in := setting.profile.stands_in()) is not None:
         terminal.warn(stand_in)
-    done = _play(setting.under(settings), settings, _until_ns(until))
+    setting = setting.under(settings)
+    for doubt in settings.doubts(_heartbeat_ns(setting, settings)):
+        terminal.warn(doubt)
+    done = _play(setting, settings, _until_ns(until))
     story = tell(done, settings)
     if only is not None:
         story = _narrow(story, done, *only)
@@ -136,6 +139,13 @@ def _until_ns(until: str | None) -> int | None:
     if until_ns <= 0:
         raise BadInput(f"{until} is not after the start", on="--until")
     return until_ns
+
+
+def _heartbeat_ns(setting: Setting, settings: Settings) -> int:
+    """How long the scenario's healthy kubelets are silent between two signs of life."""
+    kubelet = setting.scenario.kubelet
+    posts_ns = kubelet.post_every_ns
+    return min(kubelet.lease_renew_interval_ns, posts_ns) if settings.leases_count else posts_ns
 
 
 def _play(setting: Setting, settings: Settings, until_ns: int | None) -> Run:

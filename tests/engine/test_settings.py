@@ -137,3 +137,38 @@ def test_who_evicts(
 ) -> None:
     settings = make_settings(profile, flags)
     assert (settings.taint_mode, settings.taint_manager) == (taint_mode, taint_manager)
+
+
+@pytest.mark.parametrize(
+    ("profile", "flags", "said"),
+    [
+        pytest.param("v1.36", {}, [], id="defaults"),
+        pytest.param(
+            "v1.36",
+            {"node-monitor-grace-period": "3s"},
+            ["3s is not longer than the 10s between two heartbeats"],
+            id="a grace period within one heartbeat interval",
+        ),
+        pytest.param(
+            "v1.36",
+            {"node-monitor-grace-period": "15s"},
+            ["15s is less than twice the 10s between two heartbeats"],
+            id="a grace period that allows no late heartbeat",
+        ),
+        pytest.param(
+            "v1.16",
+            {"feature-gates": "TaintBasedEvictions=false", "pod-eviction-timeout": "30s"},
+            ["pod-eviction-timeout 30s is not longer than node-monitor-grace-period 40s"],
+            id="an eviction timeout below the grace period",
+        ),
+        pytest.param(
+            "v1.16", {"pod-eviction-timeout": "30s"}, [], id="an eviction timeout that nobody reads"
+        ),
+    ],
+)
+def test_settings_that_upstream_warns_of(
+    profile: str, flags: Mapping[str, object], said: list[str]
+) -> None:
+    doubts = make_settings(profile, flags).doubts(10 * SECOND_NS)
+    assert len(doubts) == len(said)
+    assert all(part in doubt for part, doubt in zip(said, doubts, strict=True))
