@@ -146,7 +146,7 @@ def test_a_schedule_tells_every_renewal_until_it_stops() -> None:
     assert told.kind == "Heartbeat"
     beat = cache.heartbeat("n1")
     assert beat is not None
-    assert not beat.renews_for_ever()
+    assert beat.beats_for_ever(leases_count=True) is None
     assert beat.renewal(2 * S) is None
     assert beat.renewal(3 * S) == (3 * S, 3 * S)
     assert beat.renewal(32 * S) == (23 * S, 23 * S)
@@ -159,7 +159,8 @@ def test_a_new_schedule_keeps_what_the_old_one_had_renewed() -> None:
     cache.apply(Heartbeats("n1", 60 * S, 10 * S), 25 * S)
     beat = cache.heartbeat("n1")
     assert beat is not None
-    assert beat.renews_for_ever()
+    assert beat.beats_for_ever(leases_count=True) == 10 * S
+    assert beat.beats_for_ever(leases_count=False) is None
     assert beat.renewal(59 * S) == (20 * S, 20 * S)
     assert beat.renewal(60 * S) == (60 * S, 60 * S)
 
