@@ -37,12 +37,13 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
-    from kubectl_nodelife.commands.answers import make_answers
-    from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+    from kubectl_nodelife.answers.view import ClusterView
+    from kubectl_nodelife.commands.answering.for_daemon import make_answers
+    from kubectl_nodelife.daemon.sight import Cluster, look
 
     cluster = Cluster("bench", "bench", one.client.server)
 
-    def sight() -> Sight:
+    def sight() -> ClusterView:
         return look(one.watcher, one.journal, cluster)
 
     answers, _ = make_answers(sight, one.journal, one.watcher.clock.now_ns)

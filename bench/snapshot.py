@@ -46,7 +46,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: bench.Stopwatch) -> dict[st
 def _save(target: Target, stopwatch: bench.Stopwatch) -> dict[str, object]:
     import asyncio
 
-    from kubectl_nodelife.commands.snapshot_look import of_cluster
+    from kubectl_nodelife.commands.cluster.saving import of_cluster
 
     before = peak_rss_bytes()
     with tempfile.TemporaryDirectory() as folder:

@@ -15,8 +15,10 @@ import msgspec
 
 from bench import Stopwatch
 from bench.zone_outage import make_setting
-from kubectl_nodelife.commands.inputs import read_snapshot
-from kubectl_nodelife.commands.node_status import of_snapshot
+from kubectl_nodelife.answers.status import KINDS, status_steps
+from kubectl_nodelife.commands.answering.status import finished
+from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
@@ -32,11 +34,11 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
         file.write_bytes(dump(nodes, pods, seed))
         gc.collect()
         began = time.perf_counter()
-        snapshot = read_snapshot([str(file)])
+        snapshot = read_dump([str(file)])
         decode_seconds = time.perf_counter() - began
         size = file.stat().st_size
     with stopwatch:
-        status = of_snapshot(snapshot, (), None, ())
+        status = finished(status_steps(view_of_dump(snapshot, KINDS)))
     began = time.perf_counter()
     document = msgspec.json.encode(status.document())
     render_seconds = time.perf_counter() - began

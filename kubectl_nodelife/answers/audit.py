@@ -9,10 +9,14 @@ import msgspec
 from msgspec import to_builtins
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.notes import WRONG
-from kubectl_nodelife.outlook.audit.sweep import Audit
+from kubectl_nodelife.outlook.audit.sweep import Audit, Seen, audit
+
+KINDS = ("Node", "Lease", "Pod")
+"""The kinds that an audit judges."""
 
 
 class PodAudit(msgspec.Struct, frozen=True):
@@ -42,6 +46,35 @@ class PodAudit(msgspec.Struct, frozen=True):
             notEvaluated=list(self.audit.not_evaluated),
             warnings=list(self.warnings),
         )
+
+
+def seen_in(view: ClusterView, namespace: str | None) -> Seen:
+    """What an audit judges: the pods of one namespace or (None) of all, nodes, Lease renewals."""
+    cache = view.cache
+    pods = [p for p in cache.pods.values() if namespace is None or p.namespace == namespace]
+    renewals: dict[str, int | None] = {}
+    for name, heartbeat in cache.heartbeats.items():
+        renewal = heartbeat.renewal(view.now_ns)
+        if renewal is not None:
+            renewals[name] = renewal[0]
+    return Seen(
+        pods,
+        None if "Node" in view.unread else cache.nodes,
+        None if "Lease" in view.unread else renewals,
+    )
+
+
+def pod_audit(view: ClusterView, seen: Seen) -> PodAudit:
+    """The audit of what was seen."""
+    found = audit(seen, view.settings, view.now_ns)
+    return PodAudit(
+        audit=found,
+        source=view.source,
+        profile=view.settings.profile.name,
+        moment=view.moment,
+        now_ns=view.now_ns,
+        warnings=(*view.warnings, *found.warnings),
+    )
 
 
 def only(audit: Audit, classes: Collection[str]) -> Audit:

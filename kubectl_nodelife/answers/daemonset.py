@@ -5,15 +5,74 @@ Each as a document of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.outlook.daemonset.rollout import RevisionRow, RolloutOutlook, UndoOutlook
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.table import NodeRow
+from kubectl_nodelife.outlook.daemonset.view import DaemonSets, KindsRead, cache_for
 
 Source = dict[str, Any]
+
+
+KINDS = ("Node", "Pod", "ControllerRevision", "DaemonSet")
+"""The kinds that an answer about DaemonSets is made from."""
+
+_NOT_TOLD = {
+    "Node": "which nodes should run a pod",
+    "Pod": "which nodes have a pod",
+    "ControllerRevision": "revisions and rollbacks",
+}
+
+
+def daemon_sets(
+    view: ClusterView, namespace: str | None = None, name: str = ""
+) -> Callable[[], DaemonSets]:
+    """The sets of a namespace (None: of all), or the one of that name, as their controller sees
+    them.
+
+    Only objects that nobody changes are taken from the view here; what is returned does the work,
+    in a thread if that is better.
+    """
+    objects = [obj for kind in KINDS for obj in view.cache.all(kind)]
+    settings, now_ns, unread = view.settings, view.now_ns, view.unread
+    read = KindsRead(
+        pods="Pod" not in unread,
+        nodes="Node" not in unread,
+        revisions="ControllerRevision" not in unread,
+        sets="DaemonSet" not in unread,
+    )
+
+    def made() -> DaemonSets:
+        cache = cache_for(objects, namespace, _behaviour(settings), name)
+        return DaemonSets(cache, settings, now_ns, read)
+
+    return made
+
+
+def pods_take_room(settings: Settings) -> bool:
+    """Whether this release's controller looks at the room that all pods of a node take."""
+    return _behaviour(settings).suspends
+
+
+def _behaviour(settings: Settings) -> Behaviour:
+    return behaviour_of((1, settings.profile.minor), settings.gates)
+
+
+def not_told(view: ClusterView) -> Iterator[str]:
+    """What cannot be told of DaemonSets for want of a kind, in sentences."""
+    for kind, what in _NOT_TOLD.items():
+        if kind in view.unread:
+            error = view.unread[kind]
+            lacks = f"{kind} cannot be read ({error})" if error else f"no {kind}s were read"
+            yield f"{lacks}: {what} cannot be told"
+    if "DaemonSet" in view.unread:
+        yield "no DaemonSets were read"
 
 
 def summaries_document(

@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.outlook.explain import Section, total
+from kubectl_nodelife.outlook.explain_node import node_sections
+from kubectl_nodelife.outlook.explain_pod import pod_sections
+from kubectl_nodelife.outlook.node import Outlook
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -36,6 +41,33 @@ class Explanation(msgspec.Struct, frozen=True):
             answers=[_section(s) for s in self.sections],
             warnings=self.warnings,
         )
+
+
+def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> Explanation:
+    """The explanation of one node or pod. Raises Failed where the cluster does not have it."""
+    return Explanation(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        source=view.source,
+        profile=view.settings.profile.name,
+        moment=view.moment,
+        sections=_sections_of(view.outlook, kind, namespace, name),
+        warnings=view.warnings,
+    )
+
+
+def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[Section]:
+    if kind == "Node":
+        node = outlook.cache.node(name)
+        if node is None:
+            raise Failed("not found", on=f"node {name}", remedy="check the name")
+        return list(node_sections(outlook, outlook.node(node)))
+    pod = outlook.cache.pod(namespace, name)
+    if pod is None:
+        remedy = "check the name, and the namespace with -n"
+        raise Failed("not found", on=f"pod {namespace}/{name}", remedy=remedy)
+    return list(pod_sections(outlook, pod))
 
 
 def _section(section: Section) -> dict[str, Any]:

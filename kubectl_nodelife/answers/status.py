@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.verdict import FINE, Verdict, judge
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 
@@ -57,29 +61,24 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
         )
 
 
-def node_statuses(outlook: Outlook, names: Iterable[str]) -> Iterator[NodeEntry]:
-    """The status of each of these nodes (of the cache)."""
-    for name in names:
+def status_steps(
+    view: ClusterView, names: Sequence[str] = (), selector: str | None = None
+) -> Generator[None, None, NodeLifeStatus]:
+    """The status of the nodes asked for (all, where none is) and of all zones, a step a node.
+
+    Raises BadInput for a selector that makes no sense, Failed for a node that is not there.
+    """
+    outlook, settings = view.outlook, view.settings
+    nodes: list[NodeEntry] = []
+    for name in choose_nodes(outlook.cache, names, selector):
         of_node = outlook.node(outlook.cache.nodes[name])
-        yield NodeEntry(of_node, judge(of_node, outlook.now_ns))
-
-
-def make_status(
-    outlook: Outlook,
-    *,
-    nodes: list[NodeEntry],
-    source: dict[str, Any],
-    mode: str,
-    moment: dict[str, str],
-    warnings: list[str],
-) -> NodeLifeStatus:
-    """The status of these nodes, and of all zones."""
-    settings = outlook.settings
+        nodes.append(NodeEntry(of_node, judge(of_node, outlook.now_ns)))
+        yield
     return NodeLifeStatus(
-        source=source,
+        source=view.source,
         profile=settings.profile.name,
-        mode=mode,
-        moment=moment,
+        mode=view.mode,
+        moment=view.moment,
         settings={
             flag: {"value": value, "origin": settings.origins[flag]}
             for flag, value in settings.flags.items()
@@ -87,10 +86,53 @@ def make_status(
         },
         zones=zones(outlook.memory, settings),
         nodes=nodes,
-        warnings=warnings,
+        warnings=view.warnings,
         now_ns=outlook.now_ns,
     )
 
+
+def choose_nodes(cache: Cache, names: Sequence[str], selector: str | None) -> list[str]:
+    """The nodes asked for, in order of their names. Raises BadInput, Failed."""
+    if names and selector:
+        raise BadInput("give names or a selector, not both", on="--selector")
+    wanted = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
+    for name in wanted:
+        if name not in cache.nodes:
+            raise Failed("not found", on=f"node {name}", remedy="check the name")
+    if not selector:
+        return sorted(wanted or cache.nodes)
+    try:
+        parsed = parse_selector(selector)
+    except ValueError as error:
+        raise BadInput(str(error), on="--selector") from None
+    return sorted(n.name for n in cache.nodes.values() if matches(parsed, n.metadata.labels))
+
+
+def not_told(view: ClusterView) -> Iterator[str]:
+    """What a status or an explanation lacks for want of Leases or pods, in sentences."""
+    for kind, what in _NOT_EVALUATED.items():
+        error = view.unread.get(kind)
+        if error:
+            yield f"{kind} cannot be read ({error}): {what}: not evaluated"
+    if not view.unread.get("Lease"):
+        yield from _without_leases(view.cache)
+    if view.unread.get("Pod") == "":
+        yield "no pods were read: evictions are not evaluated"
+
+
+def _without_leases(cache: Cache) -> Iterator[str]:
+    without = [name for name in cache.nodes if name not in cache.heartbeats]
+    if without and len(without) == len(cache.nodes):
+        yield "no node Lease was read: how long until a node is Unknown is not evaluated"
+    elif without:
+        names = ", ".join(sorted(without)[:3]) + (", ..." if len(without) > 3 else "")
+        yield f"no Lease of {names} was read: their age is not evaluated"
+
+
+KINDS = ("Node", "Lease", "Pod")
+"""The kinds that a status or an explanation is made from."""
+
+_NOT_EVALUATED = {"Lease": "how long until a node is Unknown", "Pod": "evictions"}
 
 _FLAGS_THAT_MATTER = (
     "node-monitor-period",

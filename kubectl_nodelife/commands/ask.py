@@ -11,14 +11,17 @@ import os
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.known import Known, recall, remember
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
-from kubectl_nodelife.errors import EXIT_NO, Failed, Unreachable
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
 from kubectl_nodelife.report import terminal
+
+FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from kubectl_nodelife.commands.cluster.where import Where
     from kubectl_nodelife.commands.flags import Connection
 
 
@@ -74,6 +77,46 @@ def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict
     return _checked(line, client.follow(line.socket, question, watch=True, **query))
 
 
+def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False) -> int:
+    """Find the answer in a dump, at the daemon, or by a first look; print it. The exit code.
+
+    Raises NodelifeError.
+    """
+    where.check()
+    if not where.filename:
+        told = None if where.direct else ask(where.connection, question, **query)
+        if told is not None:
+            return show(told, exit_code=exit_code)
+        terminal.note(FIRST_LOOK)
+    from kubectl_nodelife.commands.answering import direct
+
+    return show(direct.answer(where, question, query), exit_code=exit_code)
+
+
+def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The daemon's answers as they come. Raises BadInput where there is none to give them."""
+    if where.filename:
+        raise BadInput("a dump does not change", on="--watch")
+    where.check()
+    answers = None if where.direct else follow(where.connection, question, **query)
+    if answers is None:
+        remedy = "run: kubectl nodelife daemon start"
+        raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
+    return answers
+
+
+def namespace_for(where: Where) -> str:
+    """The namespace that is meant: the flags' or the context's. Raises BadInput."""
+    if where.connection.namespace or where.filename:
+        return where.connection.namespace or "default"
+    line = None if where.direct else find(where.connection)
+    if line is not None:
+        return line.known.namespace
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
+    return target_of(where.connection).namespace
+
+
 def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Answers that only end with the daemon. Raises Unreachable when they do."""
     yield from answers
@@ -84,12 +127,12 @@ def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
-    """Print what a daemon has answered to `status` or `explain`, and return the exit code."""
+    """Print what was told, and return the exit code."""
     warnings = answer.get("warnings")
     for warning in warnings if isinstance(warnings, list) else ():
         terminal.warn(warning)
-    if answer.get("empty"):
-        terminal.note("No resources found")
+    if answer.get("note"):
+        terminal.note(str(answer["note"]))
     terminal.write(str(answer.get("text", "")))
     return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 

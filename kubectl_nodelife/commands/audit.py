@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+
 import click
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.audit import only
-from kubectl_nodelife.commands.audit_look import (
-    FIRST_LOOK,
-    check_classes,
-    check_now,
-    look_at_cluster,
-    look_at_dump,
-    namespace_of,
-)
+from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
+from kubectl_nodelife.commands.cluster.look import Reading, look, namespace_of
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.errors import EXIT_NO
+from kubectl_nodelife.errors import EXIT_NO, BadInput
+from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import AuditPage
 from kubectl_nodelife.report.formats import render
+
+FIRST_LOOK = "a first look: ages are what the objects tell"
+
+READING = Reading(KINDS, needed=("Node",))
 
 
 @click.command("audit")
@@ -57,16 +58,24 @@ def audit_command(
       kubectl nodelife audit -f dump/ -o json
     """
     check_classes(classes)
-    check_now(now, filename)
-    namespace = namespace_of(connection, all_namespaces, of_dump=bool(filename))
-    if filename:
-        look = look_at_dump(filename, namespace, now=now, profile=profile, assignments=assignments)
-    else:
+    where = Where(connection, filename, now, profile=profile, assignments=assignments)
+    where.check()
+    namespace = namespace_of(where, all_namespaces)
+    if not filename:
         terminal.note(FIRST_LOOK)
-        look = look_at_cluster(connection, namespace, profile=profile, assignments=assignments)
-    answer = look.answer()
+    view = look(where, READING)
+    answer = pod_audit(view, seen_in(view, namespace))
     answer = replace(answer, audit=only(answer.audit, classes))
     for warning in (*answer.warnings, *answer.audit.not_evaluated):
         terminal.warn(warning)
     terminal.write(render(AuditPage(answer), output, headers=not no_headers))
     return EXIT_NO if exit_code and answer.something_is_wrong() else 0
+
+
+def check_classes(classes: tuple[str, ...]) -> None:
+    """Raises BadInput for a class that there is not."""
+    for name in classes:
+        if name not in NOTES:
+            near = difflib.get_close_matches(name, NOTES, 1)
+            meant = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(NOTES)}"
+            raise BadInput(f"no class {name!r}", on="--class", remedy=meant)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.drain_look import look
-from kubectl_nodelife.commands.first_look import own_namespace
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.look import namespace_of
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.drain.survey import survey
 from kubectl_nodelife.errors import EXIT_NO
@@ -39,10 +40,9 @@ def budgets(
       kubectl nodelife budgets -A
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
-    found = look(connection, filename, now, None)
-    # A dump has no current namespace: all of it is shown unless one is named.
-    namespace = connection.namespace if filename else own_namespace(connection)
-    answer = survey(found.snapshot, None if all_namespaces else namespace, pool_label)
+    where = Where(connection, filename, now)
+    found = look_for_drain(where)
+    answer = survey(found.snapshot, namespace_of(where, all_namespaces), pool_label)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

@@ -98,7 +98,7 @@ def run(
     Example:
       kubectl nodelife daemon run --context production
     """
-    from kubectl_nodelife.commands.answers import make_answers
+    from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.run import Options, run_daemon
     from kubectl_nodelife.live.target import Overrides
 

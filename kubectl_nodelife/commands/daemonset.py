@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.daemonset_ask import Where, answer, name_of, namespace_for
-from kubectl_nodelife.commands.daemonset_question import NODES, SUMMARY, SetQuestion
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.set_words import NODES, QUESTION, SUMMARY
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput
+
+_PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/", "ds/")
 
 
 @click.command()
@@ -50,12 +53,19 @@ def daemonset(
     if per_node and not name:
         raise BadInput("is about one set", on="--nodes", remedy="name the set")
     where = Where(connection, filename, now, no_daemon, profile, assignments)
-    question = SetQuestion(
-        about=NODES if per_node else SUMMARY,
-        namespace=namespace_for(where, all_namespaces),
-        name=name_of(name),
-        revision=0,
-        output=output,
-        headers=not no_headers,
-    )
-    return answer(question, where)
+    query = {
+        "about": NODES if per_node else SUMMARY,
+        "namespace": "" if all_namespaces else ask.namespace_for(where),
+        "name": name_of(name),
+        "output": output,
+        "headers": not no_headers,
+    }
+    return ask.answer(where, QUESTION, query)
+
+
+def name_of(word: str | None) -> str:
+    """A set's name, without the kind that may stand before it."""
+    name = word or ""
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return name

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.commands.drain_look import look
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
@@ -78,7 +79,7 @@ def drain_plan(
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
     options, waves = drain_options(flags), wave_options(flags)
-    found = look(connection, filename, now, profile)
+    found = look_for_drain(Where(connection, filename, now, profile=profile))
     names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
     if waves is None:
         plan = make_plan(found.snapshot, names, options)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.status import FIRST_LOOK
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.report import terminal
-
-if TYPE_CHECKING:
-    from kubectl_nodelife.answers.explanation import Explanation
 
 _KINDS = {
     "node": "Node",
@@ -44,7 +40,7 @@ def explain(
     output: str,
     no_headers: bool,
     connection: Connection,
-) -> None:
+) -> int:
     """Say in sentences what happens to a node or a pod, with every number put in.
 
     Answered by the daemon where one watches the cluster, else by a first look at it.
@@ -56,34 +52,17 @@ def explain(
       kubectl nodelife explain node worker-1 -f dump/
     """
     kind, namespace, name = parse_subject(subject, connection.namespace)
-    if now and not filename:
-        raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
-    if not (filename or no_daemon or profile or assignments):
-        query: dict[str, Any] = {
-            "kind": kind,
-            "name": name,
-            "output": output,
-            "headers": not no_headers,
-        }
-        if kind == "Pod":
-            query["namespace"] = namespace or _namespace_of(connection)
-        answer = ask.ask(connection, "explain", **query)
-        if answer is not None:
-            ask.show(answer)
-            return
-        terminal.note(FIRST_LOOK)
-    from kubectl_nodelife.report.formats import render
-    from kubectl_nodelife.report.status import ExplanationPage
-
-    if filename:
-        if kind == "Pod":
-            namespace = namespace or "default"
-        made = _of_dump((kind, namespace, name), filename, now, profile, assignments)
-    else:
-        made = _direct((kind, namespace, name), connection, profile, assignments)
-    for warning in made.warnings:
-        terminal.warn(warning)
-    terminal.write(render(ExplanationPage(made), output, headers=not no_headers))
+    where = Where(connection, filename, now, no_daemon, profile, assignments)
+    where.check()
+    query: dict[str, Any] = {
+        "kind": kind,
+        "name": name,
+        "output": output,
+        "headers": not no_headers,
+    }
+    if kind == "Pod":
+        query["namespace"] = namespace or ask.namespace_for(where)
+    return ask.answer(where, "explain", query)
 
 
 def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
@@ -104,37 +83,3 @@ def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, s
         f"cannot tell which object is meant by {given!r}",
         remedy="write 'node NAME' or 'pod NAME -n NS'",
     )
-
-
-def _namespace_of(connection: Connection) -> str:
-    """The namespace of the context, for a pod without one."""
-    line = ask.find(connection)
-    return line.known.namespace if line is not None else "default"
-
-
-def _of_dump(
-    subject: tuple[str, str, str],
-    filename: tuple[str, ...],
-    now: str | None,
-    profile: str | None,
-    assignments: tuple[str, ...],
-) -> Explanation:
-    from kubectl_nodelife.commands.dumps import load
-    from kubectl_nodelife.commands.subjects import explanation_of_snapshot
-
-    return explanation_of_snapshot(load(filename, now, profile), *subject, assignments)
-
-
-def _direct(
-    subject: tuple[str, str, str],
-    connection: Connection,
-    profile: str | None,
-    assignments: tuple[str, ...],
-) -> Explanation:
-    from kubectl_nodelife.commands.first_look import first_look, own_namespace
-    from kubectl_nodelife.commands.subjects import explanation_of_sight
-
-    kind, namespace, name = subject
-    if kind == "Pod" and not namespace:
-        namespace = own_namespace(connection)
-    return explanation_of_sight(first_look(connection, profile, assignments), kind, namespace, name)

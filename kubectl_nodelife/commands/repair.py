@@ -7,16 +7,12 @@ from typing import NamedTuple
 
 import click
 
+from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
 from kubectl_nodelife.answers.repair import repair_document
-from kubectl_nodelife.commands.audit_look import (
-    FIRST_LOOK,
-    Look,
-    check_classes,
-    check_now,
-    look_at_cluster,
-    look_at_dump,
-    namespace_of,
-)
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes
+from kubectl_nodelife.commands.cluster.look import look, namespace_of
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.duration import parse_duration
@@ -25,7 +21,7 @@ from kubectl_nodelife.outlook.audit.findings import Finding
 from kubectl_nodelife.outlook.audit.mend import Sighting
 from kubectl_nodelife.outlook.audit.notes import WRONG
 from kubectl_nodelife.outlook.audit.plan import CAP, Step, Wishes, plan
-from kubectl_nodelife.outlook.audit.sweep import context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.sweep import Seen, context_of, health_of_nodes
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import RepairPage
 from kubectl_nodelife.report.formats import render
@@ -92,91 +88,85 @@ def repair(
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     check_classes(classes)
-    check_now(now, filename)
-    namespace = namespace_of(connection, all_namespaces, of_dump=bool(filename))
+    where = Where(connection, filename, now, profile=profile, assignments=assignments)
+    where.check()
+    namespace = namespace_of(where, all_namespaces)
     wanted = wanted_pods(pods, namespace)
-    looks = Looks(filename, connection, None if wanted else namespace, now, profile, assignments)
+    within = None if wanted else namespace
     wishes = Wishes(frozenset(classes), frozenset(fenced), limit)
-    then = looks.earlier(before, wait)
-    look = looks.look()
-    for warning in (*look.answer().warnings, *look.audit.not_evaluated):
+    then = earlier(where, within, before, wait)
+    seen = Audited.look(where, within)
+    for warning in (*seen.answer.warnings, *seen.answer.audit.not_evaluated):
         terminal.warn(warning)
-    steps = steps_of(look, wanted, wishes, then)
+    steps = steps_of(seen, wanted, wishes, then)
     head = {
-        "source": look.source,
-        "profile": look.settings.profile.name,
-        "moment": look.moment,
+        "source": seen.view.source,
+        "profile": seen.view.settings.profile.name,
+        "moment": seen.view.moment,
     }
     page = RepairPage(steps, repair_document(steps, head))
     terminal.write(render(page, output, headers=not no_headers))
 
 
-class Looks(NamedTuple):
-    """Where to look, now and before."""
+class Audited(NamedTuple):
+    """One look at a cluster, and what the audit finds in it."""
 
-    filename: tuple[str, ...]
-    connection: Connection
-    namespace: str | None
-    now: str | None
-    profile: str | None
-    assignments: tuple[str, ...]
+    view: ClusterView
+    seen: Seen
+    answer: PodAudit
 
-    def look(self) -> Look:
-        """The look that is judged. Raises NodelifeError."""
-        if self.filename:
-            return look_at_dump(
-                self.filename,
-                self.namespace,
-                now=self.now,
-                profile=self.profile,
-                assignments=self.assignments,
-            )
-        return look_at_cluster(
-            self.connection, self.namespace, profile=self.profile, assignments=self.assignments
-        )
-
-    def earlier(self, before: tuple[str, ...], wait: str | None) -> Look | None:
-        """The look that shows what has been so since: an earlier dump, or the cluster, and then the
-        wait. Raises NodelifeError."""
-        if before:
-            return look_at_dump(before, None, profile=self.profile, assignments=self.assignments)
-        if wait is None:
-            if not self.filename:
-                terminal.note(FIRST_LOOK)
-            return None
-        if self.filename:
-            raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")
-        try:
-            wait_ns = parse_duration(wait)
-        except ValueError as error:
-            raise BadInput(str(error), on="--wait") from None
-        then = self.look()
-        time.sleep(max(0, wait_ns) / SECOND_NS)
-        return then
+    @classmethod
+    def look(cls, where: Where, namespace: str | None) -> Audited:
+        """Look, and judge the pods of a namespace, or (None) of all. Raises NodelifeError."""
+        view = look(where, READING)
+        seen = seen_in(view, namespace)
+        return cls(view, seen, pod_audit(view, seen))
 
 
-def steps_of(look: Look, pods: set[Key], wishes: Wishes, then: Look | None) -> list[Step]:
+def earlier(
+    where: Where, namespace: str | None, before: tuple[str, ...], wait: str | None
+) -> Audited | None:
+    """The look that shows what has been so since: an earlier dump, or the cluster, and then the
+    wait. Raises NodelifeError."""
+    if before:
+        return Audited.look(where._replace(filename=before, now=None), None)
+    if wait is None:
+        if not where.filename:
+            terminal.note(FIRST_LOOK)
+        return None
+    if where.filename:
+        raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")
+    try:
+        wait_ns = parse_duration(wait)
+    except ValueError as error:
+        raise BadInput(str(error), on="--wait") from None
+    then = Audited.look(where, namespace)
+    time.sleep(max(0, wait_ns) / SECOND_NS)
+    return then
+
+
+def steps_of(now: Audited, pods: set[Key], wishes: Wishes, then: Audited | None) -> list[Step]:
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
-    health = health_of_nodes(look.seen)
+    health = health_of_nodes(now.seen)
     for name in sorted(wishes.fenced - health.keys()):
         raise Failed("not found", on=f"node {name}", remedy="check the name in --fenced")
-    for namespace, name in sorted(pods - {pod.key for pod in look.seen.pods}):
+    for namespace, name in sorted(pods - {pod.key for pod in now.seen.pods}):
         raise Failed("not found", on=f"pod {namespace}/{name}", remedy="check the name and -n")
-    chosen = [f for f in look.audit.findings if _is_asked_for(f, pods, wishes)]
+    chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, wishes)]
     for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
         terminal.note(f"pod {namespace}/{name}: nothing to repair")
-    context = context_of(look.settings, look.now_ns)
-    return plan(chosen, health, context, wishes, sightings(look, then))
+    context = context_of(now.view.settings, now.view.now_ns)
+    return plan(chosen, health, context, wishes, sightings(now.answer, then and then.answer))
 
 
-def sightings(look: Look, then: Look | None) -> dict[str, Sighting]:
+def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, Sighting]:
     """Of pods that were in the same class in an earlier look, by uid."""
     if then is None:
         return {}
     seen = {(f.pod.uid, f.name): f.pod.metadata.resource_version for f in then.audit.findings}
     return {
         f.pod.uid: Sighting(then.now_ns, seen[f.pod.uid, f.name])
-        for f in look.audit.findings
+        for f in now.audit.findings
         if (f.pod.uid, f.name) in seen
     }
 

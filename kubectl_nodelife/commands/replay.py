@@ -1,13 +1,53 @@
-"""`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it."""
+"""`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it.
+
+Made from the daemon's journal, Events, and the traces that objects keep. Each source may be
+missing, and that is said. Nodes are read whole for their managedFields, which say who wrote what
+last.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
 import click
 
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.direct import (
+    adding_up,
+    or_refused,
+    reading,
+    server_now_ns,
+    target_of,
+)
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.daemon.places import journal_path
+from kubectl_nodelife.daemon.store import Wanted as ChosenChanges
+from kubectl_nodelife.daemon.store import read_only
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import HOUR_NS, parse_time
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.outlook.replay.lines import Manager
+from kubectl_nodelife.outlook.replay.timeline import Sources, Wanted, timeline
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.report.replay import ReplayPage
+from kubectl_nodelife.snapshot.reading import pages
 
 
 @click.command()
@@ -37,14 +77,9 @@ def replay(
       kubectl nodelife replay pod web-0 -n shop -o wide
       kubectl nodelife replay -o html > last-hour.html
     """
-    from kubectl_nodelife.commands.replay_look import look
-    from kubectl_nodelife.outlook.replay.timeline import Wanted, timeline
-    from kubectl_nodelife.report.formats import render
-    from kubectl_nodelife.report.replay import ReplayPage
-
     since_ns = _since_ns(since)
     node, pod = _subject(subject, connection)
-    found = look(connection, since_ns)
+    found = read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
     wanted = Wanted(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     lines = timeline(found.sources, wanted)
@@ -89,7 +124,113 @@ def _subject(
     if kind == "Node":
         return name, None
     if not namespace:
-        from kubectl_nodelife.commands.first_look import own_namespace
-
-        namespace = own_namespace(connection)
+        namespace = target_of(connection).namespace
     return "", (namespace, name)
+
+
+# --- the traces that a replay is made from --------------------------------------------------------
+
+NO_DAEMON: Final = (
+    "no daemon has watched this cluster: only Events and what objects keep are told, without what "
+    "was planned and why; run: kubectl nodelife daemon start"
+)
+_EVENTS_KEPT_NS: Final = HOUR_NS
+"""kube-apiserver's default `--event-ttl`."""
+
+_LOST: Final = {
+    "Event": "what controllers and kubelets said of themselves",
+    "Node": "who cordoned or tainted nodes",
+    "Pod": "which pods are being deleted, and where pods are",
+}
+
+
+class Traces(NamedTuple):
+    """What was read, when by the server's clock, and what must be said with it."""
+
+    sources: Sources
+    source: dict[str, Any]
+    now_ns: int
+    warnings: list[str]
+
+
+def read_traces(connection: Connection, since_ns: int) -> Traces:
+    """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
+    target = target_of(connection)
+    warnings: list[str] = []
+    changes = _journal(connection, since_ns, warnings)
+    with progress_bar(f"reading {target.server}") as step:
+        lists, now_ns = asyncio.run(_read(target, step, warnings))
+    if since_ns > _EVENTS_KEPT_NS:
+        warnings.append(
+            "the API server forgets Events, as a rule after an hour: what is older is told by the "
+            "journal and the objects alone"
+        )
+    source = {
+        "kind": "cluster" if changes is None else "journal and cluster",
+        "context": target.context or None,
+        "server": target.server,
+    }
+    return Traces(Sources(changes, *lists), source, now_ns, warnings)
+
+
+def _journal(
+    connection: Connection, since_ns: int, warnings: list[str]
+) -> list[dict[str, Any]] | None:
+    """The changes that the daemon tells, or that the last one has left; None: there are none."""
+    answer = ask.ask(connection, "changes", since=since_ns)
+    if answer is not None:
+        warnings += answer.get("warnings", ())
+        items: list[dict[str, Any]] = answer["items"]
+        return items
+    known = ask.resolve(connection)
+    wanted = ChosenChanges(since_ns=time.time_ns() - since_ns)
+    try:
+        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
+    except (OSError, sqlite3.Error):
+        warnings.append(NO_DAEMON)
+        return None
+    warnings.append("no daemon watches this cluster: the journal is what the last one has left")
+    return [document(change) for change in found]
+
+
+async def _read(
+    target: Target, step: Callable[[int], None], warnings: list[str]
+) -> tuple[tuple[list[Event], list[tuple[Node, list[Manager]]], list[Pod]], int]:
+    progress = adding_up(step)
+    async with reading(target) as client:
+        events, nodes, pods = await asyncio.gather(
+            or_refused(read_all(client, Resource(kind_named("Event")), progress)),
+            or_refused(_nodes(client, progress)),
+            or_refused(read_all(client, Resource(kind_named("Pod")), progress)),
+        )
+    for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
+        if isinstance(found, ApiError):
+            warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
+    if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
+        raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+    now_ns = server_now_ns(client)
+    lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
+    return cast(Any, lists), now_ns
+
+
+async def _nodes(
+    client: Client, progress: Callable[[int], None]
+) -> list[tuple[Node, list[Manager]]]:
+    found = []
+    async for page in pages(client, Resource(kind_named("Node"))):
+        for raw in page:
+            found.append((cast(Node, decode("Node", raw)), managers(raw)))
+        progress(len(page))
+    return found
+
+
+def managers(raw: dict[str, Any]) -> list[Manager]:
+    """The managedFields of a raw node, as far as they say who wrote a field of its spec."""
+    found = []
+    for entry in raw.get("metadata", {}).get("managedFields") or ():
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        fields = frozenset(name.removeprefix("f:") for name in spec)
+        if fields and entry.get("time"):
+            at_ns = int(parse_time(entry["time"]))
+            found.append(Manager(entry.get("manager", ""), at_ns, fields))
+    return found

@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.commands.daemonset_ask import Where, answer, follow, namespace_for
-from kubectl_nodelife.commands.daemonset_question import HISTORY, STATUS, UNDO, SetQuestion
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report import terminal
 
 _KINDS = frozenset({"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"})
 _SECOND_NS = 1_000_000_000
@@ -78,10 +80,13 @@ def status(
     if timeout and not watch:
         raise BadInput("is for --watch", on="--timeout")
     where = Where(connection, filename, now, no_daemon, profile)
-    question = SetQuestion(STATUS, namespace_for(where), name, 0, output, not no_headers)
-    if watch:
-        return follow(question, where, _seconds(timeout))
-    return answer(question, where)
+    query = _query(STATUS, where, name, output, not no_headers)
+    if not watch:
+        return ask.answer(where, QUESTION, query)
+    for told in ask.watch(where, QUESTION, {**query, "timeout": _seconds(timeout) or None}):
+        ask.show(told)
+        terminal.flush()
+    return 0
 
 
 @rollout.command("history")
@@ -111,8 +116,8 @@ def history(
     if revision < 0:
         raise BadInput("must be a positive number", on="--revision")
     where = Where(connection, filename, now, no_daemon, profile)
-    question = SetQuestion(HISTORY, namespace_for(where), name, revision, output, not no_headers)
-    return answer(question, where)
+    query = _query(HISTORY, where, name, output, not no_headers)
+    return ask.answer(where, QUESTION, {**query, "revision": revision or None})
 
 
 @rollout.command("undo")
@@ -140,8 +145,18 @@ def undo(
     """
     name = parse_subject(subject)
     where = Where(connection, filename, now, no_daemon, profile)
-    question = SetQuestion(UNDO, namespace_for(where), name, to_revision, output, not no_headers)
-    return answer(question, where)
+    query = _query(UNDO, where, name, output, not no_headers)
+    return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
+
+
+def _query(about: str, where: Where, name: str, output: str, headers: bool) -> dict[str, Any]:
+    return {
+        "about": about,
+        "namespace": ask.namespace_for(where),
+        "name": name,
+        "output": output,
+        "headers": headers,
+    }
 
 
 def parse_subject(words: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from kubectl_nodelife.commands.inputs import parse_assignments
+from kubectl_nodelife.commands.cluster.dump import parse_assignments
 from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.settings import SettingsError, make_settings

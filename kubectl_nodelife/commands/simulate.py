@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, parse_assignments, read_dump
 from kubectl_nodelife.commands.flags import output_flags
-from kubectl_nodelife.commands.inputs import OWN_CLOCK, parse_assignments, read_snapshot
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
@@ -104,7 +104,7 @@ def _read_given(scenario: Scenario) -> Given | None:
         return None
     path = Path(scenario.file).parent / scenario.snapshot
     with progress_bar("reading objects") as step:
-        snapshot = read_snapshot([str(path)], progress=step)
+        snapshot = read_dump([str(path)], progress=step)
     dated = snapshot.moment_origin != OWN_CLOCK
     for warning in snapshot.warnings if dated else snapshot.warnings[:-1]:
         terminal.warn(warning)

@@ -37,8 +37,8 @@ def save(file: str, full: bool, connection: Connection) -> None:
     import asyncio
     import secrets
 
-    from kubectl_nodelife.commands.direct import target_of
-    from kubectl_nodelife.commands.snapshot_look import of_cluster
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.commands.cluster.saving import of_cluster
     from kubectl_nodelife.report.progress import progress_bar
     from kubectl_nodelife.snapshot.file import SnapshotFile
     from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction

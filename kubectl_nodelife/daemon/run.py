@@ -22,6 +22,7 @@ import msgspec
 
 import kubectl_nodelife
 from kubectl_nodelife import __version__
+from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
@@ -41,7 +42,7 @@ from kubectl_nodelife.daemon.places import (
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
-from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+from kubectl_nodelife.daemon.sight import Cluster, look
 from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
@@ -69,7 +70,7 @@ so that our copy decides on what they decided on."""
 # Imported by name at some later moment, by the standard library or by those we stand on.
 _LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
 
-Look = Callable[[], Sight]
+Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
     [Look, Journal, Callable[[], int]], tuple[dict[str, Answer], dict[str, Stream]]
 ]
@@ -129,10 +130,11 @@ class Daemon:
         self._running = Running()
         self._control_plane: frozenset[tuple[str, str]] = frozenset()
 
-    def look(self) -> Sight:
+    def look(self) -> ClusterView:
         """What can be answered now."""
-        sight = look(self.watcher, self.journal, self.cluster)
-        return sight._replace(warnings=[*sight.warnings, *self.said, *self._settings_said])
+        view = look(self.watcher, self.journal, self.cluster)
+        view.warnings += [*self.said, *self._settings_said]
+        return view
 
     async def settings(self, cache: Cache) -> Settings:
         """The settings as the running control plane, the user and the config have them."""

@@ -6,9 +6,10 @@ told by `changes`. Clocks, queues and timers are the running controllers' own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
+from kubectl_nodelife.answers.view import COLD, ClusterView
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
@@ -23,23 +24,6 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS
 from kubectl_nodelife.outlook.join import joined
 from kubectl_nodelife.outlook.node import Outlook
-
-COLD: Final = "cold: "
-"""How the warning begins that silence does not count yet."""
-
-
-class Sight(NamedTuple):
-    """The outlook and what must be said with it; fields as in the status document.
-
-    `unread`: the kinds that are not to be had, or not yet, with what the server says.
-    """
-
-    outlook: Outlook
-    source: dict[str, Any]
-    moment: dict[str, str]
-    mode: str
-    warnings: list[str]
-    unread: Mapping[str, str] = {}
 
 
 class Cluster(NamedTuple):
@@ -111,7 +95,7 @@ class ShownCache(Cache):
         return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
 
 
-def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> Sight:
+def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> ClusterView:
     """What can be answered now. Raises Unreachable where not even the nodes were read."""
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
@@ -120,14 +104,15 @@ def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> Sight:
             on=cluster.server,
             remedy="try again in a moment, or look directly with --no-daemon",
         )
-    return Sight(
+    return ClusterView(
+        watcher.settings,
+        now_ns,
         outlook=_outlook(watcher, now_ns),
         source=_source(watcher, cluster, now_ns),
         moment={
             "time": format_micro_time(now_ns),
             "origin": "the API server's clock",
         },
-        mode="dry-run",
         warnings=[*_warnings(watcher, now_ns), *journal_warnings(journal)],
         unread={k: watcher.feed.states[k].error for k in KINDS if k not in watcher.read},
     )

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.changes import Change
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.sight import Cluster, Sight, look
+from kubectl_nodelife.daemon.sight import Cluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.events import Gone, Put
@@ -82,7 +83,7 @@ class Lab:
         """Ns since the epoch by the daemon's clock."""
         return self.watcher.clock.now_ns()
 
-    def look(self) -> Sight:
+    def look(self) -> ClusterView:
         """What status would be made from."""
         return look(self.watcher, self.journal, CLUSTER)
 

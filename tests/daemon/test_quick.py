@@ -85,7 +85,7 @@ def test_an_answer_of_another_cluster_is_not_taken(home: Path) -> None:
     [
         ({"text": "x", "inTrouble": True}, ["--exit-code"], 4, "x\n", ""),
         ({"text": "x", "inTrouble": True}, [], 0, "x\n", ""),
-        ({"text": "", "empty": True}, [], 0, "", "No resources found\n"),
+        ({"text": "", "note": "No resources found"}, [], 0, "", "No resources found\n"),
         (
             {"error": {"what": "not found", "on": "node n9", "remedy": "check", "exitCode": 1}},
             ["n9"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.daemonset_look import look_at_sight
+from kubectl_nodelife.answers.daemonset import daemon_sets
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.outlook.daemonset.summary import summarize
@@ -218,7 +218,7 @@ def test_answers_are_about_what_is_shown_and_not_what_is_planned(tmp_path: Path)
         lab = await begin(tmp_path, agent(1))
         await lab.after(1, *NODES)
         assert ("CreatePod", "would") in await acts(lab)
-        sets = look_at_sight(lab.look(), "d")().sets
+        sets = daemon_sets(lab.look(), "d")()
         view = sets.view(("d", "agent"))
         assert view is not None
         assert (view.revisions, list(view.pods()), view.status().number_ready) == ([], [], 0)

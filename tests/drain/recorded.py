@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.commands.inputs import read_snapshot
+from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
@@ -51,7 +51,7 @@ class Recorded:
 
 def read(folder: Path) -> Recorded:
     """One folder."""
-    found = read_snapshot([str(folder / "cluster.json")])
+    found = read_dump([str(folder / "cluster.json")])
     snapshot = Snapshot(
         found.objects, found.moment_ns, None if found.complete else found.kinds_read
     )

@@ -11,10 +11,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.audit_look import look_at_dump
+from kubectl_nodelife.answers.audit import KINDS, pod_audit, seen_in
+from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.audit.sweep import (
+    Audit,
     Seen,
     _is_plain,
     audit,
@@ -37,9 +40,15 @@ from tests.pod_status.sweeping import (
 DUMP = Path(__file__).parents[1] / "dumps" / "stuck-pods.yaml"
 
 
+def audited() -> Audit:
+    """The audit of all pods of the dump."""
+    view = view_of_dump(read_dump([str(DUMP)]), KINDS)
+    return pod_audit(view, seen_in(view, None)).audit
+
+
 def test_every_class_is_found_in_the_dump() -> None:
     """The dump has a pod of each class, named by what it is; by hand, from the raw objects."""
-    found = look_at_dump((str(DUMP),), None).audit
+    found = audited()
     by_pod: dict[str, list[str]] = {}
     for finding in found.findings:
         by_pod.setdefault(finding.pod.name, []).append(finding.name)
@@ -68,7 +77,7 @@ def test_every_class_is_found_in_the_dump() -> None:
 def test_every_cited_field_stands_in_the_raw_objects() -> None:
     raw = yaml.safe_load(DUMP.read_text())["items"]
     objects = {(o["kind"], o["metadata"]["name"]): o for o in raw}
-    found = look_at_dump((str(DUMP),), None).audit
+    found = audited()
     checked = 0
     for finding in found.findings:
         assert finding.evidence, finding.name

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.answers.explanation import explanation_of
+from kubectl_nodelife.answers.status import KINDS
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.inputs import read_snapshot
-from kubectl_nodelife.commands.subjects import explanation_of_snapshot
+from kubectl_nodelife.commands.cluster import dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.report.formats import render
@@ -50,12 +52,13 @@ class Answers:
     def of(self, documents: list[Document]) -> dict[str, str]:
         """Verb and its words -> exit code, output and warnings."""
         Path(FILE).write_text("\n".join(json.dumps(d) for d in documents))
-        snapshot = read_snapshot([FILE])
+        snapshot = dump.read_dump([FILE])
+        view = view_of_dump(snapshot, KINDS)
         found = {" ".join(words): self._run(*words) for words in self._questions(snapshot.objects)}
         for obj in snapshot.objects:
             kind = kind_of(obj)
             if kind in ("Node", "Pod"):
-                page = ExplanationPage(explanation_of_snapshot(snapshot, kind, *obj.key, ()))
+                page = ExplanationPage(explanation_of(view, kind, *obj.key))
                 found[f"explain {kind} {obj.key}"] = render(page, "json")
         return found
 

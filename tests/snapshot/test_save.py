@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands import inputs, snapshot_look
+from kubectl_nodelife.commands.cluster import dump, saving
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.kube.kinds import group_of, kind_named
 from kubectl_nodelife.report import progress
@@ -53,7 +53,7 @@ def test_a_list_with_everything_and_its_kinds(cluster: Cluster, capsys: Capture)
     document = save()
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     noted = document["metadata"]["annotations"]
-    kinds = [kind_named(kind).plural for kind in snapshot_look.KINDS]
+    kinds = [kind_named(kind).plural for kind in saving.KINDS]
     assert noted["nodelife.dev/kinds"].split(",") == kinds
     assert "nodelife.dev/not-read" not in noted
     kept = {(i["kind"], i["metadata"]["name"]) for i in document["items"]}
@@ -120,7 +120,7 @@ def test_a_kind_that_is_not_served_has_no_objects(cluster: Cluster) -> None:
 
 
 def test_who_may_list_nothing_gets_no_file(cluster: Cluster, capsys: Capture) -> None:
-    cluster.forbidden = {kind_named(kind).plural for kind in snapshot_look.KINDS}
+    cluster.forbidden = {kind_named(kind).plural for kind in saving.KINDS}
     assert main(["snapshot", "save", "s.json"]) == 1
     assert "nothing may be listed" in capsys.readouterr().err
     assert not list(Path().glob("*s.json*"))
@@ -128,7 +128,7 @@ def test_who_may_list_nothing_gets_no_file(cluster: Cluster, capsys: Capture) ->
 
 def test_the_role_that_we_print_is_enough() -> None:
     granted = {(group, name) for group, names, verbs in RULES if "list" in verbs for name in names}
-    kinds = [kind_named(kind) for kind in snapshot_look.KINDS]
+    kinds = [kind_named(kind) for kind in saving.KINDS]
     assert {(group_of(kind.api_version), kind.plural) for kind in kinds} <= granted
 
 
@@ -198,12 +198,12 @@ def test_moment_release_and_flags_come_back(cluster: Cluster, capsys: Capture) -
     assert status["profile"] == "v1.31"
     assert status["moment"]["time"] == document["metadata"]["annotations"]["nodelife.dev/moment"]
     assert status["moment"]["origin"] == "noted in the snapshot"
-    settings = inputs.settings_of(inputs.read_snapshot(["s.json"]), ())
+    settings = dump.settings_of(dump.read_dump(["s.json"]), ())
     assert settings.flags["node-monitor-grace-period"] == "33s"
     assert settings.origins["node-monitor-grace-period"] == f"{MANAGER} (pod {MANAGER}-cp-1)"
-    named = inputs.read_snapshot(["s.json"], profile="v1.29", now="2026-11-21T15:00:00Z")
+    named = dump.read_dump(["s.json"], profile="v1.29", now="2026-11-21T15:00:00Z")
     assert (named.profile.name, named.moment_origin) == ("v1.29", "--now")
-    assert inputs.settings_of(named, ("node-eviction-rate=0.3",)).node_eviction_rate == 0.3
+    assert dump.settings_of(named, ("node-eviction-rate=0.3",)).node_eviction_rate == 0.3
 
 
 def test_notes_that_make_no_sense_are_said(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_notes_that_make_no_sense_are_said(tmp_path: Path) -> None:
     document = {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": noted}, "items": []}
     file = tmp_path / "s.json"
     file.write_text(json.dumps(document))
-    warnings = " ".join(inputs.read_snapshot([str(file)]).warnings)
+    warnings = " ".join(dump.read_dump([str(file)]).warnings)
     assert "nodelife.dev/moment is no time" in warnings
     assert "nodelife.dev/running makes no sense" in warnings
     packed = tmp_path / "s.json.gz"

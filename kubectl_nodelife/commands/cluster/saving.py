@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.commands import drain_look
-from kubectl_nodelife.commands.direct import or_refused, reading, server_now_ns
+from kubectl_nodelife.commands.cluster.direct import or_refused, reading, server_now_ns
+from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.places import config_file
 from kubectl_nodelife.daemon.settings import Running, read_running
@@ -48,7 +48,7 @@ _ADMISSION: Final = (
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
 )
-_ALL: Final = dict.fromkeys((*drain_look.KINDS, "ControllerRevision"))  # each once
+_ALL: Final = dict.fromkeys((*DRAIN_KINDS, "ControllerRevision"))  # each once
 
 KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)), *_LAST)
 """All kinds that some verb reads of a dump, in the order of reading."""

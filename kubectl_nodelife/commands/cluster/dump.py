@@ -1,4 +1,4 @@
-"""`-f`: files, folders and standard input as one snapshot, with its moment, its profile, its kinds.
+"""`-f`: files, folders and standard input as one dump, with its moment, its profile, its kinds.
 
 Follows kubectl's `-f` (a folder: its .json, .yaml and .yml files, not deeper). An object given
 twice counts as it was given last. The moment of a snapshot is what it says itself (`snapshot save`
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
-from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
@@ -31,6 +30,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
 from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
+from kubectl_nodelife.report.progress import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import Running  # which knows how to ask a cluster
@@ -42,7 +42,7 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 _GZIP = ".gz"
 
 
-class Snapshot(NamedTuple):
+class Dump(NamedTuple):
     """Objects and what is known about them.
 
     `kinds_read`: kinds of which the input speaks; `complete`: all. `running`: what the input notes
@@ -67,21 +67,22 @@ class Snapshot(NamedTuple):
         """Whether that kind was read, if only to find none."""
         return self.complete or kind in self.kinds_read
 
-    def cache(self) -> Cache:
-        """A cache filled with the objects."""
-        cache = Cache()
-        for obj in self.objects:
-            cache.apply(Put(kind_of(obj), obj), self.moment_ns)
-        return cache
+
+def load(filename: Sequence[str], now: str | None, profile: str | None) -> Dump:
+    """Read `-f` with a progress bar on a terminal. Raises BadInput."""
+    with progress_bar("reading objects") as step:
+        dump = read_dump(filename, now=now, profile=profile, progress=step)
+    stand_in = dump.profile.stands_in()
+    return dump if stand_in is None else dump._replace(warnings=[*dump.warnings, stand_in])
 
 
-def read_snapshot(
+def read_dump(
     names: Sequence[str],
     *,
     now: str | None = None,
     profile: str | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Snapshot:
+) -> Dump:
     """Read `-f` arguments.
 
     Raises BadInput, with the file, the path in the document and the remedy.
@@ -114,7 +115,7 @@ def read_snapshot(
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
-    return Snapshot(
+    return Dump(
         found,
         moment_ns,
         moment_origin,
@@ -176,17 +177,17 @@ def _running(text: str, warnings: list[str]) -> Running | None:
         return None
 
 
-def settings_of(snapshot: Snapshot, assignments: Sequence[str]) -> Settings:
-    """What the snapshot notes of the running controllers, with `--set FLAG=VALUE` on top.
+def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
+    """What the dump notes of the running controllers, with `--set FLAG=VALUE` on top.
 
     Raises BadInput.
     """
-    if snapshot.running is None:
-        return settings_from(snapshot.profile, assignments)
+    if dump.running is None:
+        return settings_from(dump.profile, assignments)
     from kubectl_nodelife.daemon.settings import Wish, decide
 
-    wish = Wish(snapshot.profile.name, tuple(assignments))
-    return decide(wish, snapshot.running, Cache(), "", "").settings
+    wish = Wish(dump.profile.name, tuple(assignments))
+    return decide(wish, dump.running, Cache(), "", "").settings
 
 
 def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:

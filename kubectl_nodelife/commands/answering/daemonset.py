@@ -1,7 +1,7 @@
-"""Answers about DaemonSets: a look at the sets and a question in, text out.
+"""The question `daemonset`, which `daemonset` and `rollout` ask: sets, a truth table, an update.
 
-The daemon answers with it as well as the commands themselves. What takes long is done in a thread,
-on objects that nobody changes, so that the daemon's loop is never held up.
+What takes long is done in a thread, on objects that nobody changes, so that the daemon's loop is
+never held up.
 """
 
 from __future__ import annotations
@@ -10,21 +10,15 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.commands.daemonset_look import SetLook, look_at_sight
-from kubectl_nodelife.commands.daemonset_question import (
-    HISTORY,
-    NODES,
-    QUESTION,
-    STATUS,
-    SUMMARY,
-    UNDO,
-    SetQuestion,
-)
-from kubectl_nodelife.daemon.server import Answer, Query, Stream
-from kubectl_nodelife.daemon.sight import Sight
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
+from kubectl_nodelife.answers.view import COLD, ClusterView
+from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
+from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
+from kubectl_nodelife.commands.cluster.look import Reading
+from kubectl_nodelife.errors import BadInput, Failed, Unreachable
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
@@ -41,9 +35,7 @@ from kubectl_nodelife.report.daemonset import (
     TruthTablePage,
     UndoPage,
 )
-from kubectl_nodelife.report.formats import FORMATTERS, render
-
-Told = dict[str, Any]
+from kubectl_nodelife.report.formats import render
 
 WATCH_SECONDS: Final = 1.0
 _DELETED: Final = "object has been deleted"
@@ -54,42 +46,82 @@ class NoSuchSet(Failed):
     """There is no set of that name."""
 
 
-def make_set_answers(look: Callable[[], Sight]) -> tuple[dict[str, Answer], dict[str, Stream]]:
-    """The daemon's answers to `QUESTION`, once and as it goes on."""
+class SetLook(NamedTuple):
+    """The sets as they were at one moment, where they are from, and what is to be said of that."""
 
-    async def answer(query: Query) -> Told:
-        question = question_of(query)
-        looking = look_at_sight(look(), question.namespace, question.name)
-        return await asyncio.to_thread(lambda: answer_from(looking(), question))
-
-    def watch(query: Query) -> AsyncIterator[Told]:
-        return _watch(look, question_of(query), float(_word(query, "timeout") or 0))
-
-    return {QUESTION: answer}, {QUESTION: watch}
+    sets: DaemonSets
+    source: dict[str, Any]
+    warnings: list[str]
 
 
-def question_of(query: Query) -> SetQuestion:
-    """The question that a client asks. Raises BadInput."""
-    output = _word(query, "output") or "table"
-    if output not in FORMATTERS:
-        raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
-    about = _word(query, "about")
+class SetQuestion(NamedTuple):
+    """The query, read. `namespace` "": all; `name` "": all sets; `revision` 0: none."""
+
+    about: str
+    namespace: str
+    name: str
+    revision: int
+    output: str
+    headers: bool
+
+
+def reading(query: Query) -> Reading:
+    """The sets of one namespace or all, with what they hang on.
+
+    Without -A only the one namespace is read, but for the nodes, so that somebody who may not read
+    more gets an answer too.
+    """
+    return Reading(
+        KINDS,
+        needed=("DaemonSet",),
+        not_told=not_told,
+        namespace=word(query, "namespace"),
+        pods_everywhere=pods_take_room,
+    )
+
+
+def answer(view: ClusterView, query: Query) -> Told:
+    """The answer at once. Raises NodelifeError."""
+    return prepare(view, query)()
+
+
+def prepare(view: ClusterView, query: Query) -> Callable[[], Told]:
+    """What makes the answer, in a thread if that is better. Raises BadInput, Failed, Unreachable
+    where the sets are not to be had."""
+    question = _question_of(query)
+    looking = _looking(view, question)
+    return lambda: _answer_from(looking(), question)
+
+
+def _question_of(query: Query) -> SetQuestion:
+    """The question that is asked. Raises BadInput."""
+    about = word(query, "about")
     if about not in _ANSWERS:
         raise BadInput(f"the daemon cannot tell {about!r} of DaemonSets")
     return SetQuestion(
         about=about,
-        namespace=_word(query, "namespace"),
-        name=_word(query, "name"),
-        revision=int(_word(query, "revision") or 0),
-        output=output,
-        headers=_word(query, "headers") != "false",
+        namespace=word(query, "namespace"),
+        name=word(query, "name"),
+        revision=int(word(query, "revision") or 0),
+        output=output_of(query),
+        headers=headers_of(query),
     )
 
 
-def answer_from(look: SetLook, question: SetQuestion) -> Told:
-    """`text`, `warnings` and `note`, as `daemonset_ask` prints them. Raises Failed."""
-    told = _ANSWERS[question.about](look, question)
-    return {"warnings": look.warnings, **told}
+def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], SetLook]:
+    if view.watched and "DaemonSet" in view.unread:
+        error = view.unread["DaemonSet"]
+        if error:
+            raise Failed(error, on="daemonsets.apps", remedy="see 'kubectl nodelife rbac'")
+        remedy = "try again in a moment, or look directly with --no-daemon"
+        raise Unreachable("the daemon has not read the DaemonSets yet", remedy=remedy)
+    sets = daemon_sets(view, question.namespace or None, question.name)
+    warnings = [w for w in view.warnings if not w.startswith(COLD)]  # sets do not hang on that
+    return lambda: SetLook(sets(), view.source, warnings)
+
+
+def _answer_from(look: SetLook, question: SetQuestion) -> Told:
+    return {"warnings": look.warnings, **_ANSWERS[question.about](look, question)}
 
 
 def _summary(look: SetLook, question: SetQuestion) -> Told:
@@ -162,17 +194,16 @@ _ANSWERS: Final[dict[str, Callable[[SetLook, SetQuestion], Told]]] = {
 }
 
 
-async def _watch(
-    look: Callable[[], Sight], question: SetQuestion, timeout_seconds: float
-) -> AsyncIterator[Told]:
+async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Told]:
     """`rollout status` each time that there is something else to say, until the update is over."""
+    question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)
     ends = time.monotonic() + timeout_seconds
     on = _on((question.namespace, question.name))
     told: object = None
     uid = ""
     said: set[str] = set()
     while True:
-        looking = look_at_sight(look(), question.namespace, question.name)
+        looking = _looking(look(), question)
         try:
             page, text, warnings = await asyncio.to_thread(_glance, looking, question)
         except NoSuchSet:
@@ -247,8 +278,3 @@ def _text(page: Any, question: SetQuestion) -> str:
 
 def _on(key: tuple[str, str]) -> str:
     return f"daemonset {key[0]}/{key[1]}"
-
-
-def _word(query: Query, key: str) -> str:
-    values = query.get(key)
-    return values[-1] if values else ""

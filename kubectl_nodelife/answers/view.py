@@ -1,0 +1,79 @@
+"""What every answer about a cluster is made from: the cluster as it was shown at one moment.
+
+A daemon, a direct look and a dump each make one, and whoever answers need not know which. What the
+controllers think of it is worked out when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.outlook.join import joined
+from kubectl_nodelife.outlook.node import Outlook
+
+COLD: Final = "cold: "
+"""How the warning begins that silence does not count yet."""
+
+
+class ClusterView:
+    """One cluster at one moment.
+
+    `now_ns` is the moment in ns since the epoch, `moment` says the same for readers and where it is
+    from, `source` is the contract's. `warnings` must be said with any answer. `unread`: the kinds
+    that were asked for and are not to be had, each with the server's words ("": not in the dump, or
+    not read yet). `first_look`: the cluster is a live one, and nobody has watched it before.
+    """
+
+    mode = "dry-run"
+
+    def __init__(
+        self,
+        settings: Settings,
+        now_ns: int,
+        *,
+        source: dict[str, Any],
+        moment: dict[str, str],
+        warnings: Sequence[str],
+        unread: Mapping[str, str],
+        objects: Sequence[KubeObject] = (),
+        outlook: Outlook | None = None,
+        first_look: bool = False,
+        profile_origin: str = "",
+    ) -> None:
+        """`outlook`: of controllers that run already; without one it is made of `objects`."""
+        self.settings = settings
+        self.now_ns = now_ns
+        self.source = source
+        self.moment = moment
+        self.warnings = list(warnings)
+        self.unread = unread
+        self.objects = objects
+        self.profile_origin = profile_origin
+        self._running = outlook
+        self._first_look = first_look
+
+    @property
+    def watched(self) -> bool:
+        """Whether a daemon watches the cluster, which may yet read what is unread."""
+        return self._running is not None
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The objects by kind and key, pods by node, heartbeats."""
+        if self._running is not None:
+            return self._running.cache
+        cache = Cache()
+        cache.fill(self.objects, self.now_ns)
+        return cache
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """What the controllers, joined to this moment, will do next."""
+        if self._running is not None:
+            return self._running
+        return joined(self.cache, self.settings, self.now_ns, first_look=self._first_look)[0]

@@ -1,0 +1,146 @@
+"""What the daemon answers to each question, once and as it goes on.
+
+Handed to the daemon by `daemon run`, since only commands may join the daemon with the reports. What
+takes long goes in small steps, and text is made in a thread, so that the daemon's loop is never
+held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.answers.status import NodeEntry
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.answering import daemonset, explain, status
+from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
+from kubectl_nodelife.daemon.changes import Change, document
+from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.server import Answer, Stream, sliced
+from kubectl_nodelife.daemon.sight import journal_warnings
+from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.status import StatusPage, node_lines
+from kubectl_nodelife.report.table import Widths
+
+Look = Callable[[], ClusterView]
+
+WATCH_SECONDS: Final = 1.0
+
+MOST_CHANGES: Final = 20_000
+"""How many changes one answer holds at most; the newest count."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+def make_answers(
+    look: Look, journal: Journal, now_ns: Callable[[], int]
+) -> tuple[dict[str, Answer], dict[str, Stream]]:
+    """All questions about the cluster that a daemon answers."""
+
+    async def status_now(query: Query) -> Told:
+        made = await sliced(status.steps(look(), query))
+        return await asyncio.to_thread(status.told, made, query)
+
+    async def explain_now(query: Query) -> Told:
+        return explain.answer(look(), query)
+
+    async def sets_now(query: Query) -> Told:
+        return await asyncio.to_thread(daemonset.prepare(look(), query))
+
+    async def changes(query: Query) -> Told:
+        found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
+        said = journal_warnings(journal)
+        if len(found) == MOST_CHANGES:
+            said.append(f"only the newest {MOST_CHANGES} changes are shown; narrow with --since")
+        return {"items": await asyncio.to_thread(_documents, found), "warnings": said}
+
+    return (
+        {
+            "status": status_now,
+            "explain": explain_now,
+            daemonset.QUESTION: sets_now,
+            "changes": changes,
+        },
+        {
+            "status": lambda query: _watch_status(look, query),
+            daemonset.QUESTION: lambda query: daemonset.watch(look, query),
+            "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns())),
+        },
+    )
+
+
+async def _watch_status(look: Look, query: Query) -> AsyncIterator[dict[str, Any]]:
+    """All nodes, then each second those about which there is something else to say."""
+    output, headers = output_of(query), headers_of(query)
+    widths = Widths()
+    told: dict[str, object] = {}
+    said: set[str] = set()
+    while True:
+        made = await sliced(status.steps(look(), query))
+        gists = {n.outlook.node.name: _gist(n) for n in made.nodes}
+        changed = [n for n in made.nodes if told.get(n.outlook.node.name) != gists[_name(n)]]
+        news = [w for w in made.warnings if _NUMBER.sub("#", w) not in said]
+        if changed or news:
+            shown = replace(made, nodes=changed)
+            if output in ("table", "wide"):
+                lines = node_lines(shown, widths, wide=output == "wide", headers=headers)
+                text, headers = "".join(lines), headers and not lines
+            else:
+                text = render(StatusPage(shown), output) if changed else ""
+            yield {"text": text, "warnings": news}
+        told, said = gists, {_NUMBER.sub("#", w) for w in made.warnings}
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _watch_changes(journal: Journal, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
+    """What there is, then what comes, and again what ends differently."""
+    following = journal.listen()
+    try:
+        found = await journal.select(wanted, MOST_CHANGES)
+        seen = {change.id: change.outcome for change in found}
+        yield {"items": _documents(found), "warnings": journal_warnings(journal)}
+        async for batch in journal.follow(following, wanted):
+            items = [c for c in batch if seen.get(c.id) != c.outcome]
+            seen = {}
+            if items:
+                yield {"items": _documents(items)}
+    finally:
+        journal.leave(following)
+
+
+def _documents(changes: list[Change]) -> list[dict[str, Any]]:
+    return [document(change) for change in changes]
+
+
+def _gist(node: NodeEntry) -> object:
+    """What makes a node worth another line: anything but the time that goes by."""
+    outlook, verdict = node.outlook, node.verdict
+    return (
+        verdict.state,
+        verdict.next.action.partition(" ")[0] if verdict.next is not None else "",
+        outlook.ready,
+        outlook.node.spec.taints,
+        outlook.node.spec.unschedulable,
+        outlook.queued is not None,
+        bool(outlook.timers),
+    )
+
+
+def _name(node: NodeEntry) -> str:
+    return node.outlook.node.name
+
+
+def _wanted(query: Query, now_ns: int) -> Wanted:
+    """The query as a choice. `since` is in ns before now."""
+    since, pod = word(query, "since"), word(query, "pod")
+    return Wanted(
+        since_ns=now_ns - int(since) if since else None,
+        outcome=word(query, "outcome"),
+        node=word(query, "node"),
+        pod=(word(query, "namespace"), pod) if pod else None,
+    )

@@ -1,0 +1,48 @@
+"""A question's query, words by key as they come over the socket, and what is told in answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report.formats import FORMATTERS
+
+Query = Mapping[str, list[str]]
+
+Told = dict[str, Any]
+"""`text` for stdout, `warnings` and `note` for stderr, `inTrouble` for --exit-code."""
+
+
+def as_sent(query: Mapping[str, Any]) -> Query:
+    """The query as the daemon gets it: every value as words, None and "" left out."""
+    found: dict[str, list[str]] = {}
+    for key, value in query.items():
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        words = [_word(v) for v in values if v is not None and v != ""]
+        if words:
+            found[key] = words
+    return found
+
+
+def _word(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def word(query: Query, key: str) -> str:
+    """The last word given for the key, "" for none."""
+    values = query.get(key)
+    return values[-1] if values else ""
+
+
+def headers_of(query: Query) -> bool:
+    """Whether tables get their header row."""
+    return word(query, "headers") != "false"
+
+
+def output_of(query: Query) -> str:
+    """The format, "table" where none is named. Raises BadInput."""
+    output = word(query, "output") or "table"
+    if output not in FORMATTERS:
+        raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
+    return output

@@ -1,0 +1,54 @@
+"""The question `status`: nodes by name or selector, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kubectl_nodelife.answers.status import KINDS, NodeLifeStatus, not_told, status_steps
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
+from kubectl_nodelife.commands.cluster.look import Reading
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.status import StatusPage
+
+NOTHING_TO_SHOW = ("table", "wide", "name")
+"""The formats that show nothing at all where no node is left."""
+
+
+def reading(query: Query) -> Reading:
+    """Nodes, their Leases, and pods."""
+    return Reading(KINDS, needed=("Node",), not_told=not_told)
+
+
+def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
+    """The status, a step a node. Raises BadInput, Failed."""
+    return status_steps(view, query.get("node", []), word(query, "selector"))
+
+
+def told(status: NodeLifeStatus, query: Query) -> Told:
+    """The status as text. Raises BadInput."""
+    output = output_of(query)
+    text = ""
+    if status.nodes or output not in NOTHING_TO_SHOW:
+        text = render(StatusPage(status), output, headers=headers_of(query))
+    return {
+        "text": text,
+        "warnings": status.warnings,
+        "note": "" if status.nodes else "No resources found",
+        "inTrouble": status.in_trouble(),
+    }
+
+
+def answer(view: ClusterView, query: Query) -> Told:
+    """The status of the nodes asked for. Raises BadInput, Failed."""
+    return told(finished(steps(view, query)), query)
+
+
+def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
+    """What the steps come to, taken at once."""
+    while True:
+        try:
+            next(made)
+        except StopIteration as end:
+            status: NodeLifeStatus = end.value
+            return status

@@ -1,0 +1,67 @@
+"""What `drain-plan` and `budgets` look at: every kind that a plan or a budget hangs on.
+
+Whether the user may evict pods at all is not asked: the API answers that only to a POST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.cluster.look import Reading, look
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.drain.snapshot import Snapshot
+
+KINDS: Final = (
+    "Node",
+    "Pod",
+    "Lease",
+    "Namespace",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "ReplicationController",
+    "Job",
+    "HorizontalPodAutoscaler",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "Service",
+    "EndpointSlice",
+)
+
+
+class DrainLook(NamedTuple):
+    """The objects, where they are from, and what is to be said about that."""
+
+    snapshot: Snapshot
+    source: dict[str, Any]
+    warnings: list[str]
+
+
+def look_for_drain(where: Where) -> DrainLook:
+    """The dump that `-f` names, or else the cluster. Raises NodelifeError."""
+    view = look(where, Reading(KINDS, needed=("Node", "Pod"), not_told=_not_told))
+    read = {kind for kind in KINDS if kind not in view.unread}
+    keep = ("kind", "context", "server")
+    source = {
+        **{key: view.source[key] for key in keep if key in view.source},
+        "moment": view.moment,
+        "profile": view.settings.profile.name,
+        "profileOrigin": view.profile_origin,
+    }
+    return DrainLook(Snapshot(view.objects, view.now_ns, read), source, view.warnings)
+
+
+def _not_told(view: ClusterView) -> Iterator[str]:
+    """Kinds that may not be read; the plan itself says what a dump lacks."""
+    for kind, error in view.unread.items():
+        if error:
+            yield f"{kind} cannot be read ({error})"

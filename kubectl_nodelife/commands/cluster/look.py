@@ -1,0 +1,156 @@
+"""One look at a cluster: a dump, or lists of a live one, as a `ClusterView`.
+
+A kind that may not be listed is left out, and the verb says what cannot be told without it; one
+that the server does not serve has no objects. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.cluster.direct import (
+    adding_up,
+    direct_source,
+    or_refused,
+    reading,
+    server_now_ns,
+    skew_warnings,
+    target_of,
+    wish_of,
+)
+from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.daemon.settings import Wish, decide, read_running
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
+from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.report.progress import progress_bar
+
+_NAMESPACE_OF_CONTROL_PLANE: Final = "kube-system"
+_NOT_SERVED: Final = 404
+
+Progress = Callable[[int], None]
+
+
+class Reading(NamedTuple):
+    """What a verb reads. `kinds` in that order; without one of `needed` there is no answer.
+
+    `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
+    pods of all namespaces are needed all the same. `not_told` words what cannot be told for want of
+    a kind.
+    """
+
+    kinds: Sequence[str]
+    needed: Sequence[str]
+    not_told: Callable[[ClusterView], Iterable[str]] = lambda view: ()
+    namespace: str = ""
+    pods_everywhere: Callable[[Settings], bool] = lambda settings: False
+
+
+def look(where: Where, wanted: Reading) -> ClusterView:
+    """The dump that `-f` names, or else the cluster at first sight. Raises NodelifeError."""
+    where.check()
+    if where.filename:
+        dump = load(where.filename, where.now, where.profile)
+        view = view_of_dump(dump, wanted.kinds, where.assignments)
+    else:
+        view = _of_cluster(where, wanted)
+    view.warnings += wanted.not_told(view)
+    return view
+
+
+def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = ()) -> ClusterView:
+    """A dump of which these kinds are asked for, with `--set FLAG=VALUE`. Raises BadInput."""
+    return ClusterView(
+        settings_of(dump, assignments),
+        dump.moment_ns,
+        source={"kind": "snapshot", "context": None, "synced": True, "age": None},
+        moment=dump.moment(),
+        warnings=dump.warnings,
+        unread={kind: "" for kind in kinds if not dump.has_read(kind)},
+        objects=dump.objects,
+        profile_origin=dump.profile_origin,
+    )
+
+
+def _of_cluster(where: Where, wanted: Reading) -> ClusterView:
+    target = target_of(where.connection)
+    wish = wish_of(where.profile, where.assignments)
+    with progress_bar(f"reading {target.server}") as step:
+        return asyncio.run(_read(target, wish, wanted, step))
+
+
+async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> ClusterView:
+    progress = adding_up(step)
+    async with reading(target) as client:
+        lists = await asyncio.gather(
+            *(_list(client, kind, wanted.namespace, progress) for kind in wanted.kinds)
+        )
+        found = dict(zip(wanted.kinds, lists, strict=True))
+        for kind in wanted.needed:
+            error = found[kind]
+            if isinstance(error, ApiError):
+                remedy = "see 'kubectl nodelife rbac'"
+                raise Failed(error.what, on=kind_named(kind).resource, remedy=remedy)
+        among = _control_plane(found)
+        running = await read_running(client, among)
+        decided = decide(wish, running, among, target.server, target.context)
+        if wanted.namespace and wanted.pods_everywhere(decided.settings):
+            pods = await _list(client, "Pod", "", progress)
+            found["Pod"] = found["Pod"] if isinstance(pods, ApiError) else pods
+    now_ns = server_now_ns(client)
+    unread = {kind: error.what for kind, error in found.items() if isinstance(error, ApiError)}
+    return ClusterView(
+        decided.settings,
+        now_ns,
+        source=direct_source(target, synced=not unread),
+        moment={
+            "time": format_micro_time(now_ns),
+            "origin": "a first look, by the API server's clock",
+        },
+        warnings=[*decided.warnings, *skew_warnings(client)],
+        unread=unread,
+        objects=[obj for objs in found.values() if isinstance(objs, list) for obj in objs],
+        first_look=True,
+        profile_origin=decided.profile_origin,
+    )
+
+
+async def _list(
+    client: Client, kind: str, namespace: str, progress: Progress
+) -> list[KubeObject] | ApiError:
+    described = kind_named(kind)
+    within = NAMESPACE_NODE_LEASE if kind == "Lease" else namespace if described.namespaced else ""
+    found = await or_refused(read_all(client, Resource(described, within), progress))
+    return [] if isinstance(found, ApiError) and found.code == _NOT_SERVED else found
+
+
+def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
+    """The nodes, and the pods among which the control plane's are."""
+    among = Cache()
+    nodes, pods = found.get("Node"), found.get("Pod")
+    among.fill(nodes if isinstance(nodes, list) else (), 0)
+    if isinstance(pods, list):
+        among.fill((p for p in pods if p.namespace == _NAMESPACE_OF_CONTROL_PLANE), 0)
+    return among
+
+
+def namespace_of(where: Where, all_namespaces: bool) -> str | None:
+    """The namespace to look in, None for all: of a dump all, unless one is named; of a cluster the
+    context's own. Raises BadInput."""
+    if all_namespaces:
+        return None
+    if where.filename or where.connection.namespace:
+        return where.connection.namespace
+    return target_of(where.connection).namespace
