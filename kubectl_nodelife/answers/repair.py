@@ -30,10 +30,10 @@ def _step_document(step: Step) -> dict[str, Any]:
         "request": None
         if request is None
         else {
-            "verb": request.verb,
+            "verb": request.method,
             "path": request.path,
             "contentType": request.content_type,
             "body": request.body,
         },
-        "command": None if request is None else request.command,
+        "command": None if request is None else step.command,
     }

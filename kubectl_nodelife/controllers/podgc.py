@@ -160,7 +160,7 @@ class PodGCController:
             )
             for pod in cache.pods_on(name):
                 if pod.metadata.deletion_timestamp is not None:
-                    yield pod, self._force_delete(pod, because, cause)
+                    yield pod, self._force_delete(pod, because, cause, out_of_service=name)
 
     def gc_orphaned(self, cache: Cache, now_ns: int) -> Iterator[tuple[Pod, Iterable[Action]]]:
         """Pods of nodes that are gone, after a quarantine of the node's name.
@@ -215,14 +215,20 @@ class PodGCController:
                     condition=condition,
                     phase="Failed",
                 )
-                yield self._delete(pod, because, cause, node)
+                yield self._delete(pod, because, cause, gone=node)
                 return
-        yield from self._force_delete(pod, because, cause, node)
+        yield from self._force_delete(pod, because, cause, gone=node)
 
     def _force_delete(
-        self, pod: Pod, because: str, cause: Action | None, if_node_gone: str = ""
+        self,
+        pod: Pod,
+        because: str,
+        cause: Action | None,
+        *,
+        gone: str = "",
+        out_of_service: str = "",
     ) -> Iterator[Action]:
-        """Follows `markFailedAndDeletePod`."""
+        """Follows `markFailedAndDeletePod`. `gone`, `out_of_service`: what the node must be."""
         if self._changes_phase(pod):
             yield SetPodPhase(
                 controller=CONTROLLER,
@@ -231,15 +237,24 @@ class PodGCController:
                 namespace=pod.metadata.namespace,
                 pod=pod.metadata.name,
                 pod_uid=pod.metadata.uid,
-                if_node_gone=if_node_gone,
+                if_node_gone=gone,
+                if_node_out_of_service=out_of_service,
                 phase="Failed",
             )
-        yield self._delete(pod, because, cause, if_node_gone)
+        yield self._delete(pod, because, cause, gone=gone, out_of_service=out_of_service)
 
     def _changes_phase(self, pod: Pod) -> bool:
         return self._sets_phase and pod.status.phase not in _FINISHED_PHASES
 
-    def _delete(self, pod: Pod, because: str, cause: Action | None, if_node_gone: str) -> DeletePod:
+    def _delete(
+        self,
+        pod: Pod,
+        because: str,
+        cause: Action | None,
+        *,
+        gone: str = "",
+        out_of_service: str = "",
+    ) -> DeletePod:
         return DeletePod(
             controller=CONTROLLER,
             because=because,
@@ -247,7 +262,8 @@ class PodGCController:
             namespace=pod.metadata.namespace,
             pod=pod.metadata.name,
             pod_uid=pod.metadata.uid,
-            if_node_gone=if_node_gone,
+            if_node_gone=gone,
+            if_node_out_of_service=out_of_service,
             grace_period_seconds=0,
             force=True,
         )

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action, Detail
-from kubectl_nodelife.engine.wire import Request
+from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.zones import zone_display
 

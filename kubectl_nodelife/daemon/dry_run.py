@@ -32,13 +32,13 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.executor import Executor, PlanningOnly
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.wire import request_of
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod

@@ -90,14 +90,16 @@ class NodeAction(Action, frozen=True, kw_only=True, gc=False):
 class PodAction(Action, frozen=True, kw_only=True, gc=False):
     """An action on a pod.
 
-    `if_node_gone` names a node that must not exist: before it writes, a live executor asks the API
-    server for that node, and answers 409 where it is there after all.
+    `if_node_gone` names a node that must not exist, `if_node_out_of_service` one that must be
+    marked so and not Ready: before it writes, a live executor asks the API server for that node,
+    and answers 409 where it is otherwise.
     """
 
     namespace: str
     pod: str
     pod_uid: str = ""
     if_node_gone: str = ""
+    if_node_out_of_service: str = ""
 
     @property
     def target(self) -> tuple[str, tuple[str, str]]:

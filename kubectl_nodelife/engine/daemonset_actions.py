@@ -270,7 +270,7 @@ class UpdateDaemonSetStatus(DaemonSetAction, frozen=True, kw_only=True, gc=False
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """UpdateDaemonSetStatus, with all the counts that are written."""
-        counts = {_camel(field): getattr(self.status, field) for field in STATUS_COUNTS}
+        counts = {camel_case(field): getattr(self.status, field) for field in STATUS_COUNTS}
         yield "UpdateDaemonSetStatus", counts
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
@@ -324,6 +324,7 @@ def _with_label(obj: Any, key: str, value: str) -> Any:
     return replace(obj, metadata=replace(obj.metadata, labels={**labels, key: value}))
 
 
-def _camel(field: str) -> str:
+def camel_case(field: str) -> str:
+    """A field's name in the API's spelling."""
     first, *rest = field.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -80,8 +80,8 @@ class RepairPage:
                 request = step.request
                 body = json.dumps(request.body, indent=2)
                 yield (
-                    f"{request.verb} {request.path}\n"
-                    f"Content-Type: {request.content_type}\n{body}\n{request.command}"
+                    f"{request.method} {request.path}\n"
+                    f"Content-Type: {request.content_type}\n{body}\n{step.command}"
                 )
         would = sum(step.request is not None for step in self._steps)
         yield f"dry run: {would} requests, {len(self._steps) - would} refused; nothing was sent"
@@ -148,7 +148,7 @@ def _sum(answer: PodAudit) -> str:
 
 def _step_row(step: Step) -> list[object]:
     pod = step.finding.pod
-    outcome = "refused" if step.request is None else f"would {step.request.verb}"
+    outcome = "refused" if step.request is None else f"would {step.request.method}"
     because = "; ".join(step.refusals) or step.finding.because
     return [pod.namespace, pod.name, step.finding.name, outcome, because]
 

@@ -10,8 +10,17 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.taints import remove_taints, swap_taints
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, eviction_rate
 from kubectl_nodelife.engine import actions as act
+from kubectl_nodelife.engine.calls import (
+    Answer,
+    Call,
+    Get,
+    Patch,
+    WaitUntil,
+    converse,
+    drive,
+    request_of_call,
+)
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.engine.writes import Answer, Get, Patch, write
 from kubectl_nodelife.kube.node import Node, Taint
 from tests.conformance.nl_checks import short
 from tests.conformance.world import decode, instant_ns
@@ -47,35 +56,40 @@ class TaintApi:
     """An API that holds one node and counts calls."""
 
     def __init__(self, node: Node, changed_during_call: list[Taint] | None) -> None:
-        self.node = node
+        meta = msgspec.structs.replace(node.metadata, resource_version="1")
+        self.node = msgspec.structs.replace(node, metadata=meta)
         self.calls = 0
         self.patches: list[list[str]] = []
         self.interference = changed_during_call
 
     def drive(self, action: act.Action, now_ns: int) -> int:
         """Carry on the conversation of one action to its end. The last status code."""
-        conversation = write(action, now_ns)
-        try:
-            call = next(conversation)
-            while True:
-                call = conversation.send(self.answer(call))
-        except StopIteration as end:
-            return int(end.value)
+        return drive(converse(action, None, now_ns), self.answer).code
 
-    def answer(self, call: Get | Patch) -> Answer:
+    def answer(self, call: Call) -> Answer:
         """The API's answer to one call."""
+        if isinstance(call, WaitUntil):
+            return Answer(200, now_ns=call.at_ns)
         self.calls += 1
         if isinstance(call, Get):
-            return Answer(200, self.node) if call.key[1] == self.node.name else Answer(404)
-        assert isinstance(call.after, Node)
+            found = call.key[1] == self.node.name
+            return Answer(200, self.node) if found else Answer(404, reason="NotFound")
+        assert isinstance(call, Patch)
         if self.interference is not None:
-            spec = msgspec.structs.replace(self.node.spec, taints=tuple(self.interference))
-            self.node, self.interference = msgspec.structs.replace(self.node, spec=spec), None
-        if call.before is not self.node:
+            self.node, self.interference = self._with(self.interference), None
+        body = request_of_call(call).body
+        if body["metadata"]["resourceVersion"] != self.node.metadata.resource_version:
             return Answer(409)
-        self.node = call.after
+        self.node = self._with(_taints(body["spec"]["taints"] or []))
         self.patches.append([short(t) for t in self.node.spec.taints])
         return Answer(200, self.node)
+
+    def _with(self, taints: list[Taint]) -> Node:
+        """The node's next version."""
+        meta = self.node.metadata
+        meta = msgspec.structs.replace(meta, resource_version=f"{meta.resource_version}1")
+        spec = msgspec.structs.replace(self.node.spec, taints=tuple(taints))
+        return msgspec.structs.replace(self.node, metadata=meta, spec=spec)
 
 
 def taint_api(case: dict[str, Any]) -> None:

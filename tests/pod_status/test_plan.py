@@ -42,9 +42,10 @@ def only(*pods: Pod, **others: Any) -> Step:
 
 
 def test_the_patch_is_exactly_this() -> None:
-    request = only(marked()).request
+    step = only(marked())
+    request = step.request
     assert request is not None
-    assert (request.verb, request.path) == ("PATCH", "/api/v1/namespaces/shop/pods/web/status")
+    assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/shop/pods/web/status")
     assert request.content_type == "application/strategic-merge-patch+json"
     assert request.body == {
         "metadata": {"uid": "u-web", "resourceVersion": "9"},
@@ -54,7 +55,7 @@ def test_the_patch_is_exactly_this() -> None:
             ]
         },
     }
-    assert request.command.startswith("kubectl patch pod -n shop web --subresource=status -p '{")
+    assert step.command.startswith("kubectl patch pod -n shop web --subresource=status -p '{")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
     assert "--fenced n1" in only(DYING, of_node=LOST).refusals[0]
     request = only(DYING, of_node=LOST, wishes=Wishes(fenced=frozenset({"n1"}))).request
     assert request is not None
-    assert (request.verb, request.path) == ("DELETE", "/api/v1/namespaces/shop/pods/web")
+    assert (request.method, request.path) == ("DELETE", "/api/v1/namespaces/shop/pods/web")
     assert request.body["gracePeriodSeconds"] == 0
     assert request.body["preconditions"] == {"uid": "u-web", "resourceVersion": "9"}
 

@@ -88,6 +88,17 @@ class Api:
             return content.decode()
         return json.loads(content)
 
+    def exchange(
+        self, method: str, path: str, body: bytes | None, content_type: str
+    ) -> tuple[int, bytes]:
+        """One request with these very bytes; status and content."""
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Content-Type": content_type,
+            "Accept": "application/json",
+        }
+        return self._exchange(method, path, body, headers)
+
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:

@@ -28,9 +28,12 @@ from kubectl_nodelife.workloads.daemonset_defaults import (
 
 
 def get_patch(template: dict[str, Any]) -> dict[str, Any]:
-    """The data of a revision: the template as a patch that replaces. Follows `getPatch`."""
-    replaced = {**without_null_timestamp(template), "$patch": "replace"}
-    return {"spec": {"template": replaced}}
+    """The data of a revision: the template as a patch that replaces. Follows `getPatch`.
+
+    The template is kept as the API server sent it, a null creationTimestamp too: the controller
+    that comes after us compares the bytes.
+    """
+    return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def match(template: dict[str, Any], revision: ControllerRevision) -> bool:

@@ -157,23 +157,11 @@ def _sighting_refusals(
         yield "its status changed meanwhile: a kubelet at work mends it by itself"
 
 
-def readiness_patch(pod: Pod, now_ns: int) -> dict[str, Any]:
-    """The strategic merge patch of the `status` subresource that undoes the mark, with uid and
-    resourceVersion as preconditions: a conflict means to read again and classify anew."""
-    return condition_patch(pod, PodCondition(type=READY, status=TRUE), now_ns)
-
-
-def condition_patch(pod: Pod, condition: PodCondition, now_ns: int) -> dict[str, Any]:
-    """A strategic merge patch that sets the status of one condition and nothing else."""
-    return {
-        "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
-        "status": {
-            "conditions": [
-                {
-                    "type": condition.type,
-                    "status": condition.status,
-                    "lastTransitionTime": format_time(now_ns),
-                }
-            ]
-        },
+def condition_patch(condition: PodCondition, now_ns: int) -> dict[str, Any]:
+    """A strategic merge patch of the `status` subresource: one condition's status, nothing else."""
+    changed = {
+        "type": condition.type,
+        "status": condition.status,
+        "lastTransitionTime": format_time(now_ns),
     }
+    return {"status": {"conditions": [changed]}}

@@ -24,10 +24,12 @@ import msgspec
 
 from kubectl_nodelife.controllers.pod_status.conditions import READY, TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
+from kubectl_nodelife.engine.calls import Delete, Patch, Request, Uid, Version, request_of_call
+from kubectl_nodelife.engine.calls.call import Precondition
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import FALSE, UNKNOWN
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE, UNKNOWN
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.advice import AFTER_POWER_OFF, NEVER
 from kubectl_nodelife.outlook.audit.classify import (
@@ -46,7 +48,6 @@ from kubectl_nodelife.outlook.audit.mend import (
     Limits,
     Sighting,
     condition_patch,
-    readiness_patch,
     refusals,
     times_of_one_look,
 )
@@ -58,23 +59,23 @@ CAP: Final = 100
 """So many requests in one run."""
 
 
-class Request(msgspec.Struct, frozen=True):
-    """One call to the API server. `command`: the same through kubectl."""
-
-    verb: str
-    path: str
-    content_type: str
-    body: dict[str, Any]
-    command: str
-
-
 class Step(msgspec.Struct, frozen=True):
     """What would be done about one finding: a request, or the reasons against it."""
 
     finding: Finding
-    request: Request | None
+    call: Patch | Delete | None
     refusals: tuple[str, ...]
     not_before_s: int = 0
+
+    @property
+    def request(self) -> Request | None:
+        """What would be sent."""
+        return None if self.call is None else request_of_call(self.call)
+
+    @property
+    def command(self) -> str:
+        """The same through kubectl, "" where nothing would be sent."""
+        return "" if self.call is None else _command(self.call)
 
 
 class Wishes(msgspec.Struct, frozen=True):
@@ -100,7 +101,8 @@ class Case(msgspec.Struct, frozen=True):
         return self.finding.pod
 
 
-Way = Callable[[Case], Request | tuple[str, ...]]
+Planned = Patch | Delete | tuple[str, ...]
+Way = Callable[[Case], Planned]
 
 
 def plan(
@@ -133,7 +135,7 @@ def plan(
     return steps
 
 
-def _undo_the_mark(case: Case) -> Request | tuple[str, ...]:
+def _undo_the_mark(case: Case) -> Planned:
     context = case.context
     against = refusals(
         case.pod,
@@ -144,10 +146,12 @@ def _undo_the_mark(case: Case) -> Request | tuple[str, ...]:
         Limits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
     )
-    return against or _status_patch(case.pod, readiness_patch(case.pod, context.now_ns))
+    return against or _status_patch(
+        case.pod, PodCondition(type=READY, status=TRUE), context.now_ns
+    )
 
 
-def _make_the_mark(case: Case) -> Request | tuple[str, ...]:
+def _make_the_mark(case: Case) -> Planned:
     """What the node controller would have done (`MarkPodsNotReady`), where it did not."""
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
     if STALE_READY not in case.wishes.classes:
@@ -159,10 +163,10 @@ def _make_the_mark(case: Case) -> Request | tuple[str, ...]:
     if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:
         return (f"the heartbeat of node {node.name} is young",)
     condition = PodCondition(type=READY, status=FALSE)
-    return _with_preconditions(pod) or _status_patch(pod, condition_patch(pod, condition, now_ns))
+    return _with_preconditions(pod) or _status_patch(pod, condition, now_ns)
 
 
-def _release_from_dead_node(case: Case) -> Request | tuple[str, ...]:
+def _release_from_dead_node(case: Case) -> Planned:
     advice, node, pod = case.finding.advice, case.node, case.pod
     if advice is None or advice.force_delete not in (AFTER_POWER_OFF, NEVER):
         return (f"node {node.name} is out of service: pod garbage collection deletes it",)
@@ -175,7 +179,7 @@ def _release_from_dead_node(case: Case) -> Request | tuple[str, ...]:
     return _with_preconditions(pod) or _deletion(pod, grace_s=0)
 
 
-def _delete_orphan(case: Case) -> Request | tuple[str, ...]:
+def _delete_orphan(case: Case) -> Planned:
     pod, deleted_ns = case.pod, case.pod.metadata.deletion_timestamp
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
@@ -184,7 +188,7 @@ def _delete_orphan(case: Case) -> Request | tuple[str, ...]:
     return _with_preconditions(pod) or _deletion(pod, grace_s=0)
 
 
-def _delete_leftover(case: Case) -> Request | tuple[str, ...]:
+def _delete_leftover(case: Case) -> Planned:
     pod = case.pod
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind == "Job":
@@ -229,31 +233,23 @@ def _with_preconditions(pod: Pod) -> tuple[str, ...]:
     return ("without its uid and resourceVersion the request would have no precondition",)
 
 
-def _path(pod: Pod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+def _status_patch(pod: Pod, condition: PodCondition, now_ns: int) -> Patch:
+    body = condition_patch(condition, now_ns)
+    return Patch("Pod", pod.key, body, _as_judged(pod), "status")
 
 
-def _status_patch(pod: Pod, body: dict[str, Any]) -> Request:
-    text = shlex.quote(json.dumps(body, separators=(",", ":")))
-    return Request(
-        verb="PATCH",
-        path=f"{_path(pod)}/status",
-        content_type="application/strategic-merge-patch+json",
-        body=body,
-        command=f"kubectl patch pod -n {pod.namespace} {pod.name} --subresource=status -p {text}",
-    )
+def _deletion(pod: Pod, grace_s: int | None) -> Delete:
+    return Delete("Pod", pod.key, _as_judged(pod), grace_s)
 
 
-def _deletion(pod: Pod, grace_s: int | None) -> Request:
-    body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if grace_s is not None:
-        body["gracePeriodSeconds"] = grace_s
-    body["preconditions"] = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version}
-    text = shlex.quote(json.dumps(body, separators=(",", ":")))
-    return Request(
-        verb="DELETE",
-        path=_path(pod),
-        content_type="application/json",
-        body=body,
-        command=f"echo {text} | kubectl delete --raw {_path(pod)} -f -",
-    )
+def _as_judged(pod: Pod) -> tuple[Precondition, ...]:
+    return (Uid(pod.uid), Version(pod.metadata.resource_version))
+
+
+def _command(call: Patch | Delete) -> str:
+    request = request_of_call(call)
+    text = shlex.quote(json.dumps(request.body, separators=(",", ":")))
+    if isinstance(call, Delete):
+        return f"echo {text} | kubectl delete --raw {request.path} -f -"
+    namespace, name = call.key
+    return f"kubectl patch pod -n {namespace} {name} --subresource=status -p {text}"

@@ -1,0 +1,31 @@
+"""Each action as calls to the API server: a conversation without I/O.
+
+`call.py` has the calls, their preconditions and their answers; `conversations.py` says which action
+is carried out by which conversation; the other files are these conversations. What `changes` shows,
+what `repair` prints, what tests play against the sandbox and what a live executor sends come from
+here, so that they cannot differ.
+"""
+
+from kubectl_nodelife.engine.calls.call import Answer as Answer
+from kubectl_nodelife.engine.calls.call import Call as Call
+from kubectl_nodelife.engine.calls.call import Delete as Delete
+from kubectl_nodelife.engine.calls.call import Evict as Evict
+from kubectl_nodelife.engine.calls.call import Get as Get
+from kubectl_nodelife.engine.calls.call import NodeAbsent as NodeAbsent
+from kubectl_nodelife.engine.calls.call import NodeOutOfService as NodeOutOfService
+from kubectl_nodelife.engine.calls.call import OwnerAlive as OwnerAlive
+from kubectl_nodelife.engine.calls.call import Patch as Patch
+from kubectl_nodelife.engine.calls.call import Post as Post
+from kubectl_nodelife.engine.calls.call import Put as Put
+from kubectl_nodelife.engine.calls.call import Request as Request
+from kubectl_nodelife.engine.calls.call import Result as Result
+from kubectl_nodelife.engine.calls.call import Uid as Uid
+from kubectl_nodelife.engine.calls.call import Version as Version
+from kubectl_nodelife.engine.calls.call import WaitUntil as WaitUntil
+from kubectl_nodelife.engine.calls.call import Write as Write
+from kubectl_nodelife.engine.calls.call import request_of_call as request_of_call
+from kubectl_nodelife.engine.calls.conversations import CONVERSATIONS as CONVERSATIONS
+from kubectl_nodelife.engine.calls.conversations import converse as converse
+from kubectl_nodelife.engine.calls.conversations import drive as drive
+from kubectl_nodelife.engine.calls.conversations import request_of as request_of
+from kubectl_nodelife.engine.calls.steps import Conversation as Conversation

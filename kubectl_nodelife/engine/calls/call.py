@@ -1,0 +1,273 @@
+"""The calls of which conversations with the API server are made, and the request that each one is.
+
+A call is data: which object, what to change, and under which conditions. `request_of_call` writes
+it down as method, path and body; nothing here sends anything. Preconditions that the API server
+checks itself (`Uid`, `Version`) become part of the body; the others (`NodeAbsent`,
+`NodeOutOfService`, `OwnerAlive`) were established by a read right before, and stand in the call so
+that whoever looks at it sees what it hangs on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from kubectl_nodelife.kube.gojson import go_json
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json"
+
+OK: Final = 200
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+TOO_MANY_REQUESTS: Final = 429
+FORBIDDEN: Final = 403
+NO_ANSWER: Final = 0
+
+Body = dict[str, Any]
+Key = tuple[str, str]
+
+
+class Uid(msgspec.Struct, frozen=True, tag=True):
+    """The object still has this uid."""
+
+    uid: str
+
+
+class Version(msgspec.Struct, frozen=True, tag=True):
+    """The object is still of this resourceVersion."""
+
+    resource_version: str
+
+
+class NodeAbsent(msgspec.Struct, frozen=True, tag=True):
+    """The API server answers 404 NotFound for the node."""
+
+    node: str
+
+
+class NodeOutOfService(msgspec.Struct, frozen=True, tag=True):
+    """The node is not Ready and has the out-of-service taint."""
+
+    node: str
+
+
+class OwnerAlive(msgspec.Struct, frozen=True, tag=True):
+    """The owner has this uid and is not being deleted."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+Precondition = Uid | Version | NodeAbsent | NodeOutOfService | OwnerAlive
+
+
+class Get(msgspec.Struct, frozen=True, tag=True):
+    """GET one object. `quorum`: not from the API server's cache (resourceVersion=0 otherwise)."""
+
+    kind: str
+    key: Key
+    quorum: bool = True
+
+
+class Post(msgspec.Struct, frozen=True, tag=True):
+    """POST a new object; `key` has its name, so that a lost answer can be looked for."""
+
+    kind: str
+    key: Key
+    body: Body
+    preconditions: tuple[Precondition, ...] = ()
+
+
+class Put(msgspec.Struct, frozen=True, tag=True):
+    """PUT a whole object, made from the raw one as it was read."""
+
+    kind: str
+    key: Key
+    body: Body
+    preconditions: tuple[Precondition, ...] = ()
+    subresource: str = ""
+
+
+class Patch(msgspec.Struct, frozen=True, tag=True):
+    """PATCH one object; `body` without the preconditions."""
+
+    kind: str
+    key: Key
+    body: Body
+    preconditions: tuple[Precondition, ...] = ()
+    subresource: str = ""
+    content_type: str = STRATEGIC_MERGE
+
+
+class Delete(msgspec.Struct, frozen=True, tag=True):
+    """DELETE one object. `grace_period_seconds` None: the object's own."""
+
+    kind: str
+    key: Key
+    preconditions: tuple[Precondition, ...] = ()
+    grace_period_seconds: int | None = None
+
+
+class Evict(msgspec.Struct, frozen=True, tag=True):
+    """POST to the `eviction` subresource of a pod (policy/v1)."""
+
+    key: Key
+    preconditions: tuple[Precondition, ...] = ()
+    grace_period_seconds: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Always Pod."""
+        return "Pod"
+
+
+class WaitUntil(msgspec.Struct, frozen=True, tag=True):
+    """Go on not before `at_ns` and, where others may try as well, at a random instant up to
+    `latest_ns` (0: at `at_ns`). Instants in ns since the epoch.
+    """
+
+    at_ns: int
+    latest_ns: int = 0
+
+
+Write = Post | Put | Patch | Delete | Evict
+Call = Get | Write | WaitUntil
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a call. `code`: HTTP status, 0 where no answer came; `now_ns`: when.
+
+    `obj` is the object as a slice, `raw` the same with all that slices leave out (None: only the
+    slice is known). `causes` are the reasons in `details.causes` of an error.
+    """
+
+    code: int
+    obj: KubeObject | None = None
+    raw: Body | None = None
+    reason: str = ""
+    message: str = ""
+    causes: tuple[str, ...] = ()
+    now_ns: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server did as asked."""
+        return 200 <= self.code < 300
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the write may have been done all the same."""
+        return self.code == NO_ANSWER or self.code >= 500
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The end of a conversation. `code`: that of the call which decided it.
+
+    `changed`: a write was accepted (False: nothing was left to do). `fresh`: the object as last
+    read or answered, for those who decide on what comes next.
+    """
+
+    code: int
+    message: str = ""
+    reason: str = ""
+    changed: bool = False
+    fresh: KubeObject | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the action is done."""
+        return 200 <= self.code < 300
+
+
+class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One request to the API server; `path` without the server."""
+
+    method: str
+    path: str
+    content_type: str
+    body: Body
+
+    def content(self) -> bytes:
+        """The body as it is sent."""
+        return go_json(self.body)
+
+
+def request_of_call(call: Get | Write) -> Request:
+    """The call as a request."""
+    if isinstance(call, Get):
+        path = object_path(call.kind, call.key)
+        return Request("GET", path if call.quorum else f"{path}?resourceVersion=0", JSON, {})
+    if isinstance(call, Post):
+        return Request("POST", collection_path(call.kind, call.key[0]), JSON, call.body)
+    if isinstance(call, Evict):
+        return Request("POST", f"{object_path('Pod', call.key)}/eviction", JSON, _eviction(call))
+    path = object_path(call.kind, call.key)
+    if isinstance(call, Delete):
+        return Request("DELETE", path, JSON, _delete_options(call))
+    path = f"{path}/{call.subresource}" if call.subresource else path
+    body = _with_preconditions(call.body, call.preconditions)
+    if isinstance(call, Put):
+        return Request("PUT", path, JSON, body)
+    return Request("PATCH", path, call.content_type, body)
+
+
+def collection_path(kind_name: str, namespace: str) -> str:
+    """Such as `/api/v1/namespaces/NS/pods`."""
+    kind = kind_named(kind_name)
+    version = kind.api_version
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    inside = f"/namespaces/{quote(namespace, safe='')}" if kind.namespaced else ""
+    return f"{root}{inside}/{kind.plural}"
+
+
+def object_path(kind_name: str, key: Key) -> str:
+    """Such as `/api/v1/nodes/N`."""
+    return f"{collection_path(kind_name, key[0])}/{quote(key[1], safe='')}"
+
+
+def _with_preconditions(body: Body, preconditions: tuple[Precondition, ...]) -> Body:
+    checked = checked_by_server(preconditions)
+    if not checked:
+        return body
+    return {**body, "metadata": {**body.get("metadata", {}), **checked}}
+
+
+def checked_by_server(preconditions: tuple[Precondition, ...]) -> dict[str, str]:
+    """`uid` and `resourceVersion` as the API server takes them."""
+    checked: dict[str, str] = {}
+    for precondition in preconditions:
+        if isinstance(precondition, Uid) and precondition.uid:
+            checked["uid"] = precondition.uid
+        elif isinstance(precondition, Version) and precondition.resource_version:
+            checked["resourceVersion"] = precondition.resource_version
+    return checked
+
+
+def _delete_options(call: Delete | Evict) -> Body:
+    options: Body = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if call.grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = call.grace_period_seconds
+    checked = checked_by_server(call.preconditions)
+    if checked:
+        options["preconditions"] = checked
+    return options
+
+
+def _eviction(call: Evict) -> Body:
+    options = _delete_options(call)
+    del options["apiVersion"], options["kind"]
+    namespace, name = call.key
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": options,
+    }

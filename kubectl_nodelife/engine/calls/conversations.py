@@ -1,0 +1,112 @@
+"""Which conversation carries out which action, and what it would send.
+
+`converse` is the one way from an action to the API server: a live executor drives it over the
+network, a test over the sandbox, and `request_of` over the object as it is known, which tells what
+would be sent without sending it. Each conversation is a generator that yields a call and is sent
+the answer; it does no I/O and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubectl_nodelife.engine import actions as act
+from kubectl_nodelife.engine import daemonset_actions as daemonset
+from kubectl_nodelife.engine import drain_actions as drain
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.calls import daemonset_calls, event_calls, node_calls, pod_calls
+from kubectl_nodelife.engine.calls.call import (
+    NOT_FOUND,
+    OK,
+    Answer,
+    Call,
+    Get,
+    Request,
+    Result,
+    WaitUntil,
+    request_of_call,
+)
+from kubectl_nodelife.engine.calls.steps import Conversation
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.workload import DaemonSet
+
+CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], Conversation]]] = {
+    act.SetNodeConditions: node_calls.set_node_conditions,
+    act.AddTaints: node_calls.change_taints,
+    act.RemoveTaints: node_calls.change_taints,
+    act.SetNodeLabels: node_calls.set_node_labels,
+    drain.SetUnschedulable: node_calls.set_unschedulable,
+    act.SetPodCondition: pod_calls.set_pod_condition,
+    act.MarkPodNotReady: pod_calls.mark_pod_not_ready,
+    act.SetPodReason: pod_calls.set_pod_reason,
+    act.SetPodPhase: pod_calls.set_pod_phase,
+    act.DeletePod: pod_calls.delete_pod,
+    drain.EvictPod: pod_calls.evict_pod,
+    daemonset.CreatePod: pod_calls.create_pod,
+    daemonset.SetPodLabel: pod_calls.set_pod_label,
+    daemonset.AdoptObject: daemonset_calls.adopt,
+    daemonset.ReleaseObject: daemonset_calls.release,
+    daemonset.CreateControllerRevision: daemonset_calls.create_revision,
+    daemonset.UpdateControllerRevision: daemonset_calls.update_revision,
+    daemonset.DeleteControllerRevision: daemonset_calls.delete_revision,
+    daemonset.UpdateDaemonSetStatus: daemonset_calls.update_status,
+    daemonset.RaiseCollisionCount: daemonset_calls.raise_collision_count,
+    act.RecordEvent: event_calls.record_event,
+}
+
+
+def converse(action: Action, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """The conversation that carries the action out.
+
+    `seen`: the object as the decision saw it, whose version is the precondition of what is written
+    without another read. Raises KeyError for an action that is not a write.
+    """
+    return CONVERSATIONS[type(action)](action, seen, now_ns)
+
+
+def request_of(action: Action, before: KubeObject | None, now_ns: int = 0) -> Request | None:
+    """The request that would bring the action about on the object as it is `before`.
+
+    None for a decision that only concerns ourselves, and where there is nothing to change.
+    """
+    if not action.writes:
+        return None
+    conversation = converse(action, before, now_ns)
+    try:
+        call = next(conversation)
+        while isinstance(call, (Get, WaitUntil)):
+            call = conversation.send(_as_known(action, call, before, now_ns))
+        return request_of_call(call)
+    except StopIteration:
+        return None
+
+
+def drive(conversation: Conversation, answer: Callable[[Call], Answer]) -> Result:
+    """Carry a conversation to its end, `answer` answering each call at once."""
+    try:
+        call = next(conversation)
+        while True:
+            call = conversation.send(answer(call))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def _as_known(
+    action: Action, call: Get | WaitUntil, before: KubeObject | None, now_ns: int
+) -> Answer:
+    """What a read would show were everything as the decision took it to be."""
+    if isinstance(call, WaitUntil):
+        return Answer(OK, now_ns=call.at_ns)
+    if (call.kind, call.key) == action.target:
+        if before is None:
+            return Answer(NOT_FOUND, reason="NotFound", now_ns=now_ns)
+        return Answer(OK, before, now_ns=now_ns)
+    if isinstance(action, daemonset.AdoptObject):
+        namespace, name = call.key
+        meta = ObjectMeta(name=name, namespace=namespace, uid=action.owner.uid)
+        return Answer(OK, DaemonSet(metadata=meta), now_ns=now_ns)
+    if isinstance(action, act.PodAction) and action.if_node_out_of_service:
+        return Answer(OK, pod_calls.OUT_OF_SERVICE, now_ns=now_ns)
+    return Answer(NOT_FOUND, reason="NotFound", now_ns=now_ns)

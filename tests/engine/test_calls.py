@@ -1,0 +1,418 @@
+"""The requests of each action, call by call, with what follows an error (upstream's table)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine import actions as act
+from kubectl_nodelife.engine import daemonset_actions as daemonset
+from kubectl_nodelife.engine import drain_actions as drain
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.calls import (
+    CONVERSATIONS,
+    Answer,
+    Call,
+    Evict,
+    Get,
+    Result,
+    WaitUntil,
+    Write,
+    converse,
+    drive,
+    request_of,
+    request_of_call,
+)
+from kubectl_nodelife.kube.gojson import go_json
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from tests.played_calls import CASES
+
+NOW = 1_800_000_000 * SECOND_NS
+WHO: dict[str, Any] = {"controller": "c", "because": "b"}
+OLD = Taint("old", "NoSchedule")
+
+
+def node(*taints: Taint, version: str = "7", uid: str = "u-n", ready: str = "True") -> Node:
+    meta = ObjectMeta(name="n1", uid=uid, resource_version=version)
+    status = NodeStatus(conditions=(NodeCondition("Ready", ready),))
+    return Node(metadata=meta, spec=NodeSpec(taints=taints), status=status)
+
+
+def pod(version: str = "5", uid: str = "u-p", phase: str = "Running", **meta: Any) -> Pod:
+    metadata = ObjectMeta(name="p", namespace="d", uid=uid, resource_version=version, **meta)
+    return Pod(metadata=metadata, spec=PodSpec(node_name="n1"), status=PodStatus(phase=phase))
+
+
+def play(action: Action, seen: KubeObject | None, *answers: Answer) -> tuple[list[str], Result]:
+    """The calls that were made, in words, with these answers to all but waits."""
+    made: list[str] = []
+    waiting = list(answers)
+
+    def answer(call: Call) -> Answer:
+        made.append(words(call))
+        if isinstance(call, WaitUntil):
+            return Answer(200, now_ns=call.at_ns)
+        return waiting.pop(0)
+
+    result = drive(converse(action, seen, NOW), answer)
+    assert not waiting, f"{len(waiting)} answers were not asked for"
+    return made, result
+
+
+def words(call: Call) -> str:
+    if isinstance(call, WaitUntil):
+        until = (call.at_ns - NOW) // MILLISECOND_NS
+        latest = f"-{(call.latest_ns - NOW) // MILLISECOND_NS}" if call.latest_ns else ""
+        return f"wait {until}{latest}ms"
+    if isinstance(call, Get):
+        return f"GET {call.kind}{'' if call.quorum else ' cached'}"
+    request = request_of_call(call)
+    below = "/eviction" if isinstance(call, Evict) else f"/{getattr(call, 'subresource', '')}"
+    return f"{request.method} {call.kind}{below.rstrip('/')}"
+
+
+def ok(obj: KubeObject | None = None) -> Answer:
+    return Answer(200, obj, now_ns=NOW)
+
+
+def no(code: int, reason: str = "", message: str = "") -> Answer:
+    return Answer(code, reason=reason, message=message, now_ns=NOW)
+
+
+GONE = no(404, "NotFound")
+CONFLICT = no(409, "Conflict")
+LOST = no(0)
+
+MARK = act.MarkPodNotReady(
+    **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("Ready", "False")
+)
+TAINT = act.AddTaints(**WHO, node="n1", node_uid="u-n", taints=(Taint("k", "NoExecute"),))
+UNTAINT = act.RemoveTaints(**WHO, node="n1", node_uid="u-n", taints=(OLD,))
+UNKNOWN = act.SetNodeConditions(
+    **WHO, node="n1", node_uid="u-n", conditions=(NodeCondition("Ready", "Unknown"),)
+)
+LABEL = act.SetNodeLabels(**WHO, node="n1", node_uid="u-n", labels={"a": "b"})
+DELETE = act.DeletePod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+ORPHAN = replace(DELETE, grace_period_seconds=0, force=True, if_node_gone="n1")
+OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service="n1")
+TARGETED = act.SetPodCondition(
+    **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("DisruptionTarget", "True")
+)
+EVICT = drain.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+STATUS = daemonset.UpdateDaemonSetStatus(
+    **WHO,
+    namespace="d",
+    name="s",
+    set_uid="u-s",
+    status=DaemonSetStatus(desired_number_scheduled=3),
+)
+SET = DaemonSet(
+    metadata=ObjectMeta(name="s", namespace="d", uid="u-s", resource_version="3"),
+)
+ADOPT = daemonset.AdoptObject(
+    **WHO,
+    kind="Pod",
+    namespace="d",
+    name="p",
+    object_uid="u-p",
+    owner=OwnerReference("DaemonSet", "s", "u-s", "apps/v1", True, True),
+)
+MARKED = act.SetPodPhase(
+    **WHO, namespace="d", pod="p", pod_uid="u-p", phase="Failed", if_node_gone="n1"
+)
+DELETING = Time(NOW)
+OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
+
+
+@pytest.mark.parametrize(
+    "action, seen, answers, calls, code",
+    [
+        pytest.param(UNKNOWN, node(), [ok(node())], ["PATCH Node/status"], 200, id="status"),
+        pytest.param(
+            UNKNOWN,
+            node(),
+            [CONFLICT, ok(node(version="8"))],
+            ["PATCH Node/status", "GET Node"],
+            409,
+            id="status-conflict-reads-for-who-decides-anew",
+        ),
+        pytest.param(
+            UNKNOWN,
+            node(),
+            [LOST, ok(node(ready="Unknown"))],
+            ["PATCH Node/status", "GET Node"],
+            200,
+            id="status-answer-lost-and-found-done",
+        ),
+        pytest.param(
+            UNKNOWN,
+            node(),
+            [no(503), no(503)],
+            ["PATCH Node/status", "GET Node"],
+            503,
+            id="status-error-and-unreadable-is-given-up",
+        ),
+        pytest.param(
+            TAINT,
+            None,
+            [ok(node()), ok(node())],
+            ["GET Node cached", "PATCH Node"],
+            200,
+            id="taint",
+        ),
+        pytest.param(
+            UNTAINT, None, [ok(node())], ["GET Node cached"], 200, id="nothing-to-untaint"
+        ),
+        pytest.param(
+            TAINT,
+            None,
+            [ok(node()), CONFLICT, ok(node()), ok(node())],
+            ["GET Node cached", "PATCH Node", "wait 100-200ms", "GET Node", "PATCH Node"],
+            200,
+            id="taint-conflict-reads-past-the-cache",
+        ),
+        pytest.param(
+            TAINT,
+            None,
+            [ok(node()), CONFLICT] * 5,
+            ["GET Node cached", "PATCH Node", "wait 100-200ms"]
+            + ["GET Node", "PATCH Node", "wait 100-200ms"] * 3
+            + ["GET Node", "PATCH Node"],
+            409,
+            id="taint-five-tries",
+        ),
+        pytest.param(
+            TAINT, None, [ok(node(uid="other"))], ["GET Node cached"], 404, id="taint-another-node"
+        ),
+        pytest.param(
+            LABEL,
+            None,
+            [ok(node()), CONFLICT],
+            ["GET Node cached", "PATCH Node"],
+            409,
+            id="labels-have-one-try",
+        ),
+        pytest.param(MARK, pod(), [CONFLICT], ["PATCH Pod/status"], 409, id="mark-conflict"),
+        pytest.param(
+            TARGETED,
+            None,
+            [ok(pod()), ok(pod())],
+            ["GET Pod", "PATCH Pod/status"],
+            200,
+            id="disruption-target",
+        ),
+        pytest.param(DELETE, pod(), [ok()], ["DELETE Pod"], 200, id="delete"),
+        pytest.param(DELETE, pod(), [GONE], ["DELETE Pod"], 404, id="delete-gone-already"),
+        pytest.param(
+            DELETE, pod(), [LOST, GONE], ["DELETE Pod", "GET Pod"], 200, id="delete-lost-and-done"
+        ),
+        pytest.param(
+            DELETE,
+            pod(),
+            [no(500), ok(pod())],
+            ["DELETE Pod", "GET Pod"],
+            500,
+            id="delete-failed-and-not-done",
+        ),
+        pytest.param(
+            ORPHAN,
+            pod(),
+            [ok(pod()), GONE, ok()],
+            ["GET Pod", "GET Node", "DELETE Pod"],
+            200,
+            id="orphan",
+        ),
+        pytest.param(
+            ORPHAN,
+            pod(),
+            [ok(pod()), ok(node())],
+            ["GET Pod", "GET Node"],
+            409,
+            id="orphan-whose-node-is-there",
+        ),
+        pytest.param(
+            ORPHAN,
+            pod(),
+            [ok(pod()), no(404, "", "<html>")],
+            ["GET Pod", "GET Node"],
+            404,
+            id="orphan-a-proxy-404-is-no-absence",
+        ),
+        pytest.param(
+            OUT,
+            pod(deletion_timestamp=DELETING),
+            [ok(pod(deletion_timestamp=DELETING)), ok(node(OUT_TAINT, ready="False")), ok()],
+            ["GET Pod", "GET Node", "DELETE Pod"],
+            200,
+            id="out-of-service",
+        ),
+        pytest.param(
+            OUT,
+            pod(deletion_timestamp=DELETING),
+            [ok(pod(deletion_timestamp=DELETING)), ok(node(OUT_TAINT))],
+            ["GET Pod", "GET Node"],
+            409,
+            id="out-of-service-but-ready-again",
+        ),
+        pytest.param(
+            replace(ORPHAN, if_node_gone=""),
+            pod(phase="Failed"),
+            [ok(pod(phase="Running"))],
+            ["GET Pod"],
+            409,
+            id="terminated-pod-that-runs-again",
+        ),
+        pytest.param(
+            MARKED,
+            pod(),
+            [ok(pod()), GONE, ok(pod())],
+            ["GET Pod", "GET Node", "PATCH Pod/status"],
+            200,
+            id="phase-of-an-orphan",
+        ),
+        pytest.param(
+            EVICT,
+            None,
+            [no(429), ok(pod()), no(429), ok(pod()), ok()],
+            ["POST Pod/eviction", "wait 5000ms", "GET Pod"] * 2 + ["POST Pod/eviction"],
+            200,
+            id="eviction-waits-for-its-budget",
+        ),
+        pytest.param(
+            EVICT,
+            None,
+            [no(429), ok(pod(uid="other"))],
+            ["POST Pod/eviction", "wait 5000ms", "GET Pod"],
+            200,
+            id="evicted-by-another",
+        ),
+        pytest.param(
+            EVICT, None, [no(500)], ["POST Pod/eviction"], 500, id="two-budgets-fail-the-pod"
+        ),
+        pytest.param(STATUS, SET, [ok(SET)], ["PATCH DaemonSet/status"], 200, id="set-status"),
+        pytest.param(
+            replace(STATUS, reread=True),
+            SET,
+            [ok(SET), ok(SET)],
+            ["GET DaemonSet", "PATCH DaemonSet/status"],
+            200,
+            id="set-status-second-try-reads",
+        ),
+        pytest.param(
+            ADOPT, pod(), [ok(SET), ok(pod())], ["GET DaemonSet", "PATCH Pod"], 200, id="adopt"
+        ),
+        pytest.param(
+            ADOPT,
+            pod(),
+            [ok(replace(SET, metadata=replace(SET.metadata, deletion_timestamp=DELETING)))],
+            ["GET DaemonSet"],
+            409,
+            id="a-terminating-owner-adopts-nothing",
+        ),
+        pytest.param(
+            ADOPT, pod(), [GONE], ["GET DaemonSet"], 409, id="an-owner-that-is-gone-adopts-nothing"
+        ),
+    ],
+)
+def test_conversation(
+    action: Action, seen: KubeObject | None, answers: list[Answer], calls: list[str], code: int
+) -> None:
+    made, result = play(action, seen, *answers)
+    assert (made, result.code) == (calls, code)
+
+
+def test_a_404_of_a_proxy_ends_the_deletion() -> None:
+    _, result = play(ORPHAN, pod(), ok(pod()), no(404, "", "<html>"))
+    assert not result.ok and not result.changed
+
+
+@pytest.mark.parametrize(
+    "action, seen, metadata",
+    [
+        pytest.param(UNKNOWN, node(), {"uid": "u-n", "resourceVersion": "7"}, id="node-status"),
+        pytest.param(TAINT, node(), {"resourceVersion": "7"}, id="taints-as-upstream"),
+        pytest.param(MARK, pod(), {"uid": "u-p", "resourceVersion": "5"}, id="mark"),
+        pytest.param(TARGETED, pod(), {"uid": "u-p"}, id="disruption-target-as-upstream"),
+        pytest.param(STATUS, SET, {"uid": "u-s", "resourceVersion": "3"}, id="set-status"),
+    ],
+)
+def test_preconditions(action: Action, seen: KubeObject, metadata: dict[str, str]) -> None:
+    request = request_of(action, seen)
+    assert request is not None and request.body["metadata"] == metadata
+
+
+def test_the_second_patch_of_a_swap_has_the_version_of_its_own_read() -> None:
+    """Both of one version: the second would always fail."""
+    bodies = []
+    for action, version in ((TAINT, "7"), (UNTAINT, "8")):
+        sent = converse(action, node(OLD), NOW)
+        next(sent)
+        call = sent.send(ok(node(OLD, version=version)))
+        assert not isinstance(call, (Get, WaitUntil))
+        bodies.append(request_of_call(call).body["metadata"])
+    assert bodies == [{"resourceVersion": "7"}, {"resourceVersion": "8"}]
+
+
+def test_unknown_fields_of_a_taint_stay() -> None:
+    conversation = converse(TAINT, None, NOW)
+    next(conversation)
+    raw = {"spec": {"taints": [{"key": "old", "effect": "NoSchedule", "newField": 1}]}}
+    call = conversation.send(Answer(200, node(OLD), raw, now_ns=NOW))
+    assert not isinstance(call, (Get, WaitUntil))
+    assert request_of_call(call).body["spec"]["taints"][0]["newField"] == 1
+
+
+def test_every_delete_carries_the_uid() -> None:
+    for action in (DELETE, replace(ORPHAN, if_node_gone="")):
+        request = request_of(action, pod())
+        assert request is not None and request.body["preconditions"]["uid"] == "u-p"
+
+
+def writing_actions(kind: type[Action] = Action) -> Sequence[type[Action]]:
+    """Every action class of the package that stands for a call to the API server."""
+    below = [found for sub in kind.__subclasses__() for found in writing_actions(sub)]
+    makes_records = "records" in vars(kind)
+    ours = kind.__module__.startswith("kubectl_nodelife.engine")
+    return [*below, *([kind] if kind.writes and makes_records and ours else [])]
+
+
+def test_every_action_has_a_conversation_and_is_played() -> None:
+    writing = {found for found in writing_actions() if found is not Action}
+    assert writing == CONVERSATIONS.keys(), "rule: each writing action has a conversation"
+    played = {case.title.split()[0] for case in CASES}
+    assert played == {found.__name__ for found in writing}, "rule: each is played on a server"
+
+
+@pytest.mark.parametrize(
+    "value, written",
+    [
+        pytest.param({"b": 1, "a": [True, None]}, b'{"a":[true,null],"b":1}', id="sorted-keys"),
+        pytest.param("a && b < c > d", rb'"a \u0026\u0026 b \u003c c \u003e d"', id="html"),
+        pytest.param("x\u2028y\u2029", rb'"x\u2028y\u2029"', id="line-separators"),
+        pytest.param("é\n\t\x01", '"é\\n\\t\\u0001"'.encode(), id="unicode-and-controls"),
+    ],
+)
+def test_json_is_go_s(value: Any, written: bytes) -> None:
+    assert go_json(value) == written
+
+
+def test_what_would_be_sent_is_said_without_sending() -> None:
+    request = request_of(TAINT, node(OLD))
+    assert request is not None
+    assert (request.method, request.path) == ("PATCH", "/api/v1/nodes/n1")
+    assert request.body["spec"]["taints"] == [
+        {"key": "old", "effect": "NoSchedule"},
+        {"key": "k", "effect": "NoExecute"},
+    ]
+    assert request_of(UNTAINT, node()) is None, "there is nothing to take off"
+
+
+def test_a_write_is_a_write() -> None:
+    assert not isinstance(Get("Node", ("", "n")), Write)

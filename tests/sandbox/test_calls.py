@@ -1,0 +1,35 @@
+"""Every action's conversation, played against the sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.loopback import play, sandbox
+from tests.played_calls import CASES, Case, play_case
+from tests.sandbox.test_api import Api
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_leaves_what_effect_says(case: Case) -> None:
+    import aiohttp
+
+    async def test() -> None:
+        async with sandbox(generate=None) as served, aiohttp.ClientSession() as session:
+            call = Api(served, session)
+            playing = play_case(case)
+            try:
+                method, path, body, content_type = next(playing)
+                while True:
+                    headers = {
+                        "Authorization": f"Bearer {served.token}",
+                        "Content-Type": content_type or "application/json",
+                    }
+                    async with call.session.request(
+                        method, served.url + path, data=body, headers=headers, ssl=False
+                    ) as response:
+                        answer = (response.status, await response.json())
+                    method, path, body, content_type = playing.send(answer)
+            except StopIteration:
+                return
+
+    play(test)
