@@ -26,13 +26,12 @@ from kubectl_nodelife.engine.calls import (
     request_of,
     request_of_call,
 )
-from kubectl_nodelife.kube.gojson import go_json
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
-from tests.played_calls import CASES
+from tests.call_cases import CASES
 
 NOW = 1_800_000_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "c", "because": "b"}
@@ -388,19 +387,6 @@ def test_every_action_has_a_conversation_and_is_played() -> None:
     assert writing == CONVERSATIONS.keys(), "rule: each writing action has a conversation"
     played = {case.title.split()[0] for case in CASES}
     assert played == {found.__name__ for found in writing}, "rule: each is played on a server"
-
-
-@pytest.mark.parametrize(
-    "value, written",
-    [
-        pytest.param({"b": 1, "a": [True, None]}, b'{"a":[true,null],"b":1}', id="sorted-keys"),
-        pytest.param("a && b < c > d", rb'"a \u0026\u0026 b \u003c c \u003e d"', id="html"),
-        pytest.param("x\u2028y\u2029", rb'"x\u2028y\u2029"', id="line-separators"),
-        pytest.param("é\n\t\x01", '"é\\n\\t\\u0001"'.encode(), id="unicode-and-controls"),
-    ],
-)
-def test_json_is_go_s(value: Any, written: bytes) -> None:
-    assert go_json(value) == written
 
 
 def test_what_would_be_sent_is_said_without_sending() -> None:

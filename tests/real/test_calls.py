@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.played_calls import CASES, Case, play_case
+from tests.call_cases import CASES, Case
+from tests.played_calls import play_case
 from tests.real.control_plane import Api, control_plane
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import aiohttp
 import pytest
 
+from tests.call_cases import CASES, Case
 from tests.loopback import play, sandbox
-from tests.played_calls import CASES, Case, play_case
+from tests.played_calls import play_case
 from tests.sandbox.test_api import Api
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_leaves_what_effect_says(case: Case) -> None:
-    import aiohttp
-
     async def test() -> None:
         async with sandbox(generate=None) as served, aiohttp.ClientSession() as session:
             call = Api(served, session)
