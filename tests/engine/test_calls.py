@@ -327,11 +327,6 @@ def test_conversation(
     assert (made, result.code) == (calls, code)
 
 
-def test_a_404_of_a_proxy_ends_the_deletion() -> None:
-    _, result = play(ORPHAN, pod(), ok(pod()), no(404, "", "<html>"))
-    assert not result.ok and not result.changed
-
-
 @pytest.mark.parametrize(
     "action, seen, metadata",
     [
