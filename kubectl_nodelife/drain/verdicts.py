@@ -190,7 +190,7 @@ class Judge:
         replacement = actor.replacement
         if replacement is None or replacement.node:
             return False
-        return bool(self._world.landing.needs(replacement.pod).pinned)
+        return bool(self._world.landing.placement.needs(replacement.pod).pinned)
 
     def _stays(self, plan: PodPlan, actor: Actor, target: Target) -> None:
         """Its eviction is accepted, and kubectl does not see it go."""
@@ -219,7 +219,7 @@ class Judge:
         ledger = actor.ledgers[0]
         homeless = self._homeless(ledger)
         if refusal.gate in ("pdb", "unready-under-pdb") and homeless:
-            why = self._world.landing.no_room(homeless[0].pod)
+            why = self._world.landing.placement.no_room(homeless[0].pod)
             return "landing", (
                 f"{self._advice.numbers(ledger)}; it cannot refill:"
                 f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
@@ -276,10 +276,10 @@ class Judge:
             pod = actor.replacement.pod if actor.replacement is not None else None
             if pod is None:
                 pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
-            names = self._world.landing.candidates(pod, ALTERNATIVES)
+            names = self._world.landing.placement.candidates(pod, ALTERNATIVES)
             known = [Place(node=name) for name in names]
             if not known:
-                reasons = self._world.landing.no_room(pod).reasons
+                reasons = self._world.landing.placement.no_room(pod).reasons
                 known = [Place(reason=reason, nodes=count) for reason, count in reasons]
             self._places[key] = known
         return known

@@ -228,7 +228,7 @@ class World:
             if counted and (workload.marked(actor) or workload.rule.failures_allowed == 0):
                 self._create_soon(workload)
         self._sync_soon(actor)
-        self.landing.marked(actor.pod, actor.node)
+        self.landing.marked(actor.pod)
         self._retry_soon()
 
     def _will_go(self, actor: Actor, due_ns: int) -> None:
@@ -274,7 +274,7 @@ class World:
             ledger.leave(actor.pod)
         self._sync_soon(actor)
         if actor.node:
-            self.landing.left(actor.pod, actor.node)
+            self.landing.left(actor.pod)
             if actor.node in self.on_node:
                 self.on_node[actor.node].pop(actor.uid, None)
         elif actor in self.waiting:

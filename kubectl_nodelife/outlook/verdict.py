@@ -58,9 +58,7 @@ def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
                 f"Ready is still True: no controller acted on it"
             )
             return Verdict("overdue", because, Next("SetNodeCondition Ready=Unknown", 0))
-        because = (
-            f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
-        )
+        because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
         seconds = left.low_ns / SECOND_NS
         return Verdict("silent", because, Next("SetNodeCondition Ready=Unknown", seconds))
     return _ready(outlook, now_ns)

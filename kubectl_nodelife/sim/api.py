@@ -29,6 +29,7 @@ CLUSTER = "cluster"
 Object = TypeVar("Object", bound=KubeObject)
 PodListener = Callable[[Pod | None, Pod | None, Action | None], None]
 NodeListener = Callable[[Node | None, Node | None, Action | None], None]
+ObjectListener = Callable[[str, KubeObject | None, KubeObject | None], None]
 
 
 class Journal(Protocol):
@@ -54,6 +55,7 @@ class Api:
         self._journal = journal
         self._pod_listeners: list[PodListener] = []
         self._node_listeners: list[NodeListener] = []
+        self._object_listeners: list[ObjectListener] = []
         self._created = 0
 
     def on_pod(self, listener: PodListener) -> None:
@@ -66,8 +68,13 @@ class Api:
         """Have `listener` called on each change of a node."""
         self._node_listeners.append(listener)
 
+    def on_object(self, listener: ObjectListener) -> None:
+        """Have `listener` called on each change of an object of another kind: (kind, old, new)."""
+        self._object_listeners.append(listener)
+
     def forget_listeners(self) -> None:
         """Tell nobody any more."""
+        self._object_listeners.clear()
         self._pod_listeners.clear()
         self._node_listeners.clear()
 
@@ -87,6 +94,9 @@ class Api:
         elif type(obj) is Node:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)
+        else:
+            for on_object in self._object_listeners:
+                on_object(kind, old, obj)
 
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
         """Take an object out, and tell everybody; returns what was there."""
@@ -99,6 +109,9 @@ class Api:
         elif kind == "Node":
             for listener in self._node_listeners:
                 listener(cast(Node, old), None, cause)
+        else:
+            for on_object in self._object_listeners:
+                on_object(kind, old, None)
         return old
 
     def new_name(self, generate_name: str) -> tuple[str, str]:

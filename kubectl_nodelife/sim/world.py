@@ -79,7 +79,7 @@ class World:
         self.agenda = Agenda()
         self.api = api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
-        self.scheduler = Scheduler(self.api)
+        self.scheduler = Scheduler(self.api, kinds_read)
         self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
@@ -136,6 +136,7 @@ class World:
         """
         self.agenda.clear()
         self.api.forget_listeners()
+        self.scheduler.placement.end()
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api

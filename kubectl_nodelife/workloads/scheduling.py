@@ -80,24 +80,31 @@ def room_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
 
     Everything but `static_reason`.
     """
-    if wanted.ports and info.port_taken(wanted.ports):
-        return [REASON_PORTS]
-    short = info.shortages(wanted.requests)
+    short = resource_reasons(wanted, info)
     if short:
         return short
+    reason = rule_reason(wanted, info.node)
+    return [] if reason is None else [reason]
+
+
+def resource_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
+    """What the node itself is short of: host ports, or resources; empty for nothing."""
+    if wanted.ports and info.port_taken(wanted.ports):
+        return [REASON_PORTS]
+    return info.shortages(wanted.requests)
+
+
+def rule_reason(wanted: Wanted, node: Node) -> str | None:
+    """Why volumes, the spread, or other pods keep the pod off the node now, or None."""
     if wanted.needs is not NO_NEEDS and wanted.volumes is not None:
-        reason = volume_reason(wanted.needs, info.node, wanted.volumes)
+        reason = volume_reason(wanted.needs, node, wanted.volumes)
         if reason is not None:
-            return [reason]
+            return reason
     if wanted.spread is not None:
-        reason = wanted.spread.reason(info.node)
+        reason = wanted.spread.reason(node)
         if reason is not None:
-            return [reason]
-    if wanted.interpod is not None:
-        reason = wanted.interpod.reason(info.node)
-        if reason is not None:
-            return [reason]
-    return []
+            return reason
+    return wanted.interpod.reason(node) if wanted.interpod is not None else None
 
 
 def fits(wanted: Wanted, info: NodeInfo) -> list[str]:

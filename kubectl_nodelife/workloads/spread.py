@@ -106,6 +106,10 @@ class TopologySpread:
         """The selectors of the constraints: pods that match one of them change the counts."""
         return [constraint.label_selector for constraint in self.constraints]
 
+    def honours_taints(self) -> bool:
+        """Whether a node's taints decide if it is a domain (`nodeTaintsPolicy: Honor`)."""
+        return any(c.node_taints_policy == "Honor" for c in self.constraints)
+
     def change(self, pod: Pod, node: Node, by: int) -> None:
         """A pod came to `node` (1), or left it or began to terminate (-1)."""
         counts_for = self._eligible.get(node.name)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sim.documents import Json, found, node, pod, story, times
+from typing import Any
+
+from kubectl_nodelife.sim.scenario import assemble
+from tests.sim.documents import Json, found, node, pod, scenario, story, times
+from tests.simulating import play
 
 QUIET = {"controllers": [], "duration": "2m"}
 
@@ -62,3 +66,96 @@ def test_pods_that_differ_in_pod_level_resources_only_are_told_apart() -> None:
     told = story(**QUIET, objects=[roomy("a", cpu="1"), *objects])
     ready = found(told, "SetPodCondition", status="True")
     assert [r.object.name for r in ready] == ["large1", "small"]
+
+
+# --- the filters that look at what runs elsewhere -------------------------------------------------
+
+
+def labelled(name: str, on: str = "", **spec: Any) -> Json:
+    made = pod(name, on, **spec)
+    made["metadata"]["labels"] = {"app": "web"}
+    return made
+
+
+WEB = {"matchLabels": {"app": "web"}}
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": WEB, "topologyKey": "name"}
+        ]
+    }
+}
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": WEB,
+    }
+]
+
+
+def homes(objects: list[Json], *events: Json) -> dict[str, str]:
+    """Where each pod that was made in the run is at the end, "" for nowhere."""
+    run = play(assemble(scenario(**QUIET, objects=objects, events=list(events))))
+    return {name: p.spec.node_name for (_, name), p in run.cluster.pods.items()}
+
+
+def test_a_pod_that_keeps_others_away_gets_a_node_of_its_own() -> None:
+    pods = [labelled(name, affinity=APART) for name in ("p", "q", "r")]
+    nodes = [node("a"), node("b")]
+    assert homes([*nodes, *pods]) == {"p": "a", "q": "b", "r": ""}
+    asked = labelled("late")
+    later = {"at": "10s", "apply": {**asked, "spec": {"containers": [{"name": "c"}]}}}
+    assert homes([*nodes, *pods[:2], pod("other")], later)["late"] == "", "theirs counts as well"
+
+
+def test_one_that_waits_for_another_to_leave_gets_its_node() -> None:
+    pods = [labelled("p", "a", affinity=APART), labelled("q", affinity=APART)]
+    gone = {"at": "10s", "delete": {"kind": "Pod", "name": "p"}}
+    assert placed([node("a"), *pods], gone) == {"q": 40}
+
+
+def test_the_spread_over_zones_holds() -> None:
+    pods = [labelled(f"p{i}", topologySpreadConstraints=SPREAD) for i in range(5)]
+    nodes = [node("a1", "a"), node("a2", "a"), node("a3", "a"), node("b1", "b")]
+    found = homes([*nodes, *pods])
+    zones = sorted(home[0] for home in found.values())
+    assert zones == ["a", "a", "a", "b", "b"]
+
+
+def test_a_local_volume_holds_the_pod_to_its_node() -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"volumeName": "disk"},
+        "status": {"phase": "Bound"},
+    }
+    here = {"key": "name", "operator": "In", "values": ["b"]}
+    disk = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "claimRef": {"name": "data", "namespace": "default"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+    uses = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    nodes = [node("a"), node("b", unschedulable=True)]
+    db = pod("db", volumes=uses)
+    assert homes([*nodes, claim, disk, db]) == {"db": ""}
+    assert homes([*nodes, claim, disk, db], {"at": "9s", "uncordon": {"nodes": ["b"]}}) == {
+        "db": "b"
+    }
+    assert homes([node("b"), db, disk], {"at": "9s", "apply": claim}) == {"db": "b"}
+
+
+def test_a_pod_that_names_one_node_obeys_its_taints_unless_it_is_a_daemon_sets() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    here = {"affinity": {"nodeAffinity": required}}
+    tainted = node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    agent = pod("agent", owner=("DaemonSet", "agent"), **here)
+    assert homes([tainted, node("b"), pod("p", **here), agent]) == {"p": "", "agent": "a"}

@@ -146,9 +146,7 @@ def _undo_the_mark(case: Case) -> Planned:
         Limits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
     )
-    return against or _status_patch(
-        case.pod, PodCondition(type=READY, status=TRUE), context.now_ns
-    )
+    return against or _status_patch(case.pod, PodCondition(type=READY, status=TRUE), context.now_ns)
 
 
 def _make_the_mark(case: Case) -> Planned:

@@ -1,0 +1,135 @@
+"""The simulated API's objects as the scheduler sees them: nodes, what their pods leave, volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.interpod import anti_affinity_terms
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
+
+REASON_NOT_READY = "node(s) were not ready"
+
+
+class StoreCache:
+    """The API's objects, as the simulated scheduler wants to see them."""
+
+    def __init__(self, api: Api, classes: PodClasses, kinds_read: frozenset[str]) -> None:
+        """`kinds_read`: kinds of which an object that is not there is known not to exist."""
+        self._store = api.store
+        self._classes = classes
+        self._kinds_read = kinds_read
+        self._free: dict[str, list[PersistentVolume]] | None = None
+        self._keep_off: dict[Key, None] = dict.fromkeys(
+            pod.key for pod in self._store.pods.values() if _keeps_others_off(pod)
+        )
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Note which pods keep others away."""
+        if new is not None and _keeps_others_off(new):
+            self._keep_off[new.key] = None
+        elif old is not None and old.spec.affinity is not None:
+            self._keep_off.pop(old.key, None)
+
+    def object_changed(self, kind: str) -> None:
+        """A volume may be free, or no longer."""
+        if kind == "PersistentVolume":
+            self._free = None
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return self._store.nodes
+
+    @property
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of each namespace."""
+        return {n.name: n.metadata.labels or {} for n in self._store.all("Namespace")}
+
+    def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
+        """Nothing is known yet."""
+        return (), self._store.nodes
+
+    def pod_count(self, name: str) -> int:
+        """How many pods are bound to the node."""
+        return self._store.count_on(name)
+
+    def stock(self, name: str) -> NodeInfo:
+        """What the node's pods leave of it. Most of them ask the same, so these are counted."""
+        times: dict[Demands, int] = {}
+        for pod in self._store.pods_on(name):
+            if pod.status.phase not in TERMINAL_PHASES:
+                demands = self._classes.demands_of(pod)
+                times[demands] = times.get(demands, 0) + 1
+        info = NodeInfo(self._store.nodes[name])
+        for demands, count in times.items():
+            info.add(demands.wanted.requests, demands.wanted.ports, count)
+        return info
+
+    def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
+        """The pods of the namespace, or of all, that are on a node and have not ended."""
+        nodes = self._store.nodes
+        for pod in self._store.pods.values():
+            node = nodes.get(pod.spec.node_name)
+            if node is None or pod.status.phase in TERMINAL_PHASES:
+                continue
+            if namespace is None or pod.metadata.namespace == namespace:
+                yield pod, node
+
+    def placed_anti_affinity(self) -> Iterator[tuple[Pod, Node]]:
+        """Those of them that keep others away by a required anti-affinity."""
+        for key in self._keep_off:
+            pod = self._store.pods[key]
+            node = self._store.nodes.get(pod.spec.node_name)
+            if node is not None and pod.status.phase not in TERMINAL_PHASES:
+                yield pod, node
+
+    def keeps_off(self, node: Node) -> str | None:
+        """A node that is not Ready gets no pods, whether or not a taint says so yet."""
+        return None if is_ready(node) else REASON_NOT_READY
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """The claim, or None."""
+        found = self._store.get("PersistentVolumeClaim", (namespace, name))
+        return found if isinstance(found, PersistentVolumeClaim) else None
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """The volume, or None."""
+        found = self._store.get("PersistentVolume", ("", name))
+        return found if isinstance(found, PersistentVolume) else None
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """The class, or None."""
+        found = self._store.get("StorageClass", ("", name))
+        return found if isinstance(found, StorageClass) else None
+
+    def free_volumes(self, class_name: str) -> list[PersistentVolume]:
+        """The volumes of a class that no claim has."""
+        if self._free is None:
+            self._free = {}
+            for found in self._store.all("PersistentVolume"):
+                if isinstance(found, PersistentVolume) and found.spec.claim_ref is None:
+                    self._free.setdefault(found.spec.storage_class_name, []).append(found)
+        return self._free.get(class_name, [])
+
+    def volumes_read(self) -> bool:
+        """Whether claims and volumes were read at all."""
+        return {"PersistentVolumeClaim", "PersistentVolume"} <= self._kinds_read
+
+
+def is_ready(node: Node) -> bool:
+    """Ready, or silent about it: a taint keeps pods off a lost node, where taints mirror
+    conditions.
+    """
+    ready = node.ready()
+    return ready is None or ready.status == "True"
+
+
+def _keeps_others_off(pod: Pod) -> bool:
+    return pod.spec.affinity is not None and bool(anti_affinity_terms(pod))

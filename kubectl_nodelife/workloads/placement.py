@@ -1,0 +1,380 @@
+"""A simulated scheduler: where a pod goes, and why not elsewhere.
+
+The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
+file keeps the counts behind the filters up while pods come and go, and asks as few nodes as
+possible. That nothing fits is certain; which node is taken is likely. Left out: preemption, and
+schedulers other than the default one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.interpod import (
+    InterPodAffinity,
+    affinity_terms,
+    anti_affinity_terms,
+)
+from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, PodClasses
+from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
+from kubectl_nodelife.workloads.scheduling import (
+    Wanted,
+    resource_reasons,
+    room_reasons,
+    rule_reason,
+    static_reason,
+)
+from kubectl_nodelife.workloads.scoring import Candidates, Scoring
+from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
+from kubectl_nodelife.workloads.volumes import (
+    NO_NEEDS,
+    VolumeNeeds,
+    claim_names,
+    volume_needs,
+)
+
+REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
+REASON_CLAIM_IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already"
+    " in-use by another pod"
+)
+
+
+class NoRoom(NamedTuple):
+    """Why a pod has nowhere to go: upstream's reasons, and on how many nodes each."""
+
+    reasons: tuple[tuple[str, int], ...]
+    nodes: int
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{count} {reason}" for reason, count in self.reasons)
+        return f"0/{self.nodes} nodes are available: {counted}"
+
+
+class PlacementSimulator:
+    """Nodes for pods. It is told what changes (`node_changed`, `pod_changed`) once the cache shows
+    it.
+
+    `unstated_room`: a node that tells no allocatable has room for everything.
+    """
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        scoring: Scoring,
+        classes: PodClasses,
+        *,
+        unstated_room: bool = False,
+    ) -> None:
+        self._cache = cache
+        self._scoring = scoring
+        self._unstated_room = unstated_room
+        self._infos: dict[str, NodeInfo] = {}
+        self._ranks = {name: i for i, name in enumerate(cache.nodes)}
+        self._next_rank = len(self._ranks)
+        self._classes = classes
+        self._candidates: dict[Demands, Candidates] = {}
+        self._stale: dict[Demands, set[str]] = {}
+        self._anti_affinity = any(True for _ in cache.placed_anti_affinity())
+        self._rules: dict[PodClass, Wanted] = {}
+        self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
+        self._spreading: list[TopologySpread] = []
+        self._interpods: list[InterPodAffinity] = []
+
+    # --- what changes ----------------------------------------------------------------------------
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, went, or changed in something that a filter looks at."""
+        node = new or old
+        assert node is not None
+        name = node.name
+        if old is None:
+            self._ranks[name] = self._next_rank
+            self._next_rank += 1
+        info = self._infos.get(name)
+        if info is not None and old is not None and new is not None:
+            info.node = new
+        if old is None or new is None or old.status.allocatable != new.status.allocatable:
+            self._infos.pop(name, None)
+        for stale in self._stale.values():
+            stale.add(name)
+        moved = old is None or new is None or old.metadata.labels != new.metadata.labels
+        if moved or any(spread.honours_taints() for spread in self._spreading):
+            self._forget_rules()
+
+    def _forget_rules(self) -> None:
+        """The counts of spread and rules between pods are taken anew when they are next needed."""
+        self._rules.clear()
+        self._spreads, self._spreading, self._interpods = SelectorIndex(), [], []
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, went, was bound, has ended, or began to terminate."""
+        before, after = _place_of(old), _place_of(new)
+        if before != after:
+            if new is not None and after:
+                self._takes_room(new, after, 1)
+            if old is not None and before:
+                self._takes_room(old, before, -1)
+                for stale in self._stale.values():
+                    stale.add(before)
+        if self._spreading:
+            counted_before = before if _counts_for_spread(old) else ""
+            counted_after = after if _counts_for_spread(new) else ""
+            if counted_before != counted_after:
+                self._spread(old, counted_before, -1)
+                self._spread(new, counted_after, 1)
+
+    def _takes_room(self, pod: Pod, name: str, by: int) -> None:
+        info = self._infos.get(name)
+        if info is not None:
+            wanted = self._classes.demands_of(pod).wanted
+            if by > 0:
+                info.add(wanted.requests, wanted.ports)
+            else:
+                info.remove(wanted.requests, wanted.ports)
+        node = self._cache.nodes.get(name)
+        if pod.spec.affinity is not None and not self._anti_affinity and anti_affinity_terms(pod):
+            # From now on labels tell classes apart that were one.
+            self._anti_affinity = True
+            self._forget_rules()
+        if node is not None:
+            for interpod in self._interpods:
+                interpod.change(pod, node, by)
+
+    def _spread(self, pod: Pod | None, name: str, by: int) -> None:
+        node = self._cache.nodes.get(name) if name else None
+        if pod is None or node is None:
+            return
+        # Each once, though two of its selectors match.
+        for spread in dict.fromkeys(self._spreads.find(pod.namespace, pod.metadata.labels)):
+            spread.change(pod, node, by)
+
+    def end(self) -> None:
+        """Undo the circle in which candidates hold the simulator."""
+        self._candidates.clear()
+
+    # --- nodes (scoring asks) --------------------------------------------------------------------
+
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return len(self._cache.nodes)
+
+    def rank(self, name: str) -> int:
+        """The node's place in the order in which nodes were first seen."""
+        return self._ranks[name]
+
+    def info(self, name: str) -> NodeInfo:
+        """What the node has left."""
+        info = self._infos.get(name)
+        if info is None:
+            info = self._infos[name] = self._cache.stock(name)
+        return info
+
+    def pod_count(self, name: str) -> int:
+        """How many pods take room on the node."""
+        return self._cache.pod_count(name)
+
+    # --- where to --------------------------------------------------------------------------------
+
+    def place(self, pod: Pod) -> str | None:
+        """The node that the pod would be bound to now, wherever it may be; None: none fits.
+
+        A DaemonSet's pod goes to the node that its affinity names, without further questions.
+        """
+        pinned = pinned_node(pod.spec)
+        if pinned is not None and _is_daemon_pod(pod) and not pod.spec.scheduling_gates:
+            return pinned if pinned in self._cache.nodes else None
+        wanted = self._wanted(pod)
+        if self._nowhere(wanted):
+            return None
+        if pinned is not None:
+            return pinned if self._fits(wanted, pinned) else None
+        has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
+        return self._candidates_for(pod).best(
+            wanted.requests,
+            lambda name: not self._short(wanted, name),
+            (lambda name: self._obeys(wanted, name)) if has_rules else None,
+        )
+
+    def line_of(self, pod: Pod) -> Hashable:
+        """Pods with the same value fit the same nodes: where one waits, all do."""
+        class_ = self._classes.class_of(pod, self._anti_affinity)
+        return (class_, _is_daemon_pod(pod), claim_names(pod))
+
+    def follows_pods(self) -> bool:
+        """Whether a pod that comes may let in another that had nowhere to go."""
+        return bool(self._rules)
+
+    def candidates(self, pod: Pod, most: int) -> list[str]:
+        """Nodes on which the pod fits now, at most so many."""
+        wanted = self._wanted(pod)
+        if self._nowhere(wanted):
+            return []
+        found: list[str] = []
+        for name in self._candidates_for(pod).names():
+            if not self._short(wanted, name) and self._obeys(wanted, name):
+                found.append(name)
+                if len(found) >= most:
+                    break
+        return found
+
+    def no_room(self, pod: Pod) -> NoRoom:
+        """Why the pod fits nowhere, counted over all nodes."""
+        wanted = self._wanted(pod)
+        nodes = self._cache.nodes
+        nowhere = self._nowhere(wanted)
+        if nowhere:
+            return NoRoom(((nowhere, len(nodes)),), len(nodes))
+        reasons: Counter[str] = Counter()
+        for name, node in nodes.items():
+            reason = self._keeps_off(pod, node)
+            if reason is not None:
+                reasons[reason] += 1
+            else:
+                reasons.update(room_reasons(wanted, self.info(name)))
+        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        return NoRoom(tuple(ordered), len(nodes))
+
+    def needs(self, pod: Pod) -> VolumeNeeds:
+        """What the pod's volumes ask of a node."""
+        return volume_needs(pod, self._cache, created_anew=True)
+
+    def _fits(self, wanted: Wanted, name: str) -> bool:
+        node = self._cache.nodes.get(name)
+        if node is None or self._keeps_off(wanted.pod, node) is not None:
+            return False
+        return not self._short(wanted, name) and self._obeys(wanted, name)
+
+    def _obeys(self, wanted: Wanted, name: str) -> bool:
+        """Whether volumes, the spread and other pods let the pod go there."""
+        return rule_reason(wanted, self._cache.nodes[name]) is None
+
+    def _short(self, wanted: Wanted, name: str) -> bool:
+        """Whether the node itself has no room."""
+        if self._unstated_room and not self._cache.nodes[name].status.allocatable:
+            return False
+        return bool(resource_reasons(wanted, self.info(name)))
+
+    def _keeps_off(self, pod: Pod, node: Node) -> str | None:
+        """Why the node is out of the question for the pod, whatever runs there."""
+        return static_reason(pod, node) or self._cache.keeps_off(node)
+
+    def _nowhere(self, wanted: Wanted) -> str:
+        """Why no node will do, whatever its state; "" if one may."""
+        if wanted.pod.spec.scheduling_gates:
+            return REASON_GATED
+        if wanted.needs.exclusive and self._claim_in_use(wanted):
+            return REASON_CLAIM_IN_USE
+        return wanted.needs.nowhere
+
+    def _claim_in_use(self, wanted: Wanted) -> bool:
+        claims = {name for _, name in wanted.needs.exclusive}
+        return any(
+            pod.metadata.uid != wanted.pod.metadata.uid and claims.intersection(claim_names(pod))
+            for pod, _ in self._cache.placed(wanted.pod.namespace)
+        )
+
+    def _candidates_for(self, pod: Pod) -> Candidates:
+        """The nodes that pods like this one may go to, brought up to date."""
+        demands = self._classes.demands_of(pod)
+        found = self._candidates.get(demands)
+        if found is None:
+            found = self._candidates[demands] = self._scoring.candidates(self)
+            known, unknown = self._cache.admitted(demands)
+            found.fill(known)
+            self._stale[demands] = set(unknown)
+        stale = self._stale[demands]
+        if stale:
+            nodes, sample = self._cache.nodes, demands.wanted.pod
+            for name in sorted(stale, key=self._ranks.__getitem__):
+                node = nodes.get(name)
+                admitted = node is not None and self._keeps_off(sample, node) is None
+                found.update(name, admitted)
+            stale.clear()
+        return found
+
+    # --- which pods are alike --------------------------------------------------------------------
+
+    def _wanted(self, pod: Pod) -> Wanted:
+        """What the pod wants, its volumes included."""
+        class_ = self._classes.class_of(pod, self._anti_affinity)
+        demands = self._classes.demands_of(pod)
+        if class_ is demands.plain:
+            shared = demands.wanted
+        else:
+            found = self._rules.get(class_)
+            if found is None:
+                sample = class_.sample
+                found = Wanted(sample, self._spread_of(sample), self._interpod_of(sample))
+                self._rules[class_] = found
+            shared = found
+        if not any(v.persistent_volume_claim or v.ephemeral for v in pod.spec.volumes):
+            return shared
+        needs = self.needs(pod)
+        if needs is NO_NEEDS:
+            return shared
+        return Wanted(pod, shared.spread, shared.interpod, needs, self._cache)
+
+    def _spread_of(self, pod: Pod) -> TopologySpread | None:
+        if not hard_constraints(pod):
+            return None
+        spread = TopologySpread(pod, self._cache.nodes.values())
+        for placed, node in self._cache.placed(pod.namespace):
+            if placed.metadata.deletion_timestamp is None:
+                spread.change(placed, node, 1)
+        self._spreading.append(spread)
+        for selector in spread.selectors():
+            self._spreads.add(pod.namespace, selector, spread)
+        return spread
+
+    def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
+        terms = affinity_terms(pod) + anti_affinity_terms(pod)
+        if not terms and not self._anti_affinity:
+            return None
+        interpod = InterPodAffinity(pod, self._cache.namespace_labels)
+        if all(t.namespace_selector is None and t.namespaces == {pod.namespace} for t in terms):
+            # Its own terms are about its namespace alone; elsewhere only others' terms count.
+            for other, node in self._cache.placed(pod.namespace) if terms else ():
+                interpod.change(other, node, 1)
+            for other, node in self._cache.placed_anti_affinity():
+                if not terms or other.namespace != pod.namespace:
+                    interpod.change(other, node, 1)
+        else:
+            for other, node in self._cache.placed(None):
+                interpod.change(other, node, 1)
+        self._interpods.append(interpod)
+        return interpod
+
+
+def pinned_node(spec: PodSpec) -> str | None:
+    """The one node that the pod's affinity names, as the DaemonSet controller writes it."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None or len(required.node_selector_terms) != 1:
+        return None
+    fields = required.node_selector_terms[0].match_fields
+    if len(fields) != 1 or fields[0].operator != "In" or len(fields[0].values) != 1:
+        return None
+    return fields[0].values[0] if fields[0].key == "metadata.name" else None
+
+
+def _is_daemon_pod(pod: Pod) -> bool:
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
+def _place_of(pod: Pod | None) -> str:
+    """The node on which the pod takes room, "" for none."""
+    return "" if pod is None or pod.status.phase in TERMINAL_PHASES else pod.spec.node_name
+
+
+def _counts_for_spread(pod: Pod | None) -> bool:
+    return pod is not None and pod.metadata.deletion_timestamp is None

@@ -1,0 +1,105 @@
+"""Which pods are alike to the scheduler, so that thousands of them are looked at as a few.
+
+Two steps: pods of the same `Demands` ask the same of a node by itself (taints, affinity, room), and
+of these the ones of the same `PodClass` also the same of what runs elsewhere (spread, rules between
+pods). Volumes are left out: claims belong to a single pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.workloads.scheduling import Wanted
+
+_OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
+"""Labels in which the pods of one template differ."""
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class PodClass:
+    """Pods that ask the same of a node and of what runs elsewhere; `sample` is one of them."""
+
+    __slots__ = ("sample",)
+
+    def __init__(self, sample: Pod) -> None:
+        self.sample = sample
+
+
+class Demands:
+    """What pods ask of a node by itself. `wanted` has no rules between pods, and no volumes."""
+
+    __slots__ = ("_classes", "plain", "wanted")
+
+    def __init__(self, pod: Pod) -> None:
+        self.wanted = Wanted(pod)
+        self.plain = PodClass(pod)
+        self._classes: dict[bytes, PodClass] = {}
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod whose labels and namespace count."""
+        labels = pod.metadata.labels or _NO_LABELS
+        told = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
+        constraints = pod.spec.topology_spread_constraints
+        key = msgspec.json.encode((pod.namespace, told, constraints))
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = PodClass(pod)
+        return found
+
+
+class PodClasses:
+    """All that were met so far."""
+
+    def __init__(self) -> None:
+        self._demands: dict[bytes, Demands] = {}
+        self._by_containers: dict[int, tuple[PodSpec, Demands]] = {}
+
+    def demands_of(self, pod: Pod) -> Demands:
+        """Pods of one template nearly always hold the very same containers, which lead there."""
+        spec = pod.spec
+        known = self._by_containers.get(id(spec.containers))
+        if known is not None and _asks_the_same(known[0], spec):
+            return known[1]
+        containers = [(c.resources, c.ports) for c in spec.containers]
+        init = [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
+        asked = (spec.tolerations, spec.node_selector, spec.affinity, bool(spec.scheduling_gates))
+        key = msgspec.json.encode((asked, containers, init, spec.resources, spec.overhead))
+        found = self._demands.get(key)
+        if found is None:
+            found = self._demands[key] = Demands(pod)
+        self._by_containers[id(spec.containers)] = (spec, found)
+        return found
+
+    def class_of(self, pod: Pod, others_keep_off: bool) -> PodClass:
+        """The pod's class. `others_keep_off`: some pod has a required anti-affinity to others."""
+        demands = self.demands_of(pod)
+        if others_keep_off or has_rules(pod.spec):
+            return demands.class_of(pod)
+        return demands.plain
+
+
+def has_rules(spec: PodSpec) -> bool:
+    """Whether the pod asks anything of what runs elsewhere."""
+    if spec.topology_spread_constraints:
+        return True
+    affinity = spec.affinity
+    return affinity is not None and (
+        affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+    )
+
+
+def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
+    """Whether pods with the very same containers ask the same of a node."""
+    return (
+        one.tolerations == other.tolerations
+        and bool(one.scheduling_gates) == bool(other.scheduling_gates)
+        and one.init_containers == other.init_containers
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.overhead == other.overhead
+        and one.resources == other.resources
+    )
