@@ -52,7 +52,7 @@ ready_environment() {
     fi
     # Compiling 1,500 files beforehand would take longer than all else.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-        --editable "${root}[test]" || {
+        --editable "${root}[test,release]" || {
         echo "error: the packages that setup.cfg names could not be installed, see above" >&2
         exit 1
     }

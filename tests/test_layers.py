@@ -33,6 +33,7 @@ RULES = {
     "quick": "commands daemon report cli",
     "__main__": "quick",
     "errors": "",
+    "build_info": "",
     "": "",
 }
 MAY_IMPORT = {folder: {"errors", "", *others.split()} for folder, others in RULES.items()}

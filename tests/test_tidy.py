@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
-    for folder in ("kubectl_nodelife", "bench", "tests")
+    for folder in ("kubectl_nodelife", "bench", "release", "tests")
     for path in (ROOT / folder).rglob("*.py")
 )
 PACKAGE = [path for path in SOURCES if path.is_relative_to(ROOT / "kubectl_nodelife")]

@@ -1,0 +1,82 @@
+"""What krew, or a reviewer of its index, would refuse: for machines without krew.
+
+Follows krew's pkg/index/types.go, internal/index/validation/validate.go and, for archives,
+internal/download/downloader.go. Stricter in one point: krew ignores keys that it does not know,
+so that a typo would pass there. Of the pairs of system and architecture only those that we ship
+for are allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from release.platforms import PLATFORMS
+
+SEMVER: Final = re.compile(
+    r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII
+)
+_WINDOWS_DEVICES: Final = re.compile(r"(CON|PRN|AUX|NUL|COM[0-9]|LPT[0-9])", re.IGNORECASE)
+_SHIPPED: Final = {(platform.system, platform.arch) for platform in PLATFORMS}
+_TEXT_KEYS: Final = {"shortDescription", "description", "homepage", "caveats"}
+_LICENCE: Final = re.compile(r"(license|licenses|copying)(\.txt|\.md)?", re.IGNORECASE)
+
+
+def manifest_faults(manifest: dict[str, Any]) -> list[str]:
+    """The keys of the manifest that are not as they must be."""
+    spec = manifest["spec"]
+    platforms = spec["platforms"]
+    pairs = [tuple(p["selector"]["matchLabels"].get(k) for k in ("os", "arch")) for p in platforms]
+    name = manifest["metadata"]["name"]
+    checks = {
+        "apiVersion": manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": manifest["kind"] == "Plugin",
+        "name": re.fullmatch(r"[\w-]+", name, re.ASCII) is not None
+        and not _WINDOWS_DEVICES.fullmatch(name),
+        "version": SEMVER.fullmatch(spec["version"]) is not None,
+        "shortDescription": 0 < len(spec["shortDescription"]) <= 50
+        and "\n" not in spec["shortDescription"],
+        "keys": set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
+        and set(spec) <= _TEXT_KEYS | {"version", "platforms"},
+        "platforms": len(pairs) == len(set(pairs)) and bool(pairs) and set(pairs) <= _SHIPPED,
+    }
+    failed = [name for name, passed in checks.items() if not passed]
+    return failed + [fault for platform in platforms for fault in _platform_faults(platform)]
+
+
+def _platform_faults(platform: dict[str, Any]) -> list[str]:
+    binary = platform["bin"]
+    checks = {
+        "platform keys": set(platform) == {"selector", "uri", "sha256", "bin"},
+        "selector": set(platform["selector"]) == {"matchLabels"}
+        and set(platform["selector"]["matchLabels"]) == {"os", "arch"},
+        "sha256": isinstance(platform["sha256"], str)
+        and re.fullmatch(r"[0-9a-f]{64}", platform["sha256"]) is not None,
+        "uri": platform["uri"].startswith(("https://", "http://127.0.0.1:"))
+        and platform["uri"].endswith(".tar.gz"),
+        "bin": str(PurePosixPath(binary)) == binary and not binary.startswith(("/", "..")),
+    }
+    return [name for name, passed in checks.items() if not passed]
+
+
+def archive_faults(entries: Iterable[tarfile.TarInfo], binary: str) -> list[str]:
+    """What krew would not unpack, or could not run, of an archive's entries."""
+    faults, program, licence = [], None, False
+    for entry in entries:
+        if not (entry.isreg() or entry.isdir()):
+            faults.append(f"{entry.name}: neither a file nor a folder")
+        if ".." in entry.name or entry.name.startswith("/"):
+            faults.append(f"{entry.name}: the name leads out of the archive")
+        if entry.isreg() and entry.name == binary:
+            program = entry
+        licence = licence or bool(_LICENCE.fullmatch(PurePosixPath(entry.name).name))
+    if program is None:
+        faults.append(f"{binary}: not in the archive")
+    elif not program.mode & 0o111:
+        faults.append(f"{binary}: may not be executed")
+    if not licence:
+        faults.append("no file with the licence")
+    return faults

@@ -1,0 +1,59 @@
+"""One release for all tests of a run: archives for four platforms, made as `bin/release` does.
+
+It is made of the work tree as it is committed, or of what is changed in it (`git stash create`
+makes a commit of that without touching anything).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from release import source
+from release.__main__ import make
+from release.platforms import PLATFORMS
+from release.source import Commit
+
+ROOT = Path(__file__).parents[2]
+BASE_URL = "https://example.invalid/v0"
+
+
+@pytest.fixture(scope="session")
+def commit() -> Commit:
+    """What the release is made of."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("a release is made of a git commit, and this is no checkout")
+    stash = subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x", "stash", "create"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    head = subprocess.run(
+        ["git", "log", "-1", "--format=%H %ct"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    return Commit(stash or head[0], int(head[1]))
+
+
+@pytest.fixture(scope="session")
+def release(commit: Commit, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder with the release; several processes make it once."""
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent
+    out = shared / "release"
+    with open(shared / "release.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "release.done").exists():
+            make(out, PLATFORMS, BASE_URL, commit)
+            (shared / "release.done").touch()
+    return out
+
+
+@pytest.fixture(scope="session")
+def source_tree(commit: Commit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commit as a folder."""
+    folder = tmp_path_factory.mktemp("source")
+    source.export(ROOT, commit, folder)
+    return folder

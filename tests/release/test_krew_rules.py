@@ -1,0 +1,74 @@
+"""krew's rules, as far as they are written down here for machines without krew."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubectl_nodelife import __version__
+from release.krew_rules import archive_faults, manifest_faults
+
+ROOT = Path(__file__).parents[2]
+MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "krew-manifest.yaml").read_text())
+
+
+def test_the_manifest_passes() -> None:
+    assert manifest_faults(MANIFEST) == []
+
+
+def test_the_manifest_is_of_this_version() -> None:
+    assert MANIFEST["spec"]["version"] == f"v{__version__}"
+    assert all(f"/v{__version__}/" in platform["uri"] for platform in MANIFEST["spec"]["platforms"])
+
+
+BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "name": lambda m: m["metadata"].update(name="node life"),
+    "version": lambda m: m["spec"].update(version="0.1.0"),
+    "shortDescription": lambda m: m["spec"].update(shortDescription="x" * 51),
+    "keys": lambda m: m["spec"].update(homePage="typo"),
+    "platforms": lambda m: m["spec"]["platforms"].append(m["spec"]["platforms"][0]),
+    "platform keys": lambda m: m["spec"]["platforms"][1].update(files=[]),
+    "selector": lambda m: m["spec"]["platforms"][0]["selector"].update(matchExpressions=[]),
+    "sha256": lambda m: m["spec"]["platforms"][0].update(sha256="A" * 64),
+    "uri": lambda m: m["spec"]["platforms"][0].update(uri="https://x.invalid/a.tar.xz"),
+    "bin": lambda m: m["spec"]["platforms"][0].update(bin="../kubectl-nodelife"),
+}
+
+
+@pytest.mark.parametrize("fault", BREAKS)
+def test_a_broken_manifest_is_found(fault: str) -> None:
+    manifest = deepcopy(MANIFEST)
+    BREAKS[fault](manifest)
+    assert fault in manifest_faults(manifest)
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.mode = kind, mode
+    return made
+
+
+GOOD = [entry("n", tarfile.DIRTYPE, 0o755), entry("n/x", mode=0o755), entry("n/LICENSE")]
+
+
+@pytest.mark.parametrize(
+    ("entries", "faults"),
+    [
+        (GOOD, []),
+        ([*GOOD, entry("n/y", tarfile.SYMTYPE)], ["n/y: neither a file nor a folder"]),
+        ([*GOOD, entry("n/y", tarfile.LNKTYPE)], ["n/y: neither a file nor a folder"]),
+        ([*GOOD, entry("n/a..b")], ["n/a..b: the name leads out of the archive"]),
+        ([*GOOD, entry("/n/y")], ["/n/y: the name leads out of the archive"]),
+        (GOOD[:2], ["no file with the licence"]),
+        ([entry("n/x"), GOOD[2]], ["n/x: may not be executed"]),
+        (GOOD[2:], ["n/x: not in the archive"]),
+    ],
+)
+def test_what_krew_does_not_unpack(entries: list[tarfile.TarInfo], faults: list[str]) -> None:
+    assert archive_faults(entries, "n/x") == faults
