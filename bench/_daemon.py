@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.run import PACE, import_all, resource_of
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
@@ -59,7 +59,7 @@ class Stalls:
 class Running:
     """What a bench looks at."""
 
-    def __init__(self, watcher: Watcher, journal: Journal, client: Client) -> None:
+    def __init__(self, watcher: DecisionTask, journal: Journal, client: Client) -> None:
         self.watcher = watcher
         self.journal = journal
         self.client = client
@@ -83,7 +83,7 @@ async def running(nodes: int, pods: int, seed: int, settings: Settings) -> Async
         journal = open_journal(str(Path(folder) / "journal.db"))
         source = Source(client, [resource_of(kind) for kind in KINDS], PACE)
         clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
-        watcher = Watcher(source, clock, journal.ledger, settings, list(NEEDS))
+        watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
         one = Running(watcher, journal, client)
         parts = (source.run(), watcher.run(), journal.run(clock.now_ns), one.stalls.run())
         tasks = [asyncio.create_task(part) for part in parts]

@@ -46,6 +46,10 @@ class DaemonClock:
         now, then = self._anchor
         return (now + self._steady() - then) // MILLISECOND_NS * MILLISECOND_NS
 
+    def steady_ns(self) -> int:
+        """The clock that nobody sets and that counts sleep; its zero means nothing."""
+        return self._steady()
+
     def at_ns(self, steady_ns: int) -> int:
         """What `now_ns` said, or would have said, at that instant of the steady clock."""
         return self.now_ns() - max(0, self._steady() - steady_ns) // MILLISECOND_NS * MILLISECOND_NS

@@ -16,13 +16,13 @@ import msgspec
 
 from kubectl_nodelife.answers.divergence import divergence_document
 from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
 from kubectl_nodelife.daemon.diverge_sights import Sights
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.sight import Cluster
 from kubectl_nodelife.daemon.store import Wanted
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
@@ -62,7 +62,7 @@ class Attendant:
     """See the module. Everything is called in the daemon's loop."""
 
     def __init__(
-        self, watcher: Watcher, journal: Journal, client: Client, cluster: Cluster
+        self, watcher: DecisionTask, journal: Journal, client: Client, cluster: Cluster
     ) -> None:
         self._watcher = watcher
         self._journal = journal

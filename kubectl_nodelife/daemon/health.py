@@ -8,15 +8,15 @@ import sys
 import time
 from typing import Any
 
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import failing, retry_seconds
 from kubectl_nodelife.daemon.sight import Cluster, journal_warnings
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
 
 def health(
-    watcher: Watcher, journal: Journal, cluster: Cluster, more: dict[str, Any], said: list[str]
+    watcher: DecisionTask, journal: Journal, cluster: Cluster, more: dict[str, Any], said: list[str]
 ) -> dict[str, Any]:
     """The daemon's state as JSON. `more` is what only the process knows; `said`: its warnings."""
     now_ns = watcher.clock.now_ns()
@@ -47,12 +47,12 @@ def health(
         "warnings": [*said, *failing(watcher.feed.states), *journal_warnings(journal)],
         "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),
-        "longestStallMilliseconds": round(watcher.busiest_s * 1000, 1),
+        "longestStallMilliseconds": round(watcher.slices.longest_s * 1000, 1),
         **more,
     }
 
 
-def _kinds(watcher: Watcher) -> list[dict[str, Any]]:
+def _kinds(watcher: DecisionTask) -> list[dict[str, Any]]:
     cache = watcher.dry_run.cache
     return [
         {

@@ -27,8 +27,8 @@ NEEDS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
 
 KINDS: Final = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
 
-EYES: Final = ("Node", "Lease", "Pod")
-"""Without a working watch of these nothing is decided."""
+REQUIRED_WATCHES: Final = ("Node", "Lease", "Pod")
+"""No decision is taken while the watch of one of these is down."""
 
 _OUT_OF_REACH = ("refused", "absent")
 

@@ -26,6 +26,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.diverge import Attendant
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
@@ -43,7 +44,6 @@ from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
 from kubectl_nodelife.daemon.sight import Cluster, look
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -111,7 +111,7 @@ class Daemon:
         self.config_path = config_file(dict(options.environ))
         self.source = Source(self.client, [resource_of(kind) for kind in KINDS], PACE)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
-        self.watcher = Watcher(
+        self.watcher = DecisionTask(
             self.source, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
         )
         self.attendant = Attendant(self.watcher, journal, self.client, self.cluster)

@@ -23,8 +23,8 @@ from aiohttp import web
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL
 from kubectl_nodelife.daemon.sight import Cluster
-from kubectl_nodelife.daemon.watcher import SLICE_S
 from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.live.loop import SLICE_S
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.answers.view import COLD, ClusterView
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.projection import Projection
 from kubectl_nodelife.errors import Unreachable
@@ -95,7 +95,7 @@ class ShownCache(Cache):
         return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
 
 
-def look(watcher: Watcher, journal: Journal, cluster: Cluster) -> ClusterView:
+def look(watcher: DecisionTask, journal: Journal, cluster: Cluster) -> ClusterView:
     """What can be answered now. Raises Unreachable where not even the nodes were read."""
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
@@ -131,7 +131,7 @@ def journal_warnings(journal: Journal) -> list[str]:
     return said
 
 
-def _outlook(watcher: Watcher, now_ns: int) -> Outlook:
+def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
     run = watcher.dry_run
     shown = ShownCache(run.cache, run.projection)
     if run.lifecycle is not None:
@@ -139,7 +139,7 @@ def _outlook(watcher: Watcher, now_ns: int) -> Outlook:
     return joined(shown, watcher.settings, now_ns)[0]
 
 
-def _source(watcher: Watcher, cluster: Cluster, now_ns: int) -> dict[str, Any]:
+def _source(watcher: DecisionTask, cluster: Cluster, now_ns: int) -> dict[str, Any]:
     source: dict[str, Any] = {
         "kind": "daemon",
         "context": cluster.context or None,
@@ -155,7 +155,7 @@ def _source(watcher: Watcher, cluster: Cluster, now_ns: int) -> dict[str, Any]:
     return source
 
 
-def _warnings(watcher: Watcher, now_ns: int) -> list[str]:
+def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     said = []
     if not watcher.synced.is_set():
         said.append(f"still reading: {_progress(watcher)}; what hangs on it is not evaluated")
@@ -180,7 +180,7 @@ def clock_warning(skew_ns: int) -> str:
     return f"this machine's clock is {seconds:.0f}s {where} the API server's; ages use the server's"
 
 
-def _progress(watcher: Watcher) -> str:
+def _progress(watcher: DecisionTask) -> str:
     states = watcher.feed.states
     parts = []
     for kind in watcher.unread():

@@ -38,7 +38,10 @@ class RequeueInThePast(Exception):
 
 
 class Engine:
-    """Controllers in their order, over one cache."""
+    """Controllers in their order, over one cache.
+
+    `timers_wait`: nobody is woken, while what happened in a gap is taken in piece by piece.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Engine:
         self.controllers = list(controllers)
         self.cache = cache
         self.started = False
+        self.timers_wait = False
         self._join = join
         self._unsynced = set(kinds)
         self._timers = Timers()
@@ -103,7 +107,7 @@ class Engine:
             self.started = True
             for controller in list(self.controllers):
                 yield from self._begin(controller, now_ns)
-        if self.started:
+        if self.started and not self.timers_wait:
             for due in self._timers.pop_due(now_ns):
                 name, key = cast("tuple[str, Hashable]", due)
                 if name in self._by_name:

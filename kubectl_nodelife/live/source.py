@@ -81,10 +81,14 @@ class KindState(msgspec.Struct):
 
 
 class Listed(NamedTuple):
-    """All objects of a kind, as of one version."""
+    """All objects of a kind, as of one version.
+
+    `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now.
+    """
 
     kind: str
     objects: list[KubeObject]
+    asked_ns: int = 0
 
 
 class Happened(NamedTuple):
@@ -96,11 +100,15 @@ class Happened(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is."""
+    """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is.
+
+    `relisted`: since the gap began a list was asked for, and came.
+    """
 
     kind: str
     phase: str
     gap_ns: int = 0
+    relisted: bool = False
 
 
 News = Listed | Happened | Phase
@@ -118,12 +126,19 @@ class Source:
         watch_list: bool = True,
         queue_length: int = 1_000,
     ) -> None:
-        self.queue: asyncio.Queue[News] = asyncio.Queue(queue_length)
+        self.queue: asyncio.Queue[Any] = asyncio.Queue(queue_length)  # others put orders in it, too
         self._followers = [
             Follower(client, resource, self.queue, pace or Pace(), watch_list)
             for resource in resources
         ]
         self.states = {f.state.kind: f.state for f in self._followers}
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """List these kinds anew, over fresh connections; the news come as ever."""
+        wanted = set(kinds)
+        for follower in self._followers:
+            if follower.state.kind in wanted:
+                follower.relist()
 
     async def run(self) -> None:
         """Follow all kinds; returns only by being cancelled, or raises a bug of ours."""
@@ -155,6 +170,15 @@ class Follower:
         self._sharing = Sharing()
         self._version = ""
         self._backoff = Backoff(pace.first_backoff_s, pace.last_backoff_s)
+        self._stale = False
+        self._relisted = False
+        self._reading: asyncio.Timeout | None = None
+
+    def relist(self) -> None:
+        """Give the present watch up, and list anew."""
+        self._stale = True
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Follow the kind for ever."""
@@ -170,13 +194,17 @@ class Follower:
 
     async def _follow(self) -> None:
         """List if there is no version to go on from, then watch until the stream ends."""
+        if self._stale:
+            self._version, self._stale = "", False
         if not self._version and not self._watch_list:
             await self._list()
         started = time.monotonic()
         try:
             await self._watch()
         except TimeoutError:  # a hung watch is opened anew at once
-            if not self._version:
+            if self._stale:
+                await self._enter(LISTING)
+            elif not self._version:
                 await self._enter(LISTING, "the watch said nothing for too long")
         finally:
             self._broken()
@@ -221,6 +249,7 @@ class Follower:
     def _broken(self) -> None:
         if self.state.broken_since_ns is None:
             self.state.broken_since_ns = time.monotonic_ns()
+            self._relisted = False
 
     async def _enter(self, phase: str, error: str = "") -> None:
         state = self.state
@@ -233,10 +262,11 @@ class Follower:
             gap_ns = time.monotonic_ns() - state.broken_since_ns
             state.broken_since_ns = None
         if changed or gap_ns:
-            await self._queue.put(Phase(state.kind, phase, gap_ns))
+            await self._queue.put(Phase(state.kind, phase, gap_ns, self._relisted))
 
     async def _list(self) -> None:
         """A consistent list in pages."""
+        asked_ns = steady_ns()
         listing = await list_all(
             self._client,
             self.resource,
@@ -244,17 +274,18 @@ class Follower:
             on_page=self._share,
             retry=False,
         )
-        await self._listed(listing.objects, listing.resource_version)
+        await self._listed(listing.objects, listing.resource_version, asked_ns)
 
     def _share(self, objects: list[KubeObject]) -> None:
         for obj in objects:
             self._sharing.share(obj)
 
-    async def _listed(self, objects: list[KubeObject], version: str) -> None:
+    async def _listed(self, objects: list[KubeObject], version: str, asked_ns: int) -> None:
         self._version = version
+        self._relisted = True
         self.state.lists += 1
         self.state.synced = True
-        await self._queue.put(Listed(self.state.kind, objects))
+        await self._queue.put(Listed(self.state.kind, objects, asked_ns))
 
     async def _watch(self) -> None:
         """One watch, until the server ends it. Raises TimeoutError where it hangs, ApiError, …"""
@@ -266,17 +297,22 @@ class Follower:
             url = watch_list_url(self.resource, seconds)
         stream: WatchStream[KubeObject] = WatchStream(self._type, self._version)
         patience_s = max(self._pace.first_byte_s, self._silence_s)
+        asked_ns = steady_ns()
         async with await self._client.stream(url, patience_s) as response:
             if initial is None:
                 await self._enter(WATCHING)
             async for chunk in self._chunks(response):
                 if initial is not None:
-                    initial = await self._take_initial(stream, chunk, initial)
+                    initial = await self._take_initial(stream, chunk, initial, asked_ns)
                     continue
                 await self._take(stream, chunk)
 
     async def _take_initial(
-        self, stream: WatchStream[KubeObject], chunk: bytes, objects: list[KubeObject]
+        self,
+        stream: WatchStream[KubeObject],
+        chunk: bytes,
+        objects: list[KubeObject],
+        asked_ns: int,
     ) -> list[KubeObject] | None:
         """The first part of a WatchList; None when it is complete."""
         later: list[Put | Gone] = []
@@ -288,7 +324,7 @@ class Follower:
                 objects.append(event.object)
         if not stream.initial_events_ended:
             return objects
-        await self._listed(objects, stream.resource_version)
+        await self._listed(objects, stream.resource_version, asked_ns)
         await self._enter(WATCHING)
         if later:
             await self._queue.put(Happened(self.state.kind, later, steady_ns()))
@@ -312,14 +348,18 @@ class Follower:
         content = response.content
         first = True
         while True:
+            if self._stale:
+                raise TimeoutError
             limit = self._pace.first_byte_s if first and not self._version else self._silence_s
             try:
-                async with asyncio.timeout_at(loop.time() + limit):
+                async with asyncio.timeout_at(loop.time() + limit) as self._reading:
                     chunk = await content.readany()
             except TimeoutError:
                 if first:
                     self._version = ""  # opened anew and still silent: a list must tell
                 raise
+            finally:
+                self._reading = None
             if not chunk:
                 return
             first = False

@@ -10,11 +10,11 @@ from typing import Any
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.changes import Change
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.sight import Cluster, look
 from kubectl_nodelife.daemon.store import Wanted
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import kind_of
@@ -53,8 +53,13 @@ class Feed:
     """What `live.source.Source` is to a watcher."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[News] = asyncio.Queue()
+        self.queue: asyncio.Queue[Message] = asyncio.Queue()
         self.states = {kind: KindState(kind) for kind in KINDS}
+        self.relisted: set[str] = set()
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """The kinds that are to be listed anew; a test lets the lists come (`Lab.relist`)."""
+        self.relisted |= set(kinds)
 
 
 class Lab:
@@ -72,7 +77,7 @@ class Lab:
             steady=lambda: self.steady,
             awake=lambda: self.awake,
         )
-        self.watcher = Watcher(self.feed, clock, journal.ledger, settings, list(NEEDS))
+        self.watcher = DecisionTask(self.feed, clock, journal.ledger, settings, list(NEEDS))
         self.versions = 100
 
     def _server(self) -> int | None:
@@ -113,8 +118,16 @@ class Lab:
         events = [o if isinstance(o, Gone) else Put(kind_of(o), self.version(o)) for o in objects]
         await self.watcher.take([Happened(e.kind, [e]) for e in events])
 
-    async def tell(self, *news: News) -> None:
-        """Any news."""
+    async def relist(self, *objects: KubeObject) -> None:
+        """The lists that were asked for come, and show these objects."""
+        kinds, self.feed.relisted = self.feed.relisted, set()
+        found = [self.version(o) for o in objects if kind_of(o) in kinds]
+        await self.tell(
+            *(Listed(kind, [o for o in found if kind_of(o) == kind]) for kind in sorted(kinds))
+        )
+
+    async def tell(self, *news: Message) -> None:
+        """Any messages."""
         await self.watcher.take(news)
 
     def pass_by(self, seconds: float) -> None:
@@ -123,6 +136,11 @@ class Lab:
         self.steady += step
         self.awake += step
         self.wall += step
+
+    def sleep(self, seconds: float) -> None:
+        """The machine is suspended: the clock that does not count sleep stands still."""
+        self.steady += round(seconds * SECOND)
+        self.wall += round(seconds * SECOND)
 
     async def after(self, seconds: float, *renewing: str, every: float = 1.0) -> None:
         """Time goes by in steps; these nodes' leases are renewed every ten seconds."""

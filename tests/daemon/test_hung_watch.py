@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.run import resource_of
 from kubectl_nodelife.daemon.sight import Cluster, look
 from kubectl_nodelife.daemon.store import Wanted
-from kubectl_nodelife.daemon.watcher import Watcher
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.source import LISTING, Pace, Source
@@ -32,7 +32,7 @@ FLAGS = {"node-monitor-period": "500ms", "node-monitor-grace-period": f"{GRACE_S
 class Inside:
     """What a daemon would answer from."""
 
-    def __init__(self, watcher: Watcher, source: Source, journal: Journal, url: str) -> None:
+    def __init__(self, watcher: DecisionTask, source: Source, journal: Journal, url: str) -> None:
         self.watcher = watcher
         self.source = source
         self.journal = journal
@@ -50,7 +50,7 @@ async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
         clock = DaemonClock(lambda: ours.clock.now_ns(steady_ns()))
         journal = open_journal(str(folder / "journal.db"))
         settings = make_settings("v1.36", FLAGS)
-        watcher = Watcher(source, clock, journal.ledger, settings, list(NEEDS))
+        watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
         one = Inside(watcher, source, journal, served.url)
         tasks = [asyncio.create_task(part) for part in (source.run(), watcher.run())]
         try:

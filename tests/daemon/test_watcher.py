@@ -228,6 +228,7 @@ def test_after_a_gap_longer_than_a_period_silence_counts_afresh(tmp_path: Path) 
         lab.feed.states["Lease"].broken_since_ns = None
         await lab.tell(Phase("Lease", WATCHING, 30 * SECOND))
         assert lab.watcher.cold_because == "nothing was seen for 30s"
+        await lab.relist(lease("n1", 40 * SECOND), lease("n2"))
         await lab.after(45, "n1")
         assert await lab.told() == []
         await lab.after(15, "n1")
@@ -262,9 +263,9 @@ def test_a_suspend_makes_it_cold(tmp_path: Path) -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"))
         await lab.after(60, "n1", "n2")
-        lab.steady += 3600 * SECOND  # the clock that counts sleep; the other one stood still
-        lab.wall += 3600 * SECOND
+        lab.sleep(3600)
         await lab.see()
+        await lab.relist(node("n1"), node("n2"), lease("n1"), lease("n2"))
         assert lab.watcher.cold_because == "this machine slept for 3600s"
         assert "cold: this machine slept for 3600s" in lab.look().warnings[0]
         await lab.after(49)
@@ -309,6 +310,9 @@ def test_a_stepped_server_clock_begins_anew_and_calls_nobody_lost(tmp_path: Path
         assert lab.server_offset is not None
         lab.server_offset += 3600 * SECOND
         await lab.see()
+        assert lab.watcher.stands_still.startswith("the API server's clock was set by +3600s")
+        shown = (node("n1"), tainted, lease("n1"), lease("n2"), tolerating("p1", "mine"))
+        await lab.relist(*shown)
         told = await lab.told()
         assert told.count(("ScheduleEviction", "p1", "superseded")) == 1
         assert [t for t in told if t[2] == "would"] == [("ScheduleEviction", "p1", "would")]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.daemon.decisions import ChangeSettings
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.source import WATCHING, Happened, Listed, Phase
@@ -108,7 +109,7 @@ def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(tmp_pat
             await lab.see(node("n1", posted_ns=number))
         assert len(lab.watcher._held) == 1
         lab.feed.states["Lease"].broken_since_ns = None
-        await lab.tell()
+        await lab.tell(Phase("Lease", WATCHING, 1))
         ready = lab.watcher.dry_run.cache.nodes["n1"].ready()
         assert ready is not None and ready.last_heartbeat_time == ready.last_heartbeat_time
         assert lab.watcher._held == {}
@@ -129,7 +130,7 @@ def test_other_periods_keep_every_clock_and_timer(tmp_path: Path) -> None:
         await lab.after(30, "n2")
         due = lab.look().outlook.node(lost).timers[0].due_ns
         settings = make_settings("v1.36", {"node-monitor-grace-period": "35s"})
-        await lab.watcher.change_settings(settings)
+        await lab.tell(ChangeSettings(settings))
         assert lab.look().outlook.node(lost).timers[0].due_ns == due
         await lab.after(11, "n2")
         assert ("SetNodeCondition", "n1", "would") in await lab.told()
@@ -142,7 +143,7 @@ def test_another_release_begins_anew(tmp_path: Path) -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"))
         await lab.after(60, "n2")
-        await lab.watcher.change_settings(make_settings("v1.28"))
+        await lab.tell(ChangeSettings(make_settings("v1.28")))
         assert {o for _, _, o in await lab.told()} == {"superseded"}
         assert lab.watcher.is_cold(lab.now)
 

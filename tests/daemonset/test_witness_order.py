@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.decisions import ChangeSettings
 from kubectl_nodelife.daemon.witness_daemonset import MOST_HELD, in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
@@ -114,7 +115,7 @@ def test_what_waits_is_not_lost_when_the_controllers_begin_anew(tmp_path: Path) 
     async def story() -> None:
         lab = await at_rest(tmp_path)
         await lab.see(going(daemon_pod("n2")))
-        await lab.watcher.change_settings(make_settings("v1.32", {}))
+        await lab.tell(ChangeSettings(make_settings("v1.32", {})))
         pod = lab.watcher.dry_run.cache.pod(*daemon_pod("n2").key)
         assert pod is not None and pod.metadata.deletion_timestamp is not None
 

@@ -103,6 +103,8 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         assert "no working watch of Pod" in blind["because"]
         lab.feed.states["Pod"].broken_since_ns = None
         await lab.tell(Phase("Pod", WATCHING, 8 * SECOND))
+        assert "waiting for a new list of Pod" in lab.watcher.stands_still
+        await lab.relist()
         watch.attendant.note_eyes(lab.now)
         assert "cold: nothing was seen for" in (await watch.answer())["because"]
 

@@ -1,0 +1,398 @@
+"""The daemon's decision task: the one place from which the engine is touched.
+
+News of the watches, new settings, outcomes of actions and the passing of time come through one
+queue. Each batch becomes ticks for the host, which `live.loop` plays in slices of some 20 ms, so
+that a burst (a zone lost is 50,000 actions) never holds up who asks; nothing interrupts a batch.
+
+No decision is taken while a required watch (Node, Lease, Pod) is down, and after a suspend, a gap,
+a stop of this process or a change of the server's clock none before each kind has been listed anew
+(`gate`). The node lifecycle controller then warms up besides: silence so far counts for nothing,
+and no node is called lost before a full grace period has been watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.dry_run import DryRun, same_version
+from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.kinds import KindSight, out_of_reach, runnable
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Outcome, Put
+from kubectl_nodelife.engine.loop import Tick
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.loop import Slices, drive, play
+from kubectl_nodelife.live.source import Happened, Listed, News
+
+_GATHER_S = 0.05
+_LOOK_AROUND_S = 1.0
+_EVENTS_AT_ONCE = 100
+_MOST_STANDSTILL_NS = 5 * SECOND_NS
+_GC_THRESHOLDS = (5_000, 5, 1_000_000_000)
+
+
+Seen = tuple[int | None, Sequence[Put | Gone | Outcome]]
+"""When something was seen, None for now, and what."""
+
+
+class ChangeSettings(NamedTuple):
+    """An order: go on with these settings. `done` is resolved once they are in force."""
+
+    settings: Settings
+    done: asyncio.Future[None] | None = None
+
+
+Message = News | ChangeSettings | Outcome
+
+
+class Feed(Protocol):
+    """Where news come from; `live.source.Source` is one."""
+
+    @property
+    def queue(self) -> asyncio.Queue[Message]:
+        """The news, in order for each kind; orders and outcomes are put there as well."""
+        ...
+
+    @property
+    def states(self) -> Mapping[str, KindSight]:
+        """How it stands with each kind."""
+        ...
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """List these kinds anew, over fresh connections."""
+        ...
+
+
+class DecisionTask:
+    """See the module. `cold_until_ns`: before that no node is called lost for silence.
+
+    `slices.longest_s`: the longest time without a pause since synced. `read`: the kinds whose first
+    list has come.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        clock: DaemonClock,
+        ledger: Ledger,
+        settings: Settings,
+        controllers: Iterable[str],
+        read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
+    ) -> None:
+        """`read_settings` is asked for the settings each time before the controllers begin."""
+        self.feed = feed
+        self.clock = clock
+        self.settings = settings
+        self.dry_run = DryRun(ledger)
+        self.gate = DecisionGate(feed, clock)
+        self.read: set[str] = set()
+        self.synced = asyncio.Event()
+        self.cold_since_ns = 0
+        self.cold_until_ns = 0
+        self.cold_because = ""
+        self.last_news_ns = 0
+        self.slices = Slices()
+        self._names = list(controllers)
+        self._read_settings = read_settings
+        self._missing: frozenset[str] = frozenset()
+        self._held: dict[tuple[str, tuple[str, str]], Put | Gone] = {}
+        self._decided_ns = 0
+        self._outcomes: list[Outcome] = []
+        self._anew_because = ""  # why the controllers begin anew as soon as they may decide
+
+    @property
+    def stands_still(self) -> str:
+        """Why nothing is decided now, "" for no reason."""
+        return self.gate.closed_because
+
+    def is_cold(self, now_ns: int) -> bool:
+        """Whether nodes are not yet called lost for silence."""
+        return now_ns < self.cold_until_ns
+
+    def running(self) -> list[str]:
+        """The controllers that are looked at."""
+        engine = self.dry_run.engine
+        return [c.name for c in engine.controllers] if engine is not None else []
+
+    def unread(self) -> list[str]:
+        """The kinds whose first list is still to come."""
+        beyond = out_of_reach(self.feed.states)
+        return [k for k in self.feed.states if k not in self.read and k not in beyond]
+
+    async def change_settings(self, settings: Settings) -> None:
+        """Order other settings; returns once they are in force."""
+        done = asyncio.get_running_loop().create_future()
+        await self.feed.queue.put(ChangeSettings(settings, done))
+        await done
+
+    # The loop
+
+    async def run(self) -> None:
+        """Follow the feed until cancelled."""
+        gc.disable()  # the first lists only make objects that stay
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.gate.feel_pulse())
+            group.create_task(drive(self, self.dry_run, self.slices))
+
+    async def next(self, due_ns: int | None) -> Iterable[Tick]:
+        """Wait for messages, or until somebody is due. What is to be decided then."""
+        messages = await self._gather(due_ns)
+        self.slices.begin()
+        self.gate.note_pulse()
+        return await self._receive(messages)
+
+    async def take(self, messages: Iterable[Message]) -> None:
+        """Take in messages, and let the controllers decide what is due."""
+        await play(await self._receive(messages), self.dry_run, self.slices)
+
+    async def _receive(self, messages: Iterable[Message]) -> Iterable[Tick]:
+        """Take in messages; the ticks that follow from them, to be played before the next."""
+        self._check_clocks()
+        seen: list[Seen] = []
+        for item in messages:
+            if isinstance(item, ChangeSettings):
+                self._change_settings(item)
+            elif isinstance(item, Outcome):
+                seen.append((None, [item]))
+            else:
+                self.last_news_ns = self.clock.now_ns()
+                seen = await self._note(item, seen)
+        if self.dry_run.engine is None:
+            self._fill(seen)
+            return () if self.unread() else await self._begin("the daemon has only begun to watch")
+        missing = frozenset(out_of_reach(self.feed.states))
+        if missing != self._missing:
+            self._missing, self._anew_because = missing, "what may be read has changed"
+        held_back = bool(self.stands_still)
+        if not self.gate.may_decide(missing):
+            self._hold(seen)
+            return ()
+        if because := self._anew_because or self.gate.clock_set:
+            self._hold(seen)
+            return await self._begin_anew(because)
+        if held_back:
+            if self.is_cold(self.clock.now_ns()):
+                self._watch_afresh(self.cold_because)  # silence counts from the newest lists
+            self._hold(seen)
+            return chain(self._caught_up(), self._due())
+        return chain(self._ticks(seen), self._due())
+
+    async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
+        """What was seen so far and this."""
+        if isinstance(item, Happened):
+            return [*seen, (self._instant(item.seen_ns), item.events)]
+        if isinstance(item, Listed):
+            self.gate.listed(item.kind, item.asked_ns)
+            # a list is newer than what was seen of the kind before it, and tells all of it
+            kept = [(at, [e for e in events if _kind(e) != item.kind]) for at, events in seen]
+            self._held = {key: e for key, e in self._held.items() if key[0] != item.kind}
+            return [*kept, (None, await self._listed(item))]
+        if self.dry_run.engine is None:
+            return seen
+        if because := self.gate.phase(item, self.settings.node_monitor_period_ns):
+            self._watch_afresh(because)
+        return seen
+
+    async def _gather(self, due_ns: int | None) -> list[Message]:
+        """Messages of the next some hundredths of a second; none where somebody is due before."""
+        queue = self.feed.queue
+        try:
+            async with asyncio.timeout(self._patience_s(due_ns)):
+                messages = [await queue.get()]
+        except TimeoutError:
+            return []
+        await asyncio.sleep(_GATHER_S)
+        while not queue.empty():
+            messages.append(queue.get_nowait())
+        return messages
+
+    def _patience_s(self, due_ns: int | None) -> float:
+        """Until somebody is due, or a look at clocks and connections is."""
+        if due_ns is None or self.stands_still:
+            return _LOOK_AROUND_S
+        return min(_LOOK_AROUND_S, max(0.0, (due_ns - self.clock.now_ns()) / SECOND_NS))
+
+    # Ticks
+
+    def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
+        """What was seen, in small batches.
+
+        Each event counts from when it came. Where we are behind, nothing falls due in the time that
+        is still to be read: a heartbeat that waits in the queue is no silence.
+        """
+        for at_ns, events in seen:
+            for position in range(0, len(events), _EVENTS_AT_ONCE):
+                batch = events[position : position + _EVENTS_AT_ONCE]
+                self._check_clocks()
+                if self.gate.waiting():  # this machine slept while we were deciding
+                    self._hold([(None, batch)])
+                else:
+                    yield self._decision_ns(at_ns), batch
+
+    def _caught_up(self) -> Iterator[Tick]:
+        """What was held back, all of which is taken in before anybody's time has come."""
+        engine = self.dry_run.engine
+        assert engine is not None
+        held: list[Put | Gone | Outcome] = [*self._outcomes, *self._held.values()]
+        self._outcomes, self._held = [], {}
+        engine.timers_wait = True
+        try:
+            yield from self._ticks([(None, held)])
+        finally:
+            engine.timers_wait = False
+
+    def _due(self) -> Iterator[Tick]:
+        """Wake who is due, unless there is more to take in first."""
+        self._check_clocks()
+        if self.feed.queue.empty() and not self.gate.waiting():
+            yield self._decision_ns(None), ()
+        if self.clock.now_ns() > self.cold_until_ns + 2 * self.settings.node_monitor_period_ns:
+            self.dry_run.settle_inherited(self.clock.now_ns())
+
+    def _decision_ns(self, at_ns: int | None) -> int:
+        """The instant by which to decide on something seen then (None: now); never goes back."""
+        now_ns = self.clock.now_ns()
+        self._decided_ns = now_ns if at_ns is None else max(self._decided_ns, min(at_ns, now_ns))
+        return self._decided_ns
+
+    def _instant(self, seen_ns: int) -> int | None:
+        """When the watch said it, by the daemon's clock; None: now."""
+        return self.clock.at_ns(seen_ns) if seen_ns else None
+
+    def _hold(self, seen: Iterable[Seen]) -> None:
+        """Keep the last word on each object until the controllers may go on."""
+        for _, events in seen:
+            for event in events:
+                if isinstance(event, Outcome):
+                    self._outcomes.append(event)
+                    continue
+                key = event.obj.key if isinstance(event, Put) else event.key
+                self._held[event.kind, key] = event
+
+    def _change_settings(self, order: ChangeSettings) -> None:
+        """Go on with other settings: clocks and queues stay, unless it is another release."""
+        settings = order.settings
+        before, self.settings = self.settings, settings
+        lifecycle = self.dry_run.lifecycle
+        if self.dry_run.engine is None or before == settings:
+            pass
+        elif (before.profile, before.gates) != (settings.profile, settings.gates):
+            self._anew_because = "the settings name another release or other gates"
+        elif lifecycle is not None:
+            lifecycle.settings = settings
+            lifecycle.memory.change_settings(settings, self.clock.now_ns())
+        if order.done is not None and not order.done.done():
+            order.done.set_result(None)
+
+    # Lists, and the beginning
+
+    def _fill(self, seen: Iterable[Seen]) -> None:
+        for _, events in seen:
+            for event in events:
+                if not isinstance(event, Outcome):
+                    self.dry_run.cache.apply(event, self.clock.now_ns())
+
+    async def _listed(self, listed: Listed) -> list[Put | Gone]:
+        """A list as what has changed since; the first one goes into the cache as it is."""
+        kind = listed.kind
+        first = kind not in self.read
+        self.read.add(kind)
+        if first and self.dry_run.engine is None:
+            self.dry_run.cache.fill(listed.objects, self.clock.now_ns())
+            return []
+        events: list[Put | Gone] = []
+        keys = set()
+        for obj in listed.objects:
+            keys.add(obj.key)
+            before = self.dry_run.projection.shown(kind, obj.key)
+            if before is None or not same_version(before, obj):
+                events.append(Put(kind, obj))
+            await self.slices.pause()
+        for key in self.dry_run.shown_keys(kind):
+            if key not in keys:
+                events.append(Gone(kind, key))
+        return events
+
+    async def _begin(self, because: str) -> Iterable[Tick]:
+        """Join the running controllers on what was read."""
+        self._missing, self._anew_because = frozenset(out_of_reach(self.feed.states)), ""
+        if self._read_settings is not None:
+            self.settings = await self._read_settings(self.dry_run.cache)
+        self.dry_run.join(self.settings, runnable(self._names, self._missing))
+        _collect_seldom()
+        self.gate.begin()
+        self._decided_ns = 0
+        self._note_cold(because)
+        return self._first_ticks()
+
+    def _first_ticks(self) -> Iterator[Tick]:
+        """Two: DaemonSets only ask for a turn in the first, and look at every node in the next."""
+        for _ in range(2):
+            self._check_clocks()
+            if self.gate.waiting():  # this machine slept while they were about to begin
+                self._anew_because = self.cold_because
+                return
+            yield self._decision_ns(None), ()
+        if not self.synced.is_set():
+            self.slices.longest_s = 0.0
+            self.synced.set()
+
+    async def _begin_anew(self, because: str) -> Iterable[Tick]:
+        """Everything planned is withdrawn, and the controllers are joined once more."""
+        self.dry_run.withdraw(self.clock.now_ns(), because)
+        self._fill([(None, list(self._held.values()))])
+        self._outcomes, self._held = [], {}
+        for kind in out_of_reach(self.feed.states):
+            self.dry_run.forget(kind)
+            self.read.discard(kind)
+        return await self._begin(because)
+
+    # Watches and clocks
+
+    def _check_clocks(self) -> None:
+        """Warm up anew after a time of which nothing is known."""
+        if self.dry_run.engine is None:
+            return
+        if because := self.gate.check_clocks(self._standstill_s()):
+            self._watch_afresh(because)
+
+    def _watch_afresh(self, because: str) -> None:
+        """Warm up: silence so far counts for nothing."""
+        if self.dry_run.lifecycle is not None:
+            self.dry_run.lifecycle.memory.watch_afresh(self.clock.now_ns())
+        self._note_cold(because)
+
+    def _standstill_s(self) -> float:
+        """How long may pass before silence that we could not hear counts for nothing."""
+        settings = self.settings
+        half_ns = settings.node_monitor_grace_period_ns // 2
+        limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
+        return limit_ns / SECOND_NS
+
+    def _note_cold(self, because: str) -> None:
+        self.cold_since_ns = self.clock.now_ns()
+        self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
+        self.cold_because = because
+
+
+def _kind(event: Put | Gone | Outcome) -> str:
+    return "" if isinstance(event, Outcome) else event.kind
+
+
+def _collect_seldom() -> None:
+    """Set what was read aside for the garbage collector, and from now on look at new objects only.
+
+    A full collection would look at everything for a third of a second, and find next to nothing:
+    objects of the cluster refer to no others in circles.
+    """
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)

@@ -1,0 +1,131 @@
+"""Whether the controllers may decide, and if not, why not.
+
+No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
+suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
+kinds concerned have been listed anew (`freshness`): what was seen before may be out of date, and a
+watch that looks alive may be a dead connection. There is no upstream to follow: a
+kube-controller-manager that was suspended loses its lease, ends, and begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
+from kubectl_nodelife.daemon.freshness import Freshness
+from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindSight
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.source import WATCHING, Phase
+
+_PULSE_S = 0.25
+
+
+class Lister(Protocol):
+    """The part of a feed that the gate needs."""
+
+    @property
+    def states(self) -> Mapping[str, KindSight]:
+        """How it stands with each kind."""
+        ...
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """List these kinds anew, over fresh connections."""
+        ...
+
+
+class DecisionGate:
+    """`closed_because`: why nothing is decided, "" where the controllers may decide.
+
+    `clock_set`: why the controllers must begin anew once they may decide, "" for no reason.
+    """
+
+    def __init__(self, feed: Lister, clock: DaemonClock) -> None:
+        self.closed_because = ""
+        self.clock_set = ""
+        self._feed = feed
+        self._clock = clock
+        self._freshness = Freshness()
+        self._down: set[str] = set()  # required kinds of which no working watch was reported since
+        self._demanded = ""
+        self._pulse = time.monotonic()
+        self._stood_still_s = 0.0
+
+    def may_decide(self, missing: Collection[str]) -> bool:
+        """Whether all watches work and nothing has to be read anew. `missing`: what cannot be."""
+        states = self._feed.states
+        self._down |= {
+            k for k in REQUIRED_WATCHES if k in states and states[k].broken_since_ns is not None
+        }
+        self._down -= set(missing)
+        self._freshness.excuse(missing)
+        self.closed_because = self.waiting()
+        if not self.closed_because and self._down:
+            down = [kind for kind in REQUIRED_WATCHES if kind in self._down]
+            self.closed_because = f"no working watch of {', '.join(down)}"
+        if not self.closed_because:
+            self._demanded = ""
+        return not self.closed_because
+
+    def waiting(self) -> str:
+        """What must be listed anew, and why; "" for nothing."""
+        return self._freshness.waiting()
+
+    def listed(self, kind: str, asked_ns: int) -> None:
+        """A list came that was asked for at that instant of the steady clock; 0: just now."""
+        self._freshness.listed(kind, asked_ns or self._clock.steady_ns())
+
+    def phase(self, news: Phase, period_ns: int) -> str:
+        """It stands differently with a watch. Why silence counts afresh, "" where it does not."""
+        if news.kind not in REQUIRED_WATCHES or news.phase != WATCHING:
+            return ""
+        self._down.discard(news.kind)
+        if news.gap_ns <= period_ns:
+            return ""
+        because = self._demanded or f"nothing was seen for {news.gap_ns / SECOND_NS:.0f}s"
+        if not news.relisted:
+            self._demand([news.kind], because)
+        return because
+
+    def check_clocks(self, standstill_s: float) -> str:
+        """Notice a suspend, a stop of this process, a change of the server's clock: why silence
+        counts afresh, "" where it does not. `standstill_s`: so short a stop does not count.
+        """
+        slept_ns = self._clock.slept_ns()
+        stood_still_s, self._stood_still_s = self._stood_still_s, 0.0
+        because = ""
+        if slept_ns:
+            because = f"this machine slept for {slept_ns / SECOND_NS:.0f}s"
+        elif stood_still_s > standstill_s:
+            because = f"this process stood still for {stood_still_s:.0f}s"
+        elif abs(self._clock.drift_ns()) > DRIFT_NS and not self.clock_set:
+            drift_s = self._clock.drift_ns() / SECOND_NS
+            because = self.clock_set = f"the API server's clock was set by {drift_s:+.0f}s"
+        if because:
+            self._demand(list(self._feed.states), because)
+        return because
+
+    def begin(self) -> None:
+        """The controllers begin now, on what was read by now."""
+        self.clock_set = ""
+        self._clock.set()
+        self._pulse, self._stood_still_s = time.monotonic(), 0.0
+
+    async def feel_pulse(self) -> None:
+        """Notice when this process gets no time at all: stopped, swapped out, a frozen machine."""
+        while True:
+            await asyncio.sleep(_PULSE_S)
+            self.note_pulse()
+
+    def note_pulse(self) -> None:
+        """This process is running now."""
+        now = time.monotonic()
+        self._stood_still_s = max(self._stood_still_s, now - self._pulse - _PULSE_S)
+        self._pulse = now
+
+    def _demand(self, kinds: Iterable[str], because: str) -> None:
+        self._demanded = because
+        self._feed.relist(self._freshness.demand(kinds, self._clock.steady_ns(), because))
+        self.closed_because = self.waiting()
