@@ -211,7 +211,7 @@ class Follower:
             lasted_s = time.monotonic() - started
             if lasted_s > self._pace.healthy_s:
                 self._backoff.went_well()
-        if lasted_s < _SHORT_WATCH_S:
+        if lasted_s < _SHORT_WATCH_S and not self._stale:
             await self._fail("the server ends watches at once")
 
     async def _after_api_error(self, error: ApiError) -> None:

@@ -169,7 +169,8 @@ def test_a_plugins_token_that_expires_is_fetched_again_and_ends_no_watch() -> No
             silence(served, "a1")
             await one.until(lambda: taints_planned(one))
             assert len(counted.read_text()) > ran
-            assert served.server.requests["watch"] == watches + 1
+            # once more where the gap was longer than a monitor period, for a new list
+            assert served.server.requests["watch"] - watches in (1, 2)
 
     play(test)
 
