@@ -63,7 +63,7 @@ def ask(connection: Connection, question: str, **query: Any) -> dict[str, Any] |
     except client.NotRunning:
         return None
     except client.OtherProtocol as other:
-        _replace(line, other)
+        _replace(line, other, connection.token)
         answer = client.ask(line.socket, question, **query)
     _check(line, answer)
     return answer
@@ -174,10 +174,11 @@ def resolve(connection: Connection, runtime: str = "") -> Known:
     return known
 
 
-def _replace(line: Line, other: client.OtherProtocol) -> None:
+def _replace(line: Line, other: client.OtherProtocol, token: str | None) -> None:
     from kubectl_nodelife.daemon.instance import Instance, restart
     from kubectl_nodelife.daemon.places import log_path
 
     terminal.note(f"{other.what}: it is started anew")
     runtime, identity = os.path.dirname(line.socket), line.known.identity
-    restart(Instance(runtime, identity), log_path(dict(os.environ), runtime, identity))
+    log = log_path(dict(os.environ), runtime, identity)
+    restart(Instance(runtime, identity), log, {"token": token} if token else {})

@@ -18,7 +18,14 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, instances, restart, spawn
+from kubectl_nodelife.daemon.instance import (
+    AlreadyRuns,
+    Instance,
+    instances,
+    read_secrets,
+    restart,
+    spawn,
+)
 from kubectl_nodelife.daemon.known import Known
 from kubectl_nodelife.daemon.places import check_private, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
@@ -71,11 +78,9 @@ def start(profile: str | None, assignments: tuple[str, ...], connection: Connect
       kubectl nodelife daemon start --set node-monitor-grace-period=40s
     """
     known, instance = _instance(connection)
-    words = ["daemon", "run", *connection_arguments(connection)]
-    words += [f"--profile={profile}"] if profile else []
-    words += [f"--set={assignment}" for assignment in assignments]
+    words = _run_arguments(connection, profile, assignments)
     try:
-        spawn(words, _log(instance))
+        spawn(words, _log(instance), _secrets(connection))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
@@ -85,11 +90,13 @@ def start(profile: str | None, assignments: tuple[str, ...], connection: Connect
 @daemon.command("run")
 @_settings_flags
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
+@click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
 def run(
     profile: str | None,
     assignments: tuple[str, ...],
     ready_fd: int | None,
+    secrets_fd: int | None,
     connection: Connection,
 ) -> int:
     """Be the daemon of this cluster, in the foreground, until interrupted.
@@ -102,11 +109,13 @@ def run(
     from kubectl_nodelife.daemon.run import Options, run_daemon
     from kubectl_nodelife.live.target import Overrides
 
+    connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
     options = Options(
         overrides=Overrides(**connection._asdict()),
         environ=dict(os.environ),
         profile=profile or "",
         assignments=assignments,
+        arguments=tuple(_run_arguments(connection, profile, assignments)),
         ready_fd=ready_fd,
     )
     return run_daemon(options, make_answers)
@@ -142,7 +151,7 @@ def restart_command(connection: Connection) -> None:
       kubectl nodelife daemon restart
     """
     known, instance = _instance(connection)
-    restart(instance, _log(instance))
+    restart(instance, _log(instance), _secrets(connection))
     _tell_beginning(known, instance)
 
 
@@ -214,14 +223,36 @@ def install(to_print: bool, manager: str | None, connection: Connection) -> None
             on="daemon install",
             remedy="give --print, and put the text where its first lines say",
         )
+    if connection.token:
+        raise BadInput(
+            "a token would stand in the unit's text for everyone to read",
+            on="--token",
+            remedy="put it into the kubeconfig, or its file's path as tokenFile",
+        )
     known = ask.resolve(connection)
     terminal.write(units.unit(manager, known, connection_arguments(connection)))
 
 
+def _run_arguments(
+    connection: Connection, profile: str | None, assignments: tuple[str, ...]
+) -> list[str]:
+    """The arguments of a daemon like this one, without secrets."""
+    words = ["daemon", "run", *connection_arguments(connection)]
+    words += [f"--profile={profile}"] if profile else []
+    return words + [f"--set={assignment}" for assignment in assignments]
+
+
+def _secrets(connection: Connection) -> dict[str, str]:
+    """What is passed on to a daemon by a pipe."""
+    return {"token": connection.token} if connection.token else {}
+
+
 def connection_arguments(connection: Connection) -> list[str]:
-    """The connection flags as arguments of another call of this program."""
+    """The connection flags as arguments of another call of this program; the token is left out."""
     words = []
     for flag in CONNECTION_FLAGS:
+        if flag.field == "token":
+            continue
         value = getattr(connection, flag.field)
         name = flag.spellings[0]
         if isinstance(value, tuple):

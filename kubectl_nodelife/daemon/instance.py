@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubectl_nodelife import __version__
@@ -199,7 +199,6 @@ def card(instance: Instance, **more: Any) -> dict[str, Any]:
         "identity": instance.identity,
         "socket": instance.socket,
         "started": int(time.time()),
-        "arguments": own_arguments(),
         **more,
     }
 
@@ -222,23 +221,26 @@ def own_command() -> list[str]:
     return [sys.executable, *before]
 
 
-def spawn(arguments: Sequence[str], log: str) -> dict[str, Any]:
+def spawn(arguments: Sequence[str], log: str, secrets: Mapping[str, str]) -> dict[str, Any]:
     """Start a daemon apart from this terminal, and wait for its word.
 
+    `secrets` reach it through a pipe: everyone on the machine can read a process's arguments.
     Raises Failed, AlreadyRuns.
     """
     readable, writable = os.pipe()
-    os.set_inheritable(writable, True)
+    secrets_end = _filled_pipe(json.dumps(dict(secrets)).encode())
+    fds = ["--ready-fd", str(writable), "--secrets-fd", str(secrets_end)]
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
         child = subprocess.Popen(
-            [*own_command(), *arguments, "--ready-fd", str(writable)],
+            [*own_command(), *arguments, *fds],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            pass_fds=(writable,),
+            pass_fds=(writable, secrets_end),
         )
     os.close(writable)
+    os.close(secrets_end)
     word = _read_word(readable)
     if word is None:
         tail = _tail(log)
@@ -251,9 +253,20 @@ def spawn(arguments: Sequence[str], log: str) -> dict[str, Any]:
     return word
 
 
-def restart(instance: Instance, log: str) -> dict[str, Any]:
-    """End the daemon if it runs, and start it with the arguments that it had. Raises Failed."""
-    arguments = instance.read_card().get("arguments")
+def restart(instance: Instance, log: str, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """End the daemon if it runs, and start it with the arguments that it had. Raises Failed.
+
+    Secrets are kept nowhere, so `secrets` must hold those that it was started with.
+    """
+    card = instance.read_card()
+    arguments = card.get("arguments")
+    missing = [name for name in card.get("secrets", ()) if not secrets.get(name)]
+    if missing:
+        raise Failed(
+            f"it was started with --{missing[0]}, which is kept nowhere",
+            on=f"daemon (pid {card.get('pid', '?')})",
+            remedy=f"run: kubectl nodelife daemon restart --{missing[0]}=...",
+        )
     instance.stop(force=False)
     if not isinstance(arguments, list) or not arguments:
         raise Failed(
@@ -261,16 +274,32 @@ def restart(instance: Instance, log: str) -> dict[str, Any]:
             on=instance.card,
             remedy="run: kubectl nodelife daemon start",
         )
-    return spawn([str(word) for word in arguments], log)
+    return spawn([str(word) for word in arguments], log, secrets)
 
 
-def own_arguments() -> list[str]:
-    """The arguments of this process, without the pipe to its parent."""
-    words = sys.argv[1:]
-    if "--ready-fd" in words:
-        at = words.index("--ready-fd")
-        del words[at : at + 2]
-    return words
+def read_secrets(secrets_fd: int | None) -> dict[str, str]:
+    """What the parent of this process has put into the pipe."""
+    if secrets_fd is None:
+        return {}
+    with open(secrets_fd, encoding="utf-8") as pipe:
+        secrets: dict[str, str] = json.load(pipe)
+    return secrets
+
+
+def _filled_pipe(content: bytes) -> int:
+    """The end of a pipe from which the content can be read. Raises Failed for too much of it."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    try:
+        written = os.write(writable, content)
+    except BlockingIOError:
+        written = 0
+    finally:
+        os.close(writable)
+    if written < len(content):
+        os.close(readable)
+        raise Failed(f"secrets of {len(content)} bytes are too long", on="--token")
+    return readable
 
 
 def tell_parent(ready_fd: int | None, word: dict[str, Any]) -> None:

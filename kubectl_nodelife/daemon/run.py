@@ -77,12 +77,16 @@ MakeAnswers = Callable[
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground."""
+    """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
+
+    `arguments` start another one like it, apart from secrets.
+    """
 
     overrides: Overrides
     environ: Mapping[str, str]
     profile: str = ""
     assignments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     ready_fd: int | None = None
 
 
@@ -151,7 +155,13 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
         await self.server.start(bound)
         self.instance.write_card(
-            card(self.instance, context=self.target.context, server=self.target.server)
+            card(
+                self.instance,
+                context=self.target.context,
+                server=self.target.server,
+                arguments=self.options.arguments,
+                secrets=["token"] if self.options.overrides.token else [],
+            )
         )
         log.info(
             "began: version %s, pid %d, context %r, server %s",
