@@ -16,7 +16,8 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.run import PACE, import_all, resource_of
+from kubectl_nodelife.daemon.preload import import_all
+from kubectl_nodelife.daemon.run import PACE, resource_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client

@@ -9,8 +9,6 @@ no client that could write.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import os
 import signal
 import time
@@ -23,7 +21,6 @@ import msgspec
 import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -40,6 +37,7 @@ from kubectl_nodelife.daemon.places import (
     make_private,
     runtime_folder,
 )
+from kubectl_nodelife.daemon.preload import import_all
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
@@ -66,9 +64,6 @@ _UPGRADE_SECONDS: Final = 600.0
 PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
 """Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
 so that our copy decides on what they decided on."""
-
-# Imported by name at some later moment, by the standard library or by those we stand on.
-_LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
 
 Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
@@ -375,15 +370,6 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
 def _session(target: Target, environ: Mapping[str, str]) -> Session:
     """Connections whose errors may be logged."""
     return Session(target, environ, show_plugin_stderr=False)
-
-
-def import_all() -> None:
-    """Import what would else be imported when it is first needed."""
-    for folder, _ in CONTROLLERS.values():
-        with contextlib.suppress(ImportError):
-            importlib.import_module(f"kubectl_nodelife.controllers.{folder}")
-    for name in _LATE_MODULES:
-        importlib.import_module(name)
 
 
 def _from_anywhere(options: Options) -> Options:
