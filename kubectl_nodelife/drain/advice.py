@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.actors import Actor
-from kubectl_nodelife.drain.kubectl import Target
 from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import PodPlan, Remedy
+from kubectl_nodelife.drain.targets import Target
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubectl_nodelife.workloads.budgets import sync_failure

@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kubectl_nodelife.drain.actors import Actor
 from kubectl_nodelife.drain.admission import GATE_NAMESPACE
 from kubectl_nodelife.drain.answers import ACCEPTED, CONFLICT, MISSING
 from kubectl_nodelife.drain.filters import (
     DELETE,
     REFUSE,
-    Decision,
     decide,
     is_daemon_set,
     skips_deleted,
 )
 from kubectl_nodelife.drain.limiter import RETRIES, client_bucket, noticed_ns
 from kubectl_nodelife.drain.options import DrainOptions
+from kubectl_nodelife.drain.targets import FAILED, GONE, SKIPPED, TIMED_OUT, NodeRun, Target
 from kubectl_nodelife.drain.world import World
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.selectors import matches
@@ -36,76 +35,6 @@ FEW: Final = 4
 """So many pods can be looked at every second within kubectl's own rate limit."""
 _APART_NS: Final = 15 * MILLISECOND_NS
 """How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
-
-# How a target ended.
-GONE: Final = "gone"
-SKIPPED: Final = "skipped"
-FAILED: Final = "failed"
-TIMED_OUT: Final = "timed-out"
-
-
-class Target:
-    """One pod that kubectl set out to evict or delete.
-
-    `outcome` is None while it goes on. `refused`: when it was refused, `refusal`: the last of
-    these; `answers`: how many of them to the request that is under way.
-    """
-
-    __slots__ = (
-        "accepted_ns",
-        "actor",
-        "answers",
-        "looks",
-        "outcome",
-        "refusal",
-        "refused",
-        "version",
-    )
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.accepted_ns: int | None = None
-        self.outcome: str | None = None
-        self.refusal: Refused | None = None
-        self.refused: list[int] = []
-        self.answers = 0
-        self.version = -1
-        self.looks = 0
-
-
-class NodeRun:
-    """One node's turn.
-
-    `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
-    and nothing was touched. `end_ns` is None for a turn that never ends.
-    """
-
-    __slots__ = (
-        "deadline_ns",
-        "decisions",
-        "end_ns",
-        "left",
-        "name",
-        "refused",
-        "start_ns",
-        "targets",
-    )
-
-    def __init__(self, name: str, start_ns: int) -> None:
-        self.name = name
-        self.start_ns = start_ns
-        self.decisions: list[tuple[Actor, Decision]] = []
-        self.refused = False
-        self.targets: list[Target] = []
-        self.left = 0
-        self.deadline_ns: int | None = None
-        self.end_ns: int | None = None
-
-    @property
-    def drained(self) -> bool:
-        """Whether kubectl says `node/NAME drained`."""
-        ended = self.end_ns is not None and not self.refused
-        return ended and all(t.outcome in (GONE, SKIPPED) for t in self.targets)
 
 
 class Kubectl:
@@ -201,7 +130,7 @@ class Kubectl:
     def _evict_all(self, run: NodeRun) -> None:
         if self._options.timeout_ns:
             run.deadline_ns = self._timeline.now_ns + self._options.timeout_ns
-            self._timeline.ask_again_at(run.deadline_ns, self._deadline, run)
+            self._timeline.alarm_at(run.deadline_ns, self._deadline, run)
         for target in run.targets:
             self._try(run, target)
 
@@ -232,7 +161,7 @@ class Kubectl:
         now_ns = self._timeline.now_ns
         answer = self._world.evict(target.actor, self._options.requested_grace, again=again)
         if answer is ACCEPTED:
-            target.accepted_ns = now_ns
+            self._accepted(target)
             self._look(run, target)
         elif answer is MISSING:
             self._finish(run, target, GONE)
@@ -242,6 +171,13 @@ class Kubectl:
             self._timeline.at(again_ns, self._post, run, target, True)
         elif isinstance(answer, Refused):
             self._refused(run, target, answer)
+
+    def _accepted(self, target: Target) -> None:
+        target.accepted_ns = self._timeline.now_ns
+        deleted = target.actor.pod.metadata.deletion_timestamp
+        if self._may_skip and deleted is not None:
+            skipped_ns = deleted + (self._options.skip_wait_seconds + 1) * SECOND_NS
+            self._timeline.alarm_at(skipped_ns - self._world.snapshot.now_ns, lambda: None)
 
     def _refused(self, run: NodeRun, target: Target, refusal: Refused) -> None:
         now_ns = self._timeline.now_ns
@@ -309,7 +245,7 @@ class Kubectl:
         if index == len(run.targets):
             if self._options.timeout_ns:
                 run.deadline_ns = now_ns + self._options.timeout_ns
-                self._timeline.ask_again_at(run.deadline_ns, self._deadline, run)
+                self._timeline.alarm_at(run.deadline_ns, self._deadline, run)
             self._look_round(run, now_ns, 0)
             return
         sent_ns = self._core.reserve(now_ns) + self._timing.request_ns
@@ -324,7 +260,7 @@ class Kubectl:
             for other in run.targets:
                 self._finish(run, other, FAILED)
             return
-        target.accepted_ns = self._timeline.now_ns
+        self._accepted(target)
         self._delete(run, index + 1)
 
     def _look_round(self, run: NodeRun, since_ns: int, rounds: int) -> None:
@@ -379,9 +315,19 @@ class Kubectl:
 
     def _may_still_move(self, target: Target) -> bool:
         waits = target.accepted_ns is not None or target.actor.going
-        if waits:
-            return target.actor.gone or self._options.skip_wait_seconds > 0
-        return target.refusal is None or target.version != self._world.version
+        return (waits and self._may_skip) or not self._is_answered(target)
+
+    def _is_answered(self, target: Target) -> bool:
+        if target.accepted_ns is not None or target.actor.going:
+            return not target.actor.gone and not (self._may_skip and self._skips(target))
+        return target.refusal is not None and target.version == self._world.version
+
+    def answered(self) -> bool:
+        """Whether whatever is asked again gets the answer it had, until something changes."""
+        run = self.runs[-1] if self.runs else None
+        if run is None or run.end_ns is not None:
+            return True
+        return all(self._is_answered(t) for t in run.targets if t.outcome is None)
 
     def _given_up(self, run: NodeRun, unfinished: list[Target]) -> int:
         """When the last of them notices that the time is over."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.kubectl import Kubectl, NodeRun
+from kubectl_nodelife.drain.kubectl import Kubectl
 from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.targets import NodeRun
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import World
@@ -55,7 +56,7 @@ def play_kubectl(
     world.cordon(*(name for name in cordoned if name not in scope.pods))
     process = Kubectl(world, options, scope.nodes)
     process.start(0)
-    timeline.run(process.settled)
+    timeline.run(process.settled, process.answered)
     play = Play(scope, options, world, end_ns=process.ended_ns)
     play.runs = {run.name: run for run in process.runs}
     for name in scope.nodes:

@@ -11,7 +11,6 @@ from kubectl_nodelife.drain.actors import Actor, new_pod
 from kubectl_nodelife.drain.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.advice import Advice
 from kubectl_nodelife.drain.filters import KEEP, REFUSE, Decision, decide, faults
-from kubectl_nodelife.drain.kubectl import FAILED, GONE, SKIPPED, TIMED_OUT, Target
 from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.play import Play
@@ -26,6 +25,7 @@ from kubectl_nodelife.drain.results import (
     PodFault,
     PodPlan,
 )
+from kubectl_nodelife.drain.targets import FAILED, GONE, SKIPPED, TIMED_OUT, Target
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of

@@ -205,7 +205,7 @@ def play_waves(
     world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
-    timeline.run(conductor.settled)
+    timeline.run(conductor.settled, conductor.answered)
     play = Play(scope, options, world, end_ns=conductor.ended_ns)
     play.runs = {run.name: run for process in conductor.processes for run in process.runs}
     play.waves = conductor.result()
@@ -290,6 +290,10 @@ class _Conductor:
             # Each is asked: one with a deadline is brought to its end by the question.
             done = process.settled() and done
         return done
+
+    def answered(self) -> bool:
+        """Whether every process of the wave only asks what was answered before."""
+        return all(process.answered() for process in self._running)
 
     def result(self) -> list[Wave]:
         """The waves with their instants."""

@@ -16,6 +16,10 @@ from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave
 _MOST_ROWS = 600
 """Rows of the table of pods; the others are counted."""
 _MOST_BUDGETS = 40
+_MOST_BLOCKERS = 100
+_MOST_NOTES = 200
+_LONGEST = 600
+"""Characters of a text from the cluster: a policy's message may have a million."""
 
 _STYLE = """
 :root { --ink: #1d2530; --dim: #667085; --line: #d9dee6; --paper: #fff; --ready: #2f7d4f;
@@ -107,17 +111,19 @@ def _blockers(plan: DrainPlan) -> Iterable[str]:
     if not told:
         return
     yield '<ul class="blockers">'
-    for (gate, reason), pods in told.items():
+    for (gate, reason), pods in list(told.items())[:_MOST_BLOCKERS]:
         names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
         more = f" and {len(pods) - 5} more" if len(pods) > 5 else ""
-        yield f"<li><strong>{escape(gate)}</strong> {escape(names + more)}<br>{escape(reason)}"
+        yield f"<li><strong>{escape(gate)}</strong> {escape(names + more)}<br>{_text(reason)}"
         remedy = pods[0].remedy
         if remedy is not None:
             yield (
-                f"<br>To unblock: <code>{escape(remedy.change)}</code>"
+                f"<br>To unblock: <code>{_text(remedy.change)}</code>"
                 f' <span class="dim">Risk: {escape(remedy.risk)}</span>'
             )
         yield "</li>"
+    if len(told) > _MOST_BLOCKERS:
+        yield f"<li>and {len(told) - _MOST_BLOCKERS} more reasons</li>"
     yield "</ul>"
 
 
@@ -166,7 +172,7 @@ def _nodes(plan: DrainPlan) -> Iterable[str]:
     yield "<h2>Nodes</h2>"
     yield from _table(
         ("node", "zone", "verdict", "pods", "kept", "from", "to", "command"),
-        [_node_cells(node) for node in plan.nodes],
+        [_node_cells(node) for node in plan.nodes[: 5 * _MOST_ROWS]],
     )
 
 
@@ -242,8 +248,11 @@ def _notes(plan: DrainPlan) -> Iterable[str]:
     )
     for missing in plan.not_evaluated:
         yield f"<li>Not read: {escape(missing.kind)}; {escape(missing.why)}</li>"
-    for text in (*plan.assumptions, *plan.warnings):
-        yield f"<li>{escape(text)}</li>"
+    notes = (*plan.assumptions, *plan.warnings)
+    for text in notes[:_MOST_NOTES]:
+        yield f"<li>{_text(text)}</li>"
+    if len(notes) > _MOST_NOTES:
+        yield f"<li>and {len(notes) - _MOST_NOTES} more</li>"
     yield "</ul>"
 
 
@@ -258,4 +267,9 @@ def _table(headers: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterable
 
 def _cell(text: str) -> str:
     kind = ' class="short"' if len(text) <= 12 else ""
-    return f"<td{kind}>{escape(text)}</td>"
+    return f"<td{kind}>{_text(text)}</td>"
+
+
+def _text(text: str) -> str:
+    """The text escaped, and cut where it is very long."""
+    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

@@ -27,6 +27,10 @@ WIDTH: Final = 1100
 TOP: Final = 26
 MOST_POD_ROWS: Final = 250
 """With more pods than that a chart has one bar for each node."""
+MOST_ROWS: Final = 4000
+MOST_POINTS: Final = 1000
+"""Of a budget's line: it is some 500 pixels wide."""
+LONGEST_TITLE: Final = 300
 
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400)
 
@@ -67,7 +71,7 @@ def gantt(plan: DrainPlan) -> str:
             span = _span(wave.start, wave.end, last, "wave")
             rows.append(Row(f"wave {wave.index + 1}", span, f"{len(wave.nodes)} nodes", "group"))
         rows += _wave_rows(plan, wave, by_pod, last)
-    return _chart(rows, 0.0, last)
+    return _chart(rows[:MOST_ROWS], 0.0, last)
 
 
 def wave_charts(plan: DrainPlan) -> list[tuple[int, str]]:
@@ -144,7 +148,7 @@ def _chart(rows: list[Row], first: float, last: float) -> str:
 
 
 def _row_parts(row: Row, y: int, first: float, scale: float) -> Iterable[str]:
-    title = f"<title>{escape(row.title or row.label)}</title>"
+    title = f"<title>{escape((row.title or row.label)[:LONGEST_TITLE])}</title>"
     indent = 0 if row.style == "group" else 14
     yield f'<g class="row {row.style}">{title}'
     yield (
@@ -170,8 +174,10 @@ def _shortened(text: str, most: int) -> str:
 
 
 def ticks(last: float) -> list[float]:
-    """Round instants from 0 to the end, at most ten or so."""
+    """Round instants from 0 to the end, at most ten or so, however far the end is."""
     step = next((step for step in _STEPS if last / step <= 10), _STEPS[-1])
+    while last / step > 10:
+        step *= 10
     return [float(i * step) for i in range(int(last // step) + 1)]
 
 
@@ -195,8 +201,9 @@ def budget_chart(budget: BudgetPlan, last: float) -> str:
             points.append(f"{left + last * x_scale:.1f},{height - 16 - before * y_scale:.1f}")
         return " ".join(points)
 
-    healthy = stepped([(p.at, p.healthy) for p in budget.points])
-    desired = stepped([(p.at, p.desired) for p in budget.points])
+    shown = budget.points[:: -(-len(budget.points) // MOST_POINTS) or 1]
+    healthy = stepped([(p.at, p.healthy) for p in shown])
+    desired = stepped([(p.at, p.desired) for p in shown])
     axis = "".join(
         f'<text class="tick" x="{left + t * x_scale:.1f}" y="{height - 3}">{clock(t)}</text>'
         for t in ticks(last)[::2]

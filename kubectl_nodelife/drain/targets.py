@@ -1,0 +1,79 @@
+"""What one `kubectl drain` knows of each node's turn and of each pod that it set out to remove."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.filters import Decision
+from kubectl_nodelife.workloads.eviction import Refused
+
+# How a target ended.
+GONE: Final = "gone"
+SKIPPED: Final = "skipped"
+FAILED: Final = "failed"
+TIMED_OUT: Final = "timed-out"
+
+
+class Target:
+    """One pod that kubectl set out to evict or delete.
+
+    `outcome` is None while it goes on. `refused`: when it was refused, `refusal`: the last of
+    these; `answers`: how many of them to the request that is under way.
+    """
+
+    __slots__ = (
+        "accepted_ns",
+        "actor",
+        "answers",
+        "looks",
+        "outcome",
+        "refusal",
+        "refused",
+        "version",
+    )
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.accepted_ns: int | None = None
+        self.outcome: str | None = None
+        self.refusal: Refused | None = None
+        self.refused: list[int] = []
+        self.answers = 0
+        self.version = -1
+        self.looks = 0
+
+
+class NodeRun:
+    """One node's turn.
+
+    `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
+    and nothing was touched. `end_ns` is None for a turn that never ends.
+    """
+
+    __slots__ = (
+        "deadline_ns",
+        "decisions",
+        "end_ns",
+        "left",
+        "name",
+        "refused",
+        "start_ns",
+        "targets",
+    )
+
+    def __init__(self, name: str, start_ns: int) -> None:
+        self.name = name
+        self.start_ns = start_ns
+        self.decisions: list[tuple[Actor, Decision]] = []
+        self.refused = False
+        self.targets: list[Target] = []
+        self.left = 0
+        self.deadline_ns: int | None = None
+        self.end_ns: int | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Whether kubectl says `node/NAME drained`."""
+        ended = self.end_ns is not None and not self.refused
+        return ended and all(t.outcome in (GONE, SKIPPED) for t in self.targets)

@@ -1,0 +1,200 @@
+"""The worst values that the API takes: every answer stays fast and small.
+
+Grace periods and tolerations of 292 years, replicas and budgets of 2^31 - 1, quantities at the edge
+of int64, instants in the years 1 and 9999, and policies with very long messages.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.drain.build import (
+    CREATED,
+    NOW,
+    Json,
+    budget,
+    flattened,
+    merged,
+    namespace,
+    node,
+    owned,
+    plan,
+    pod,
+    replica_set,
+    stateful_set,
+    workload,
+)
+
+MOST_64 = (1 << 63) - 1
+MOST_32 = (1 << 31) - 1
+FIRST, LAST = "0001-01-01T00:00:01Z", "9999-12-31T23:59:59Z"
+SECONDS = 40
+"""Each takes about one; what is not bounded takes for ever."""
+MOST_BYTES = 5_000_000
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+def nodes() -> list[Json]:
+    made: list[Json] = []
+    for i, (time_, memory) in enumerate(
+        [(FIRST, str(MOST_64)), (LAST, "1e18"), (NOW, "8Ei"), (CREATED, "999E")]
+    ):
+        taint = {"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": time_}
+        condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": time_}
+        more: Json = {
+            "metadata": {"creationTimestamp": time_},
+            "spec": {"taints": [taint] if i else []},
+            "status": {
+                "allocatable": {"cpu": str(MOST_64), "memory": memory, "pods": str(MOST_64)},
+                "conditions": [{**condition, "lastTransitionTime": time_}],
+            },
+        }
+        found, lease = node(f"n{i}", lease=time_)
+        lease["spec"]["leaseDurationSeconds"] = MOST_32
+        made += [merged(found, more), lease]
+    return made
+
+
+def workloads() -> list[Json]:
+    tolerations = [
+        {"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": MOST_64},
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -MOST_64},
+    ]
+    made: list[Json] = []
+    for name, grace in (
+        ("ages", MOST_64),
+        ("none", 0),
+        ("years", 9000 * 31_536_000),
+        ("days", 864_000),
+    ):
+        large = name == "ages"
+        requests = {"cpu": str(MOST_64), "memory": "8Ei"} if large else {"cpu": "1m"}
+        spec: Json = {
+            "terminationGracePeriodSeconds": grace,
+            "tolerations": tolerations,
+            "containers": [{"name": "c", "resources": {"requests": requests}}],
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": MOST_32,
+                    "topologyKey": "kubernetes.io/hostname",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": name}},
+                }
+            ],
+        }
+        group = replica_set(name, "n0", "n1", "n2", "n3", spec=spec)
+        group[0]["spec"] |= {"replicas": MOST_32, "minReadySeconds": MOST_32}
+        most = MOST_32 if large else 3
+        made += [*group, budget(name, name, healthy=4, desired=most, expected=most + 1)]
+    sets = stateful_set(
+        "db", "n0", "n1", pod_more={"spec": {"terminationGracePeriodSeconds": MOST_64}}
+    )
+    sets[0]["spec"] |= {"replicas": MOST_32, "ordinals": {"start": MOST_32}}
+    update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": MOST_32, "maxSurge": 0}}
+    daemons = workload("DaemonSet", "ds", 0, minReadySeconds=MOST_32, updateStrategy=update)
+    job = workload("Job", "job", 0, parallelism=MOST_32, activeDeadlineSeconds=MOST_64)
+    return [
+        *made,
+        *sets,
+        daemons,
+        owned("DaemonSet", "ds", "n0", 0),
+        job,
+        owned("Job", "job", "n0", 0),
+    ]
+
+
+def going(name: str, at: str) -> Json:
+    marked = {"deletionTimestamp": at, "deletionGracePeriodSeconds": MOST_64}
+    return pod(name, "n1", metadata=marked, grace=MOST_64)
+
+
+def worst() -> list[Json]:
+    return flattened(
+        (nodes(), workloads(), going("long-gone", FIRST), going("never-gone", LAST), namespace())
+    )
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("worst") / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": worst()}))
+    return path
+
+
+DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(
+            ["drain-plan", "n0", "n1", "n2", *DRAIN, "-o", form]
+            for form in ("table", "json", "html")
+        ),
+        ["drain-plan", "--all", *DRAIN, "-o", "html"],
+        ["drain-plan", "n0", *DRAIN, "--disable-eviction", "-o", "html"],
+        ["drain-plan", "n0", *DRAIN, "--timeout", "2540400h", "-o", "json"],
+        ["drain-plan", "n0", *DRAIN, "--skip-wait-for-delete-timeout", "2147483647"],
+        ["status"],
+        ["status", "-o", "json"],
+        ["explain", "node", "n1"],
+        ["explain", "pod", "ages-1"],
+        ["explain", "pod", "never-gone", "-o", "json"],
+        ["budgets"],
+        ["daemonset", "ds"],
+        ["audit", "-o", "json"],
+    ],
+    ids=" ".join,
+)
+def test_answers_stay_fast_and_small(arguments: list[str], dump: Path) -> None:
+    command = [sys.executable, "-m", "kubectl_nodelife", *arguments, "-f", str(dump)]
+    done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout and len(done.stdout) < MOST_BYTES
+
+
+def test_a_wait_of_ten_days_takes_no_longer_than_one_of_an_hour() -> None:
+    def seconds(grace: int) -> float:
+        pods: list[Any] = [replica_set(f"r{i}", "a1", grace=grace) for i in range(8)]
+        held = budget("held", "r0", healthy=1, desired=1, expected=1)
+        began = time.process_time()
+        plan(node("a1"), node("a2"), *pods, held, namespace())
+        return time.process_time() - began
+
+    seconds(3600)
+    assert seconds(864_000) < 4 * seconds(3600) + 1
+
+
+def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": "<no>" * 100_000}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "b"},
+        "spec": {"policyName": "p", "validationActions": ["Deny"]},
+    }
+    pods = [replica_set(f"r{i}", "n2") for i in range(200)]
+    items = flattened((nodes(), *pods, policy, binding, namespace()))
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "n2", "-o", "html"]
+    done = subprocess.run([*command, "-f", str(path)], capture_output=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr.decode()[:500]
+    assert b"<no>" not in done.stdout and b"&lt;no&gt;" in done.stdout
+    assert len(done.stdout) < MOST_BYTES
