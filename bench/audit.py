@@ -26,7 +26,7 @@ from kubectl_nodelife.kube.pod import (
     Toleration,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.sweep import Seen, audit
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit
 
 NODES = 5000
 PODS = 150_000
@@ -38,7 +38,7 @@ ZONES = 3
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
     """Audit a cluster of which one zone of three is lost."""
     chance = random.Random(seed)
-    seen = Seen(
+    seen = AuditInput(
         pods=[pod(i, f"node-{i % nodes}", i % nodes % ZONES == 0, chance) for i in range(pods)],
         nodes={f"node-{i}": node(f"node-{i}", i % ZONES == 0) for i in range(nodes)},
         renewals={f"node-{i}": renewed_ns(i % ZONES == 0) for i in range(nodes)},

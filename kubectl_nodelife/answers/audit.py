@@ -11,9 +11,9 @@ from msgspec import to_builtins
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.audit.findings import Finding
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
+from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import WRONG
-from kubectl_nodelife.outlook.audit.sweep import Audit, Seen, audit
 
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that an audit judges."""
@@ -23,7 +23,7 @@ class PodAudit(msgspec.Struct, frozen=True):
     """What `audit` says of one look. `source` as the contract has it; `moment`: which instant was
     judged, and why that one."""
 
-    audit: Audit
+    audit: AuditResult
     source: dict[str, Any]
     profile: str
     moment: dict[str, str]
@@ -48,7 +48,7 @@ class PodAudit(msgspec.Struct, frozen=True):
         )
 
 
-def seen_in(view: ClusterView, namespace: str | None) -> Seen:
+def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
     """What an audit judges: the pods of one namespace or (None) of all, nodes, Lease renewals."""
     cache = view.cache
     pods = [p for p in cache.pods.values() if namespace is None or p.namespace == namespace]
@@ -57,14 +57,14 @@ def seen_in(view: ClusterView, namespace: str | None) -> Seen:
         renewal = heartbeat.renewal(view.now_ns)
         if renewal is not None:
             renewals[name] = renewal[0]
-    return Seen(
+    return AuditInput(
         pods,
         None if "Node" in view.unread else cache.nodes,
         None if "Lease" in view.unread else renewals,
     )
 
 
-def pod_audit(view: ClusterView, seen: Seen) -> PodAudit:
+def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
     return PodAudit(
@@ -77,7 +77,7 @@ def pod_audit(view: ClusterView, seen: Seen) -> PodAudit:
     )
 
 
-def only(audit: Audit, classes: Collection[str]) -> Audit:
+def only(audit: AuditResult, classes: Collection[str]) -> AuditResult:
     """The audit with the findings of these classes alone; all where none is named."""
     if not classes:
         return audit
@@ -85,7 +85,7 @@ def only(audit: Audit, classes: Collection[str]) -> Audit:
     return msgspec.structs.replace(audit, findings=kept)
 
 
-def finding_document(finding: Finding, now_ns: int) -> dict[str, Any]:
+def finding_document(finding: PodFinding, now_ns: int) -> dict[str, Any]:
     """One finding; `ageSeconds` and `since` are null where nothing in the objects tells them."""
     pod, since_ns = finding.pod, finding.since_ns
     return {
@@ -109,7 +109,7 @@ def finding_document(finding: Finding, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _eviction_document(finding: Finding, now_ns: int) -> dict[str, Any] | None:
+def _eviction_document(finding: PodFinding, now_ns: int) -> dict[str, Any] | None:
     eviction = finding.eviction
     if eviction is None:
         return None
@@ -118,7 +118,7 @@ def _eviction_document(finding: Finding, now_ns: int) -> dict[str, Any] | None:
     return {"inSeconds": in_seconds, "because": eviction.because}
 
 
-def _advice_document(finding: Finding) -> dict[str, Any] | None:
+def _advice_document(finding: PodFinding) -> dict[str, Any] | None:
     advice = finding.advice
     if advice is None:
         return None

@@ -12,9 +12,13 @@ from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.outlook.daemonset.rollout import RevisionRow, RolloutOutlook, UndoOutlook
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    RevisionRow,
+    RolloutOutlook,
+    UndoOutlook,
+)
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
-from kubectl_nodelife.outlook.daemonset.table import NodeRow
+from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, KindsRead, cache_for
 
 Source = dict[str, Any]

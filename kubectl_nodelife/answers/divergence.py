@@ -6,19 +6,19 @@ from typing import Any
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.outlook.diverge.inference import RATE, SECONDARY_RATE, value_text
-from kubectl_nodelife.outlook.diverge.record import (
-    Author,
-    Finding,
-    Guess,
+from kubectl_nodelife.outlook.diverge.observations import (
+    Divergence,
     Judgement,
-    Record,
-    Span,
+    Observations,
+    SettingEstimate,
+    UnwatchedSpan,
+    WriteAuthor,
 )
+from kubectl_nodelife.outlook.diverge.setting_estimates import RATE, SECONDARY_RATE, value_text
 
 
 def divergence_document(
-    judgement: Judgement, record: Record, now_ns: int, source: dict[str, Any]
+    judgement: Judgement, record: Observations, now_ns: int, source: dict[str, Any]
 ) -> dict[str, Any]:
     """The Divergence document."""
     lease = record.lease
@@ -45,7 +45,7 @@ def divergence_document(
     )
 
 
-def _setting(guess: Guess, record: Record) -> dict[str, Any]:
+def _setting(guess: SettingEstimate, record: Observations) -> dict[str, Any]:
     unit = 1 if guess.flag in (RATE, SECONDARY_RATE) else SECOND_NS
     return {
         "flag": guess.flag,
@@ -61,7 +61,7 @@ def _setting(guess: Guess, record: Record) -> dict[str, Any]:
     }
 
 
-def _item(finding: Finding) -> dict[str, Any]:
+def _item(finding: Divergence) -> dict[str, Any]:
     named = {
         "kind": finding.object_kind,
         "namespace": finding.namespace,
@@ -88,7 +88,7 @@ def _item(finding: Finding) -> dict[str, Any]:
     return item | {key: value for key, value in more.items() if value}
 
 
-def _span(span: Span) -> dict[str, Any]:
+def _span(span: UnwatchedSpan) -> dict[str, Any]:
     end = None if span.end_ns is None else format_micro_time(span.end_ns)
     return {"from": format_micro_time(span.begin_ns), "to": end, "because": span.why}
 
@@ -97,7 +97,7 @@ def _time(instant_ns: int | None) -> str:
     return "" if instant_ns is None else format_micro_time(instant_ns)
 
 
-def _by(author: Author | None) -> dict[str, str]:
+def _by(author: WriteAuthor | None) -> dict[str, str]:
     if author is None:
         return {}
     time = format_micro_time(author.time_ns) if author.time_ns else ""

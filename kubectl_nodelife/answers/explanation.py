@@ -9,7 +9,7 @@ import msgspec
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.outlook.explain import Section, total
+from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.node import Outlook
@@ -24,7 +24,7 @@ class Explanation(msgspec.Struct, frozen=True):
     source: dict[str, Any]
     profile: str
     moment: dict[str, str]
-    sections: list[Section]
+    sections: list[ExplainedQuestion]
     warnings: list[str]
 
     def document(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> E
     )
 
 
-def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[Section]:
+def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[ExplainedQuestion]:
     if kind == "Node":
         node = outlook.cache.node(name)
         if node is None:
@@ -70,7 +70,7 @@ def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list
     return list(pod_sections(outlook, pod))
 
 
-def _section(section: Section) -> dict[str, Any]:
+def _section(section: ExplainedQuestion) -> dict[str, Any]:
     made: dict[str, Any] = {"question": section.question, "sentences": section.sentences}
     if section.terms:
         low, high = total(section.terms)

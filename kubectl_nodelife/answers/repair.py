@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubectl_nodelife.answers.api import document
-from kubectl_nodelife.outlook.audit.plan import Step
+from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 
 
-def repair_document(steps: Iterable[Step], head: dict[str, Any]) -> dict[str, Any]:
+def repair_document(steps: Iterable[RepairStep], head: dict[str, Any]) -> dict[str, Any]:
     """The RepairPlan document; `head` is what it shares with the other answers."""
     found = [_step_document(step) for step in steps]
     return document("RepairPlan", **head, mode="dry-run", steps=found)
 
 
-def _step_document(step: Step) -> dict[str, Any]:
+def _step_document(step: RepairStep) -> dict[str, Any]:
     pod, request = step.finding.pod, step.request
     return {
         "namespace": pod.namespace,

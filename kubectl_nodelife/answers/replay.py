@@ -7,11 +7,11 @@ from typing import Any
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 
 
 def replay_document(
-    lines: Sequence[Line],
+    lines: Sequence[ReplayLine],
     source: dict[str, Any],
     since_ns: int,
     until_ns: int,
@@ -29,7 +29,7 @@ def replay_document(
     )
 
 
-def _item(line: Line, ids: dict[int, int]) -> dict[str, Any]:
+def _item(line: ReplayLine, ids: dict[int, int]) -> dict[str, Any]:
     obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
     made: dict[str, Any] = {
         "id": ids[id(line)],

@@ -15,7 +15,7 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
-from kubectl_nodelife.outlook.verdict import FINE, Verdict, judge
+from kubectl_nodelife.outlook.node_verdict import FINE, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 
 
@@ -23,7 +23,7 @@ class NodeEntry(msgspec.Struct, frozen=True):
     """One node's outlook with the verdict on it."""
 
     outlook: NodeOutlook
-    verdict: Verdict
+    verdict: NodeVerdict
 
 
 class NodeLifeStatus(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def status_steps(
     nodes: list[NodeEntry] = []
     for name in choose_nodes(outlook.cache, names, selector):
         of_node = outlook.node(outlook.cache.nodes[name])
-        nodes.append(NodeEntry(of_node, judge(of_node, outlook.now_ns)))
+        nodes.append(NodeEntry(of_node, node_verdict(of_node, outlook.now_ns)))
         yield
     return NodeLifeStatus(
         source=view.source,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.outlook.join import joined
+from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
 COLD: Final = "cold: "
@@ -76,4 +76,6 @@ class ClusterView:
         """What the controllers, joined to this moment, will do next."""
         if self._running is not None:
             return self._running
-        return joined(self.cache, self.settings, self.now_ns, first_look=self._first_look)[0]
+        return join_controllers(
+            self.cache, self.settings, self.now_ns, first_look=self._first_look
+        )[0]

@@ -17,11 +17,11 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags, output
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.findings import Finding
-from kubectl_nodelife.outlook.audit.mend import Sighting
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import WRONG
-from kubectl_nodelife.outlook.audit.plan import CAP, Step, Wishes, plan
-from kubectl_nodelife.outlook.audit.sweep import Seen, context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.repair_plan import CAP, RepairOptions, RepairStep, plan
+from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import RepairPage
 from kubectl_nodelife.report.formats import render
@@ -93,7 +93,7 @@ def repair(
     namespace = namespace_of(where, all_namespaces)
     wanted = wanted_pods(pods, namespace)
     within = None if wanted else namespace
-    wishes = Wishes(frozenset(classes), frozenset(fenced), limit)
+    wishes = RepairOptions(frozenset(classes), frozenset(fenced), limit)
     then = earlier(where, within, before, wait)
     seen = Audited.look(where, within)
     for warning in (*seen.answer.warnings, *seen.answer.audit.not_evaluated):
@@ -112,7 +112,7 @@ class Audited(NamedTuple):
     """One look at a cluster, and what the audit finds in it."""
 
     view: ClusterView
-    seen: Seen
+    seen: AuditInput
     answer: PodAudit
 
     @classmethod
@@ -145,7 +145,9 @@ def earlier(
     return then
 
 
-def steps_of(now: Audited, pods: set[Key], wishes: Wishes, then: Audited | None) -> list[Step]:
+def steps_of(
+    now: Audited, pods: set[Key], wishes: RepairOptions, then: Audited | None
+) -> list[RepairStep]:
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
     health = health_of_nodes(now.seen)
     for name in sorted(wishes.fenced - health.keys()):
@@ -159,13 +161,13 @@ def steps_of(now: Audited, pods: set[Key], wishes: Wishes, then: Audited | None)
     return plan(chosen, health, context, wishes, sightings(now.answer, then and then.answer))
 
 
-def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, Sighting]:
+def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
     """Of pods that were in the same class in an earlier look, by uid."""
     if then is None:
         return {}
     seen = {(f.pod.uid, f.name): f.pod.metadata.resource_version for f in then.audit.findings}
     return {
-        f.pod.uid: Sighting(then.now_ns, seen[f.pod.uid, f.name])
+        f.pod.uid: FirstSeen(then.now_ns, seen[f.pod.uid, f.name])
         for f in now.audit.findings
         if (f.pod.uid, f.name) in seen
     }
@@ -184,7 +186,7 @@ def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:
     return wanted
 
 
-def _is_asked_for(finding: Finding, pods: set[Key], wishes: Wishes) -> bool:
+def _is_asked_for(finding: PodFinding, pods: set[Key], wishes: RepairOptions) -> bool:
     """By pod, by class, or, where neither is named, by being wrong."""
     if pods and finding.pod.key not in pods:
         return False

@@ -41,8 +41,8 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.outlook.replay.lines import Manager
-from kubectl_nodelife.outlook.replay.timeline import Sources, Wanted, timeline
+from kubectl_nodelife.outlook.replay.lines import FieldManagerEntry
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.progress import progress_bar
@@ -81,7 +81,7 @@ def replay(
     node, pod = _subject(subject, connection)
     found = read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
-    wanted = Wanted(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
+    wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     lines = timeline(found.sources, wanted)
     page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
     for warning in found.warnings:
@@ -147,7 +147,7 @@ _LOST: Final = {
 class Traces(NamedTuple):
     """What was read, when by the server's clock, and what must be said with it."""
 
-    sources: Sources
+    sources: ReplaySources
     source: dict[str, Any]
     now_ns: int
     warnings: list[str]
@@ -170,7 +170,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         "context": target.context or None,
         "server": target.server,
     }
-    return Traces(Sources(changes, *lists), source, now_ns, warnings)
+    return Traces(ReplaySources(changes, *lists), source, now_ns, warnings)
 
 
 def _journal(
@@ -195,7 +195,7 @@ def _journal(
 
 async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
-) -> tuple[tuple[list[Event], list[tuple[Node, list[Manager]]], list[Pod]], int]:
+) -> tuple[tuple[list[Event], list[tuple[Node, list[FieldManagerEntry]]], list[Pod]], int]:
     progress = adding_up(step)
     async with reading(target) as client:
         events, nodes, pods = await asyncio.gather(
@@ -215,7 +215,7 @@ async def _read(
 
 async def _nodes(
     client: Client, progress: Callable[[int], None]
-) -> list[tuple[Node, list[Manager]]]:
+) -> list[tuple[Node, list[FieldManagerEntry]]]:
     found = []
     async for page in pages(client, Resource(kind_named("Node"))):
         for raw in page:
@@ -224,7 +224,7 @@ async def _nodes(
     return found
 
 
-def managers(raw: dict[str, Any]) -> list[Manager]:
+def managers(raw: dict[str, Any]) -> list[FieldManagerEntry]:
     """The managedFields of a raw node, as far as they say who wrote a field of its spec."""
     found = []
     for entry in raw.get("metadata", {}).get("managedFields") or ():
@@ -232,5 +232,5 @@ def managers(raw: dict[str, Any]) -> list[Manager]:
         fields = frozenset(name.removeprefix("f:") for name in spec)
         if fields and entry.get("time"):
             at_ns = int(parse_time(entry["time"]))
-            found.append(Manager(entry.get("manager", ""), at_ns, fields))
+            found.append(FieldManagerEntry(entry.get("manager", ""), at_ns, fields))
     return found

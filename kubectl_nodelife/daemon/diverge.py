@@ -28,18 +28,18 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.outlook.diverge import judge
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+from kubectl_nodelife.outlook.diverge.observations import (
     DRAINED,
     JUDGED,
     LOST,
     UNCORDONED,
     WRITES,
-    Assumed,
-    Record,
-    Sighting,
-    Span,
-    Write,
+    AssumedSettings,
+    ExpectedWrite,
+    Observations,
+    ObservedWrite,
+    UnwatchedSpan,
 )
 
 KEPT_NS: Final = HOUR_NS
@@ -71,12 +71,12 @@ class Attendant:
         self._sights = Sights()
         self._lease = LeaseWatch()
         self._began_ns: int | None = None
-        self._writes: dict[int, Write] = {}
+        self._writes: dict[int, ExpectedWrite] = {}
         self._links: dict[int, int | None] = {}
-        self._seen: dict[int, Sighting] = {}
+        self._seen: dict[int, ObservedWrite] = {}
         self._next_seen = 0
         self._questions: asyncio.Queue[int] = asyncio.Queue(_MOST_QUESTIONS)
-        self._spans: list[Span] = []
+        self._spans: list[UnwatchedSpan] = []
         self._ticked_ns = 0
         self._in_time: dict[int, int] = {}
         self._last_write_ns: int | None = None
@@ -105,7 +105,7 @@ class Attendant:
         for seen in found:
             self._note_sighting(seen)
 
-    def _note_sighting(self, seen: Sighting) -> None:
+    def _note_sighting(self, seen: ObservedWrite) -> None:
         number = self._next_seen
         self._next_seen += 1
         self._seen[number] = seen
@@ -139,7 +139,7 @@ class Attendant:
                 del self._links[next(iter(self._links))]
             return
         zone = self._zone(change.node)
-        write = Write(
+        write = ExpectedWrite(
             id=change.id,
             time_ns=max(change.time_ns, self._began_ns or 0),
             controller=change.controller,
@@ -157,7 +157,7 @@ class Attendant:
         self._writes[change.id] = write
         self._settle(write, change)
 
-    def _settle(self, write: Write, change: Change) -> None:
+    def _settle(self, write: ExpectedWrite, change: Change) -> None:
         if change.outcome == write.outcome or change.settled_ns is None:
             return
         first = change.settled_ns <= write.time_ns
@@ -196,7 +196,9 @@ class Attendant:
                         await asyncio.sleep(0)
             except TooSlow:
                 now_ns = self._watcher.clock.now_ns()
-                self._spans.append(Span(self._ticked_ns, now_ns, "too many changes came at once"))
+                self._spans.append(
+                    UnwatchedSpan(self._ticked_ns, now_ns, "too many changes came at once")
+                )
             finally:
                 self._journal.leave(listener)
 
@@ -218,14 +220,14 @@ class Attendant:
         why = self._blind(now_ns)
         cold = why.startswith(_COLD)
         if began and now_ns - last_ns > _ABSENT_NS:
-            self._spans.append(Span(last_ns, now_ns, "the daemon was held up"))
+            self._spans.append(UnwatchedSpan(last_ns, now_ns, "the daemon was held up"))
             self._spans.sort(key=lambda span: span.end_ns is None)
         is_open = bool(self._spans) and self._spans[-1].end_ns is None
         if is_open and self._spans[-1].why != why:
             self._spans[-1] = msgspec.structs.replace(self._spans[-1], end_ns=now_ns)
             is_open = False
         if why and not is_open:
-            self._spans.append(Span(last_ns or now_ns, None, why, in_sight=cold))
+            self._spans.append(UnwatchedSpan(last_ns or now_ns, None, why, in_sight=cold))
 
     def _blind(self, now_ns: int) -> str:
         """Why nothing can be judged now, "" where it can."""
@@ -264,11 +266,11 @@ class Attendant:
 
     # The answers
 
-    def record(self, now_ns: int, since_ns: int) -> Record:
+    def record(self, now_ns: int, since_ns: int) -> Observations:
         """What there is to judge from, as of now."""
         self.note_eyes(now_ns)
         watcher = self._watcher
-        return Record(
+        return Observations(
             assumed=_assumed(watcher.settings),
             since_ns=max(since_ns, self._began_ns or 0),
             writes=tuple(self._writes.values()),
@@ -292,7 +294,7 @@ class Attendant:
         source["server"] = self._cluster.server
 
         def judged() -> dict[str, Any]:
-            return divergence_document(judge(record, now_ns), record, now_ns, source)
+            return divergence_document(divergence_judgement(record, now_ns), record, now_ns, source)
 
         return {"document": await asyncio.to_thread(judged)}
 
@@ -323,8 +325,8 @@ def _gist(made: dict[str, Any]) -> object:
     return (made["verdict"], items, settings, made["notEvaluated"])
 
 
-def _assumed(settings: Settings) -> Assumed:
-    return Assumed(
+def _assumed(settings: Settings) -> AssumedSettings:
+    return AssumedSettings(
         period_ns=settings.node_monitor_period_ns,
         grace_ns=settings.node_monitor_grace_period_ns,
         rate=settings.node_eviction_rate,

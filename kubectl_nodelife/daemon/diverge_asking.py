@@ -17,14 +17,14 @@ import msgspec
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     MANAGER,
     REMOVED,
-    Author,
-    LeaseSight,
-    Sighting,
-    Span,
+    LeaseObservation,
+    ObservedWrite,
+    UnwatchedSpan,
+    WriteAuthor,
 )
 
 POLL_SECONDS: Final = 5.0
@@ -45,9 +45,9 @@ class LeaseWatch:
     """Follows the leader lease. `leaders` and `stale` are as `Record` has them."""
 
     def __init__(self) -> None:
-        self.sight = LeaseSight(error="it was not read yet")
+        self.sight = LeaseObservation(error="it was not read yet")
         self.leaders: list[tuple[int, str]] = []
-        self.stale: list[Span] = []
+        self.stale: list[UnwatchedSpan] = []
         self._renew: str | None = None
         self._is_renewed = False
 
@@ -80,7 +80,7 @@ class LeaseWatch:
             self._renew, renewed_ns = renew, now_ns
         seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
         lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
-        self.sight = LeaseSight(holder, lasts_ns, renewed_ns, now_ns)
+        self.sight = LeaseObservation(holder, lasts_ns, renewed_ns, now_ns)
         if self.sight.stale_ns() is not None and not self._is_renewed:
             self._unknown("nobody has renewed it since the daemon began to watch", now_ns)
         else:
@@ -95,7 +95,7 @@ class LeaseWatch:
             said = _time_ns(self._renew)
             renewed_ns = min(self.sight.renewed_ns, said or self.sight.renewed_ns)
             self.sight = msgspec.structs.replace(self.sight, renewed_ns=renewed_ns)
-            self.stale.append(Span(renewed_ns, None, "the lease was not renewed"))
+            self.stale.append(UnwatchedSpan(renewed_ns, None, "the lease was not renewed"))
             del self.stale[:-_MOST_SPANS]
 
     def _unknown(self, error: str, now_ns: int) -> None:
@@ -107,7 +107,7 @@ class LeaseWatch:
         return max(read_ns, min(now_ns, _time_ns(spec.get("acquireTime")) or now_ns))
 
 
-async def who_did(client: Client, seen: Sighting) -> Author | None:
+async def who_did(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
     """Who wrote what was seen; None where that is not to be had, or not certain."""
     try:
         if seen.what == REMOVED:
@@ -122,9 +122,9 @@ async def who_did(client: Client, seen: Sighting) -> Author | None:
     return author_of(items[0]["metadata"].get("managedFields") or (), field, seen.at_ns)
 
 
-def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> Author | None:
+def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> WriteAuthor | None:
     """Whose entry of managedFields holds `field` of the spec, written at about that instant."""
-    found: list[Author] = []
+    found: list[WriteAuthor] = []
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
         time_ns = _time_ns(entry.get("time"))
@@ -132,11 +132,11 @@ def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> A
             continue
         if abs(time_ns - at_ns) <= _NEAR_NS:
             manager = str(entry.get("manager", ""))
-            found.append(Author(manager, str(entry.get("operation", "")), time_ns))
+            found.append(WriteAuthor(manager, str(entry.get("operation", "")), time_ns))
     return max(found, key=lambda author: author.time_ns, default=None)
 
 
-async def _remover(client: Client, seen: Sighting) -> Author | None:
+async def _remover(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
     """Who said in an Event that the node goes. Needs the right to list Events."""
     selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
     items = _items(await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}"))
@@ -149,7 +149,7 @@ async def _remover(client: Client, seen: Sighting) -> Author | None:
             and abs(time_ns - seen.at_ns) < 12 * _NEAR_NS
         ):
             component = (event.get("source") or {}).get("component") or remover
-            return Author(str(component), "Event", time_ns)
+            return WriteAuthor(str(component), "Event", time_ns)
     return None
 
 

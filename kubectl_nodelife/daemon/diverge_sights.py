@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.wellknown import (
     SILENT_REASONS,
 )
 from kubectl_nodelife.kube.zones import zone_display, zone_key
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
     LOST,
@@ -39,7 +39,7 @@ from kubectl_nodelife.outlook.diverge.record import (
     TAINTED,
     UNCORDONED,
     UNTAINTED,
-    Sighting,
+    ObservedWrite,
 )
 
 _SETTLED_NS: Final = 2 * SECOND_NS
@@ -55,7 +55,7 @@ class Sights:
 
     def changed(
         self, dry_run: DryRun, old: KubeObject, new: KubeObject, now_ns: int, watched_ns: int
-    ) -> Iterator[Sighting]:
+    ) -> Iterator[ObservedWrite]:
         """Writes between two sights of one object; `watched_ns`: since when there is no gap."""
         if old.uid != new.uid:
             return
@@ -64,16 +64,16 @@ class Sights:
         elif isinstance(old, Pod) and isinstance(new, Pod):
             yield from _pod(old, new, now_ns)
 
-    def gone(self, old: KubeObject, now_ns: int) -> Iterator[Sighting]:
+    def gone(self, old: KubeObject, now_ns: int) -> Iterator[ObservedWrite]:
         """A node object that was deleted."""
         if isinstance(old, Node):
             self._posted.pop(old.name, None)
             self._not_ready.pop(old.name, None)
-            yield Sighting(now_ns, REMOVED, old.name, _zone(old), ready=_status(old))
+            yield ObservedWrite(now_ns, REMOVED, old.name, _zone(old), ready=_status(old))
 
     def _node(
         self, dry_run: DryRun, old: Node, new: Node, now_ns: int, watched_ns: int
-    ) -> Iterator[Sighting]:
+    ) -> Iterator[ObservedWrite]:
         name, before, after = new.name, old.ready(), new.ready()
         if after is not None and after.status == "True":
             self._not_ready.pop(name, None)
@@ -82,7 +82,7 @@ class Sights:
         lost = after is not None and after.status == "Unknown" and after.reason in SILENT_REASONS
         if lost and _status(old) != "Unknown":
             silent = self._silence(dry_run, name, now_ns, watched_ns)
-            yield Sighting(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
+            yield ObservedWrite(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
         elif after is not None and not lost:
             posted = before.last_heartbeat_time if before is not None else None
             if after.last_heartbeat_time != posted:
@@ -91,7 +91,7 @@ class Sights:
             yield from self._taints(dry_run, old, new, now_ns)
         if old.spec.unschedulable != new.spec.unschedulable:
             word = CORDONED if new.spec.unschedulable else UNCORDONED
-            yield Sighting(now_ns, word, name, _zone(new), ready=_status(new))
+            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new))
 
     def _silence(self, dry_run: DryRun, name: str, now_ns: int, watched_ns: int) -> int | None:
         heartbeat = dry_run.cache.heartbeat(name)
@@ -99,7 +99,9 @@ class Sights:
         last = max(renewal[1] if renewal is not None else 0, self._posted.get(name, 0))
         return now_ns - last if last > watched_ns + _SETTLED_NS else None
 
-    def _taints(self, dry_run: DryRun, old: Node, new: Node, now_ns: int) -> Iterator[Sighting]:
+    def _taints(
+        self, dry_run: DryRun, old: Node, new: Node, now_ns: int
+    ) -> Iterator[ObservedWrite]:
         zones = dry_run.lifecycle.memory.zones if dry_run.lifecycle is not None else None
         key = zone_key(new.metadata.labels)
         known = zones is not None and key in zones.queues and key in zones.states
@@ -109,7 +111,7 @@ class Sights:
                 if other.has_taint(taint.key, taint.effect):
                     continue
                 wanted = taint_is_wanted(old, taint), taint_is_wanted(new, taint)
-                yield Sighting(
+                yield ObservedWrite(
                     at_ns=now_ns,
                     what=word,
                     node=new.name,
@@ -144,14 +146,14 @@ def _is_swap(old: Node) -> bool:
     return any(old.has_taint(t.key, t.effect) for t in (NOT_READY, UNREACHABLE))
 
 
-def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[Sighting]:
+def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[ObservedWrite]:
     if old.status.conditions is new.status.conditions:
         return
     target, before = (p.status.condition(DISRUPTION_TARGET) for p in (new, old))
     evicted = target is not None and target.reason == EVICTION_BY_EVICTION_API
     if evicted and (before is None or before.reason != EVICTION_BY_EVICTION_API):
         where = f"{new.namespace}/{new.name}"
-        yield Sighting(now_ns, DRAINED, new.spec.node_name, detail=where)
+        yield ObservedWrite(now_ns, DRAINED, new.spec.node_name, detail=where)
 
 
 def _status(node: Node) -> str:

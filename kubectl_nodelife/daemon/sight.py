@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS
-from kubectl_nodelife.outlook.join import joined
+from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
 
@@ -136,7 +136,7 @@ def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
     shown = ShownCache(run.cache, run.projection)
     if run.lifecycle is not None:
         return Outlook(shown, watcher.settings, run.lifecycle, run.eviction, now_ns)
-    return joined(shown, watcher.settings, now_ns)[0]
+    return join_controllers(shown, watcher.settings, now_ns)[0]
 
 
 def _source(watcher: DecisionTask, cluster: Cluster, now_ns: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""What will happen next, read off the joined controllers' memory: the facts behind `status` and
-`explain`.
+"""Predicts what the controllers do next, from what they remember of the cluster.
 
-Pure: a cache, the controllers and `now` in, plain values out. Where something cannot be known from
-outside (tokens, the phase of the passes) the value is a range.
+Pure: a cache, the controllers and `now` in, plain values out. What cannot be known from outside
+(tokens left in a rate limiter, when a monitor pass falls) is given as a range.
 """

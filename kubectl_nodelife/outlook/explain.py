@@ -1,8 +1,6 @@
-"""The answer of `explain`: what happens to a node or a pod, when, why, and why not yet, in
-sentences.
+"""The parts of an explanation: questions with sentences that have the numbers filled in.
 
-An explanation is a list of sections, each a question as users ask it with sentences that have the
-numbers put in; where times add up, a section has terms whose sum is the answer.
+Where times add up, a question has terms whose sum is the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Term(msgspec.Struct, frozen=True):
+class DelayTerm(msgspec.Struct, frozen=True):
     """One summand:
 
     from `low` to `high` seconds (None: no limit), and where the number comes from.
@@ -22,15 +20,15 @@ class Term(msgspec.Struct, frozen=True):
     origin: str
 
 
-class Section(msgspec.Struct, frozen=True):
+class ExplainedQuestion(msgspec.Struct, frozen=True):
     """A question with its answer."""
 
     question: str
     sentences: list[str]
-    terms: list[Term] = []
+    terms: list[DelayTerm] = []
 
 
-def total(terms: list[Term]) -> tuple[float, float | None]:
+def total(terms: list[DelayTerm]) -> tuple[float, float | None]:
     """The sum of the terms: (at the earliest, at the latest; None: no limit)."""
     highs = [t.high for t in terms]
     high = None if any(h is None for h in highs) else sum(h for h in highs if h is not None)

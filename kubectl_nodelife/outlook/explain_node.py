@@ -1,4 +1,4 @@
-"""Sentences about a node: its state, the sum of times to eviction, its zone's brake, its pods."""
+"""Explains a node: its state, the times until its pods are evicted, its zone's rate, its pods."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.explain import Section, Term
-from kubectl_nodelife.outlook.fate import LOST, Fate, fate
+from kubectl_nodelife.outlook.eviction_forecast import LOST, EvictionForecast, eviction_forecast
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
-from kubectl_nodelife.outlook.verdict import Verdict, judge
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 
 
-def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[Section]:
+def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
     """The sections about one node."""
-    verdict = judge(of_node, outlook.now_ns)
-    yield Section("What state is it in?", list(_state(outlook, of_node, verdict)))
+    verdict = node_verdict(of_node, outlook.now_ns)
+    yield ExplainedQuestion("What state is it in?", list(_state(outlook, of_node, verdict)))
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     terms = eviction_terms(outlook, of_node, zone)
     if terms:
-        yield Section("When would its pods be evicted?", list(_when(of_node)), terms)
-    yield Section(
+        yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
+    yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook.settings))
     )
-    yield Section("What becomes of its pods?", list(_pods(outlook, of_node)))
+    yield ExplainedQuestion("What becomes of its pods?", list(_pods(outlook, of_node)))
 
 
-def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[Term]:
+def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
     """What adds up from now to the NoExecute taint; empty where it is there or not foreseeable."""
     settings = outlook.settings
     terms = []
@@ -47,7 +47,7 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
             age = f", {sign} {_s(of_node.sign_age_ns)} ago"
         low = left.low_ns / SECOND_NS
         origin = f"{flag} {grace} ({settings.origins[flag]}){age}"
-        terms.append(Term("grace period left, if no heartbeat comes", low, low, origin))
+        terms.append(DelayTerm("grace period left, if no heartbeat comes", low, low, origin))
         terms.append(_pass_term(settings, "until a monitor pass notices"))
         if not settings.profile.has("decide_on_current"):
             terms.append(_pass_term(settings, "one more pass until it is queued", whole=True))
@@ -58,25 +58,25 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
             f"number {of_node.queued.position + 1} in the queue at {zone.rate:g} nodes a second"
         )
         if turn is None:
-            terms.append(Term("waiting for a token", 0.0, None, "the zone's rate is 0"))
+            terms.append(DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0"))
         else:
             low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
-            terms.append(Term("waiting for a token", low, high, origin))
+            terms.append(DelayTerm("waiting for a token", low, high, origin))
     return terms
 
 
-def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> Term:
+def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> DelayTerm:
     period_s = settings.node_monitor_period_ns / SECOND_NS
     origin = f"node-monitor-period {settings.flags['node-monitor-period']}"
-    return Term(what, period_s if whole else 0.0, period_s, origin)
+    return DelayTerm(what, period_s if whole else 0.0, period_s, origin)
 
 
-def _token_term(zone: ZoneOutlook) -> Term:
+def _token_term(zone: ZoneOutlook) -> DelayTerm:
     if zone.rate <= 0:
-        return Term("waiting for a token", 0.0, None, "the zone's rate is 0 now")
+        return DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0 now")
     waiting = len(zone.queued)
     origin = f"{waiting} nodes wait, {zone.rate:g} nodes a second"
-    return Term("waiting for a token", waiting / zone.rate, (waiting + 1) / zone.rate, origin)
+    return DelayTerm("waiting for a token", waiting / zone.rate, (waiting + 1) / zone.rate, origin)
 
 
 def _s(duration_ns: int) -> str:
@@ -84,7 +84,7 @@ def _s(duration_ns: int) -> str:
     return f"{duration_ns / SECOND_NS:.1f}".removesuffix(".0") + "s"
 
 
-def _state(outlook: Outlook, of_node: NodeOutlook, verdict: Verdict) -> Iterator[str]:
+def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iterator[str]:
     yield f"{verdict.state}: {verdict.because}".rstrip("?.") + "."
     if not of_node.leases_count:
         yield "Its Lease does not count: the gate NodeLease is off, only status posts do."
@@ -157,16 +157,16 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
         elif timer is not None:
             left = _s(max(0, timer.due_ns - outlook.now_ns))
-            verdict = fate(pod, taints, comparison_operators=operators)
+            verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         else:
-            staying.append(_staying(pod, name, fate(pod, taints or LOST[:1])))
+            staying.append(_staying(pod, name, eviction_forecast(pod, taints or LOST[:1])))
     yield from (
         sorted(staying) if len(staying) <= 12 else _counted(of_node.pods, taints, timers.keys())
     )
 
 
-def _staying(pod: Pod, name: str, what: Fate) -> str:
+def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
     if what.after_seconds is None:
         return f"{name} stays, whatever happens to the node: {what.because}."
     after = "at once" if what.after_seconds == 0 else f"{what.after_seconds}s after the taint"
@@ -177,7 +177,7 @@ def _counted(pods: Sequence[Pod], taints: object, timed: object) -> Iterator[str
     """Many pods: how many go after how long, the shortest first."""
     after: dict[int | None, int] = {}
     for pod in pods:
-        seconds = fate(pod, LOST[:1]).after_seconds
+        seconds = eviction_forecast(pod, LOST[:1]).after_seconds
         after[seconds] = after.get(seconds, 0) + 1
     for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
         if seconds is None:

@@ -1,4 +1,4 @@
-"""Sentences about a pod: where it is, what its node's state means for it, when it goes."""
+"""Explains a pod: where it runs, what its node's state means for it, and when it is evicted."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.explain import Section, Term
+from kubectl_nodelife.outlook.eviction_forecast import (
+    LOST,
+    EvictionForecast,
+    eviction_forecast,
+    termination_grace_seconds,
+)
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.explain_node import eviction_terms
-from kubectl_nodelife.outlook.fate import LOST, Fate, fate, termination_grace_seconds
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
-from kubectl_nodelife.outlook.verdict import judge
 from kubectl_nodelife.outlook.zone import zones
 
 
-def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[Section]:
+def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
     """The sections about one pod."""
     node = outlook.cache.node(pod.spec.node_name) if pod.spec.node_name else None
-    yield Section("Where is it, and how is it?", list(_where(outlook, pod, node)))
+    yield ExplainedQuestion("Where is it, and how is it?", list(_where(outlook, pod, node)))
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
-        yield Section("Why is it Terminating?", [because[0].upper() + because[1:]])
+        yield ExplainedQuestion("Why is it Terminating?", [because[0].upper() + because[1:]])
         return
     if node is None:
         return
@@ -34,52 +39,59 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[Section]:
     taints = no_execute_taints(node.spec.taints)
     if timer is not None:
         left_s = max(0, timer.due_ns - outlook.now_ns) / SECOND_NS
-        what = fate(pod, taints, comparison_operators=operators)
-        terms = [Term("until its deletion", left_s, left_s, what.because), _grace_term(pod)]
+        what = eviction_forecast(pod, taints, comparison_operators=operators)
+        terms = [DelayTerm("until its deletion", left_s, left_s, what.because), _grace_term(pod)]
         sentence = (
             "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor "
             "a shorter toleration changes it now, only losing the taint does."
         )
-        yield Section("When will it be evicted?", [sentence], terms)
+        yield ExplainedQuestion("When will it be evicted?", [sentence], terms)
         return
     if taints:
-        what = fate(pod, taints, comparison_operators=operators)
+        what = eviction_forecast(pod, taints, comparison_operators=operators)
         names = ", ".join(str(t) for t in taints)
-        yield Section("Why is it not evicted?", [f"Its node has {names}, and {what.because}."])
+        yield ExplainedQuestion(
+            "Why is it not evicted?", [f"Its node has {names}, and {what.because}."]
+        )
         return
     yield from _not_tainted(outlook, pod, of_node)
 
 
-def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[Section]:
-    what = fate(pod, LOST[:1])
+def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
+    what = eviction_forecast(pod, LOST[:1])
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     if what.after_seconds is None:
         sentence = (
             f"It never is while its node object exists: {what.because}. If the node is lost it "
             "stays bound to it, marked not ready."
         )
-        yield Section("When would it be evicted if its node were lost?", [sentence])
+        yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
         return
     terms = eviction_terms(outlook, of_node, zone)
     if not terms:
         sentence = f"No Lease was read, so only the last term is known: {what.because}."
-        yield Section("When would it be evicted if its node were lost?", [sentence])
+        yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
         return
     question = "When would it be evicted if its node were lost?"
     if of_node.ready != "True":
         question = "Why is it not evicted yet, and when will it be?"
-    yield Section(question, ["These times add up, term by term."], [*terms, *_own_terms(pod, what)])
+    yield ExplainedQuestion(
+        question, ["These times add up, term by term."], [*terms, *_own_terms(pod, what)]
+    )
 
 
-def _own_terms(pod: Pod, what: Fate) -> list[Term]:
+def _own_terms(pod: Pod, what: EvictionForecast) -> list[DelayTerm]:
     seconds = float(what.after_seconds or 0)
-    return [Term("tolerated after the taint", seconds, seconds, what.because), _grace_term(pod)]
+    return [
+        DelayTerm("tolerated after the taint", seconds, seconds, what.because),
+        _grace_term(pod),
+    ]
 
 
-def _grace_term(pod: Pod) -> Term:
+def _grace_term(pod: Pod) -> DelayTerm:
     grace = float(termination_grace_seconds(pod))
     origin = "terminationGracePeriodSeconds; for ever while the kubelet is dead"
-    return Term("terminating", 0.0, grace, origin)
+    return DelayTerm("terminating", 0.0, grace, origin)
 
 
 def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
@@ -97,5 +109,5 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         read = "was read" if outlook.cache.nodes else "was read at all"
         yield f"It is bound to {pod.spec.node_name}, but no such node {read}."
         return
-    verdict = judge(outlook.node(node), outlook.now_ns)
+    verdict = node_verdict(outlook.node(node), outlook.now_ns)
     yield f"Its node {node.name} is {verdict.state}: {verdict.because}."

@@ -1,9 +1,7 @@
-"""One node's outlook: its signs of life, how long until it is called Unknown, tainted, its pods
-deleted.
+"""One node's outlook: age of its heartbeats, time until it is Unknown, tainted, its pods deleted.
 
-The arithmetic is the controllers' own, read off their memory; nothing is simulated. Ranges: a
-monitor pass comes at most one period after a grace period is over, and a token at most 1/rate after
-the last.
+All numbers come from the controllers' memory; nothing is simulated. Some are ranges: a monitor pass
+comes at most one period after a grace period is over, and a token at most 1/rate after the last.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class Range(msgspec.Struct, frozen=True):
     high_ns: int
 
 
-class Timer(msgspec.Struct, frozen=True):
+class EvictionTimer(msgspec.Struct, frozen=True):
     """A pod's pending deletion: when it is due (ns since the epoch) and what the pod tolerates."""
 
     namespace: str
@@ -41,7 +39,7 @@ class Timer(msgspec.Struct, frozen=True):
     toleration_seconds: int
 
 
-class Queued(msgspec.Struct, frozen=True):
+class TaintQueuePosition(msgspec.Struct, frozen=True):
     """A node's place in its zone's queue, from 0, and when its turn comes;
 
     None: not at this rate.
@@ -93,9 +91,9 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     status_age_ns: int | None
     grace_ns: int
     unknown_in: Range | None
-    queued: Queued | None
+    queued: TaintQueuePosition | None
     pods: Sequence[Pod]
-    timers: list[Timer]
+    timers: list[EvictionTimer]
     first_look: bool = False
     leases_count: bool = True
 
@@ -195,22 +193,23 @@ class Outlook:
             return health.probe_ns
         return max(health.probe_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
 
-    def _queued(self, name: str) -> Queued | None:
+    def _queued(self, name: str) -> TaintQueuePosition | None:
         place = self._positions.get(name)
         if place is None:
             return None
         zone, position = place
         rate = self.memory.zones.rate(zone)
         if rate <= 0:
-            return Queued(position, None)
+            return TaintQueuePosition(position, None)
         per_node_ns = round(SECOND_NS / rate)
         latest_ns = (position + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
-        return Queued(position, Range(position * per_node_ns, latest_ns))
+        return TaintQueuePosition(position, Range(position * per_node_ns, latest_ns))
 
-    def _timers(self, node: str) -> list[Timer]:
+    def _timers(self, node: str) -> list[EvictionTimer]:
         if self._eviction is None:
             return []
         timers = [
-            Timer(*p.pod, p.due_ns, p.toleration_seconds) for p in self._eviction.pending(node)
+            EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
+            for p in self._eviction.pending(node)
         ]
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))

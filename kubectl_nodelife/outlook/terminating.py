@@ -1,4 +1,4 @@
-"""Why a pod is still Terminating, and who could end it."""
+"""Explains why a pod is still Terminating, and what would end it."""
 
 from __future__ import annotations
 

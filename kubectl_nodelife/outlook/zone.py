@@ -1,4 +1,4 @@
-"""A zone's outlook: its state, the row of the rate table that applies, and who waits."""
+"""One zone's outlook: its state, the eviction rate that applies, the nodes waiting for a taint."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.answers.audit import PodAudit
 from kubectl_nodelife.outlook.audit.advice import ForceAdvice
-from kubectl_nodelife.outlook.audit.findings import Finding
+from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
-from kubectl_nodelife.outlook.audit.plan import Step
+from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
@@ -68,7 +68,7 @@ class AuditPage:
 class RepairPage:
     """The steps of a repair as an answer."""
 
-    def __init__(self, steps: list[Step], document: dict[str, object]) -> None:
+    def __init__(self, steps: list[RepairStep], document: dict[str, object]) -> None:
         self._steps = steps
         self._document = document
 
@@ -99,9 +99,9 @@ class RepairPage:
         )
 
 
-def _folded(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
+def _folded(findings: Iterable[PodFinding]) -> Iterator[list[PodFinding]]:
     """Each finding by itself, but notes of one class about many pods of one node together."""
-    alike: dict[object, list[Finding]] = {}
+    alike: dict[object, list[PodFinding]] = {}
     for number, finding in enumerate(findings):
         is_note = finding.note.severity == NOTE
         key = (finding.name, finding.pod.spec.node_name) if is_note else number
@@ -113,7 +113,7 @@ def _folded(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
             yield group
 
 
-def _row(group: list[Finding], now_ns: int) -> list[object]:
+def _row(group: list[PodFinding], now_ns: int) -> list[object]:
     finding = group[0]
     spaces = list(dict.fromkeys(f.pod.namespace for f in group))
     return [
@@ -128,7 +128,7 @@ def _row(group: list[Finding], now_ns: int) -> list[object]:
     ]
 
 
-def _eviction(finding: Finding, now_ns: int) -> str:
+def _eviction(finding: PodFinding, now_ns: int) -> str:
     eviction = finding.eviction
     if eviction is None:
         return ""
@@ -146,14 +146,14 @@ def _sum(answer: PodAudit) -> str:
     return f"{found}; {counts.get(OK, 0)} pods are fine, {counts.get(UNKNOWN, 0)} say too little"
 
 
-def _step_row(step: Step) -> list[object]:
+def _step_row(step: RepairStep) -> list[object]:
     pod = step.finding.pod
     outcome = "refused" if step.request is None else f"would {step.request.method}"
     because = "; ".join(step.refusals) or step.finding.because
     return [pod.namespace, pod.name, step.finding.name, outcome, because]
 
 
-def _about_class(name: str, findings: list[Finding]) -> str:
+def _about_class(name: str, findings: list[PodFinding]) -> str:
     note = NOTES[name]
     issues = list(dict.fromkeys(issue for f in findings for issue in f.known_issues))
     lines = [f"{name} ({len(findings)}): {note.meaning}.", f"Do: {note.remedy}."]
@@ -163,9 +163,9 @@ def _about_class(name: str, findings: list[Finding]) -> str:
     return "\n".join([_wrapped(lines[0], ""), *(_wrapped(line, "  ") for line in lines[1:])])
 
 
-def _advice(findings: Iterable[Finding]) -> Iterator[str]:
+def _advice(findings: Iterable[PodFinding]) -> Iterator[str]:
     """One paragraph for the pods of one node of which the same is to be said."""
-    alike: dict[tuple[object, ...], list[Finding]] = {}
+    alike: dict[tuple[object, ...], list[PodFinding]] = {}
     for finding in findings:
         advice = finding.advice
         if advice is not None:
@@ -177,7 +177,7 @@ def _advice(findings: Iterable[Finding]) -> Iterator[str]:
             yield "\n".join(_advice_lines(group, advice))
 
 
-def _advice_lines(group: list[Finding], advice: ForceAdvice) -> Iterator[str]:
+def _advice_lines(group: list[PodFinding], advice: ForceAdvice) -> Iterator[str]:
     pods = ", ".join(f"{f.pod.namespace}/{f.pod.name}" for f in group)
     yield _wrapped(f"May it be forced? {pods}:", "")
     yield f"  force delete: {advice.force_delete.replace('-', ' ')}"

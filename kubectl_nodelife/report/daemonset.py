@@ -13,14 +13,14 @@ from kubectl_nodelife.answers.daemonset import (
     truth_table_document,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.daemonset.rollout import (
-    Estimate,
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
+    RolloutEstimate,
     RolloutOutlook,
     UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
-from kubectl_nodelife.outlook.daemonset.table import NodeRow, PodCell
+from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
@@ -212,7 +212,7 @@ class RolloutPage:
         yield f"daemonset.apps/{self.outlook.view.daemon_set.name}"
 
 
-def _duration(estimate: Estimate) -> str:
+def _duration(estimate: RolloutEstimate) -> str:
     low = human_duration(round(estimate.low_seconds * SECOND_NS))
     high = human_duration(round(estimate.high_seconds * SECOND_NS))
     return f"about {low} to {high} more: {estimate.basis}"

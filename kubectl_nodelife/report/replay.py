@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.replay import replay_document
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.replay.line import Line
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
@@ -33,7 +33,7 @@ class Folded(NamedTuple):
     """Lines that are alike and of one second. `number`: its place in the table, from 1."""
 
     number: int
-    lines: list[Line]
+    lines: list[ReplayLine]
     after: int | None
 
 
@@ -42,7 +42,7 @@ class ReplayPage:
 
     def __init__(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[ReplayLine],
         source: dict[str, Any],
         since_ns: int,
         until_ns: int,
@@ -68,7 +68,7 @@ class ReplayPage:
         return dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines)
 
 
-def fold(lines: Sequence[Line]) -> list[Folded]:
+def fold(lines: Sequence[ReplayLine]) -> list[Folded]:
     """Lines that differ in nothing but the object and less than a second are one."""
     groups: dict[tuple[object, ...], Folded] = {}
     numbers: dict[int, int] = {}
@@ -83,7 +83,7 @@ def fold(lines: Sequence[Line]) -> list[Folded]:
     return list(groups.values())
 
 
-def who(line: Line) -> str:
+def who(line: ReplayLine) -> str:
     """The actor; what nobody has done yet says so."""
     return line.actor.name
 
@@ -101,7 +101,7 @@ def what(folded: Folded) -> str:
     return words if line.outcome in ("", "confirmed", "applied") else f"{line.outcome}: {words}"
 
 
-def _status(line: Line) -> str:
+def _status(line: ReplayLine) -> str:
     """`=Unknown (NodeStatusUnknown)` of a node's condition."""
     return "".join(line.detail.partition("=")[1:])
 
@@ -142,5 +142,5 @@ def _row(folded: Folded, short: bool) -> list[object]:
     ]
 
 
-def _inside(line: Line) -> str:
+def _inside(line: ReplayLine) -> str:
     return f"{line.namespace}/{line.name}" if line.namespace else line.name

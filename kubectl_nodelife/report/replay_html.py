@@ -11,7 +11,7 @@ from html import escape
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.replay.line import USER, Line
+from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
 
 _MOST_LANES: Final = 60
@@ -113,7 +113,7 @@ class Mark(NamedTuple):
     """A mark in a lane: the first line in it of those that are one."""
 
     folded: Folded
-    line: Line
+    line: ReplayLine
 
 
 def _lanes(folded: Iterable[Folded]) -> dict[str, list[Mark]]:

@@ -8,7 +8,7 @@ from kubectl_nodelife.answers.explanation import Explanation
 from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, zone_name
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.explain import Section, total
+from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, human_duration
 from kubectl_nodelife.report.formats import Block
@@ -159,7 +159,7 @@ def _zone_row(zone: ZoneOutlook) -> list[object]:
     ]
 
 
-def _term_rows(section: Section) -> list[list[object]]:
+def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
     rows: list[list[object]] = [
         [t.what, _seconds(t.low), _seconds(t.high), t.origin] for t in section.terms
     ]

@@ -24,7 +24,7 @@ from kubectl_nodelife.outlook.audit.classify import (
     classify,
     node_readiness,
 )
-from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
+from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
 
@@ -48,12 +48,12 @@ def classification(case: Case) -> None:
     for profile in profiles_of(case):
         rules = rules_of(profile)
         found = classify(pod, node, rules, now_ns=now_ns, settle_ns=settle_ns)
-        seen = Sighting(
+        seen = FirstSeen(
             parse_time(given["classFirstSeen"]) if "classFirstSeen" in given else now_ns,
             given.get("resourceVersionFirstSeen", given.get("firstSeenResourceVersion", "")),
         )
         grace_ns = make_settings(profile).node_monitor_grace_period_ns
-        against = refusals(pod, node, found, seen, rules, Limits(settle_ns, grace_ns), now_ns)
+        against = refusals(pod, node, found, seen, rules, RepairLimits(settle_ns, grace_ns), now_ns)
         got = {
             "class": found.name,
             "repairAllowed": not against,
@@ -76,7 +76,7 @@ class Replay:
         self.cut_at: int | None = None
         self.ready_since_s = -3600
         self.ready_log: list[bool] = []
-        self.sightings: dict[str, Sighting] = {}
+        self.sightings: dict[str, FirstSeen] = {}
         self.classes: set[str] = set()
         for pod in self.api.values():
             self.machine.observe(pod)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.daemon.diverge import Attendant
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.outlook.diverge.record import Sighting
+from kubectl_nodelife.outlook.diverge.observations import ObservedWrite
 from tests.daemon.lab import CLUSTER, SECOND, Lab, node
 
 
@@ -44,7 +44,7 @@ class Attended:
             await self.after(1, *renewing)
         raise AssertionError(f"{action} was never planned")
 
-    def sightings(self, what: str = "") -> list[Sighting]:
+    def sightings(self, what: str = "") -> list[ObservedWrite]:
         """What was seen."""
         seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).sightings
         return [s for s in seen if not what or s.what == what]

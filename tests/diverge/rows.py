@@ -6,24 +6,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.outlook.diverge import judge
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+from kubectl_nodelife.outlook.diverge.observations import (
     LOST,
     TAINTED,
-    Assumed,
+    AssumedSettings,
+    ExpectedWrite,
     Judgement,
-    LeaseSight,
-    Record,
-    Sighting,
-    Span,
-    Write,
+    LeaseObservation,
+    Observations,
+    ObservedWrite,
+    UnwatchedSpan,
 )
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
 UNREACHABLE = "node.kubernetes.io/unreachable"
-HELD = LeaseSight(holder="cm-1", duration_ns=16 * SECOND, renewed_ns=T0, read_ns=T0)
-UNREADABLE = LeaseSight(error="it may not be read")
+HELD = LeaseObservation(holder="cm-1", duration_ns=16 * SECOND, renewed_ns=T0, read_ns=T0)
+UNREADABLE = LeaseObservation(error="it may not be read")
 
 
 def at(seconds: float) -> int:
@@ -31,25 +31,27 @@ def at(seconds: float) -> int:
     return T0 + round(seconds * SECOND)
 
 
-def record(*parts: Write | Sighting | Span, **more: Any) -> Record:
+def record(*parts: ExpectedWrite | ObservedWrite | UnwatchedSpan, **more: Any) -> Observations:
     """A record of 40 s grace, 5 s period, 0.1 nodes a second, with a lease that is held."""
-    assumed = Assumed(5 * SECOND, 40 * SECOND, 0.1, 0.01, {"node-monitor-period": "--set"})
-    made = Record(assumed=assumed, since_ns=T0 - 600 * SECOND, lease=HELD)
+    assumed = AssumedSettings(5 * SECOND, 40 * SECOND, 0.1, 0.01, {"node-monitor-period": "--set"})
+    made = Observations(assumed=assumed, since_ns=T0 - 600 * SECOND, lease=HELD)
     return replace(
         made,
-        writes=tuple(p for p in parts if isinstance(p, Write)),
-        sightings=tuple(p for p in parts if isinstance(p, Sighting)),
-        unwatched=tuple(p for p in parts if isinstance(p, Span)),
+        writes=tuple(p for p in parts if isinstance(p, ExpectedWrite)),
+        sightings=tuple(p for p in parts if isinstance(p, ObservedWrite)),
+        unwatched=tuple(p for p in parts if isinstance(p, UnwatchedSpan)),
         **more,
     )
 
 
-def judged(now: float, *parts: Write | Sighting | Span, **more: Any) -> Judgement:
+def judged(
+    now: float, *parts: ExpectedWrite | ObservedWrite | UnwatchedSpan, **more: Any
+) -> Judgement:
     """The judgement at `now`. `stale`: for so many seconds nobody renewed the lease."""
     stale = more.pop("stale_s", None)
     if stale is not None:
         more["lease"] = replace(HELD, read_ns=at(now), renewed_ns=at(now - stale))
-    return judge(record(*parts, **more), at(now))
+    return divergence_judgement(record(*parts, **more), at(now))
 
 
 def kinds(judgement: Judgement) -> list[str]:
@@ -67,11 +69,11 @@ def write(
     on: str = "n1",
     pod: str = "",
     **more: Any,
-) -> Write:
+) -> ExpectedWrite:
     """A write decided upon at `decided`, open unless it `came` (or ended otherwise) later."""
     controller = "taint-eviction" if action == "DeletePod" else "node-lifecycle"
     what = {"SetNodeCondition": "Ready=Unknown", "AddTaint": f"{UNREACHABLE}:NoExecute"}
-    made = Write(
+    made = ExpectedWrite(
         id=number,
         time_ns=at(decided),
         controller=controller,
@@ -90,15 +92,17 @@ def write(
     return replace(made, **more)
 
 
-def lost(seen: float, silent: float | None, on: str = "n1") -> Sighting:
+def lost(seen: float, silent: float | None, on: str = "n1") -> ObservedWrite:
     """A node was called Unknown after so long a silence."""
     silent_ns = None if silent is None else round(silent * SECOND)
-    return Sighting(at(seen), LOST, on, "a", silent_ns=silent_ns, ready="Unknown")
+    return ObservedWrite(at(seen), LOST, on, "a", silent_ns=silent_ns, ready="Unknown")
 
 
-def tainted(seen: float, waiting: float, on: str, *, rate: float = 0.1, **more: Any) -> Sighting:
+def tainted(
+    seen: float, waiting: float, on: str, *, rate: float = 0.1, **more: Any
+) -> ObservedWrite:
     """A lost node, not Ready since `waiting`, got its NoExecute taint."""
-    made = Sighting(
+    made = ObservedWrite(
         at(seen),
         TAINTED,
         on,
@@ -114,6 +118,6 @@ def tainted(seen: float, waiting: float, on: str, *, rate: float = 0.1, **more: 
     return replace(made, **more)
 
 
-def span(begin: float, end: float | None, why: str = "cold: it has only begun") -> Span:
+def span(begin: float, end: float | None, why: str = "cold: it has only begun") -> UnwatchedSpan:
     """A time out of sight."""
-    return Span(at(begin), None if end is None else at(end), why)
+    return UnwatchedSpan(at(begin), None if end is None else at(end), why)

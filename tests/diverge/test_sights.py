@@ -17,7 +17,12 @@ from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.live.client import ApiError
-from kubectl_nodelife.outlook.diverge.record import REMOVED, TAINTED, Author, Sighting
+from kubectl_nodelife.outlook.diverge.observations import (
+    REMOVED,
+    TAINTED,
+    ObservedWrite,
+    WriteAuthor,
+)
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
 from tests.diverge.attended import Attended, attended, unknown, with_taints
 
@@ -155,14 +160,14 @@ class Answers:
         return msgspec.json.encode(body)
 
 
-def asked(what: str, **bodies: Any) -> Author | None:
-    seen = Sighting(T0 + 11 * SECOND, what, "n1")
+def asked(what: str, **bodies: Any) -> WriteAuthor | None:
+    seen = ObservedWrite(T0 + 11 * SECOND, what, "n1")
     return asyncio.run(who_did(Answers(**bodies), seen))  # type: ignore[arg-type]
 
 
 def test_who_wrote_is_asked_of_the_server() -> None:
     found = {"items": [{"metadata": {"managedFields": [ENTRY]}}]}
-    assert asked(TAINTED, nodes=found) == Author("kubectl-taint", "Update", T0 + 10 * SECOND)
+    assert asked(TAINTED, nodes=found) == WriteAuthor("kubectl-taint", "Update", T0 + 10 * SECOND)
     assert asked(TAINTED, nodes={"items": []}) is None
     assert asked(TAINTED, nodes=ApiError(403, "no")) is None
 

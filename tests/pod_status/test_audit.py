@@ -8,8 +8,8 @@ import pytest
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.sweep import (
-    Seen,
+from kubectl_nodelife.outlook.audit.audit_pods import (
+    AuditInput,
     audit,
 )
 from tests.pod_status.objects import (
@@ -157,7 +157,7 @@ def test_ages_are_those_of_the_newest_fact() -> None:
 
 
 def test_what_was_not_read_is_said_and_not_guessed() -> None:
-    found = audit(Seen([pod(), marked("m")], None, None), SETTINGS, NOW_NS)
+    found = audit(AuditInput([pod(), marked("m")], None, None), SETTINGS, NOW_NS)
     assert found.findings == ()
     assert found.counts == {"ok": 1, "unknown": 1}
     assert any("nodes were not read" in line for line in found.not_evaluated)
@@ -165,7 +165,7 @@ def test_what_was_not_read_is_said_and_not_guessed() -> None:
 
 
 def test_a_stale_lease_alone_makes_no_finding_but_a_warning() -> None:
-    seen = Seen([pod(), marked("m")], {"n1": node()}, {"n1": NOW_NS - 600 * 10**9})
+    seen = AuditInput([pod(), marked("m")], {"n1": node()}, {"n1": NOW_NS - 600 * 10**9})
     found = audit(seen, SETTINGS, NOW_NS)
     assert [f.name for f in found.findings] == ["stuck-not-ready"]
     assert ["600s old" in line for line in found.warnings] == [True]

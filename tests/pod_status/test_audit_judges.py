@@ -16,14 +16,14 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.sweep import (
-    Audit,
-    Seen,
+from kubectl_nodelife.outlook.audit.audit_pods import (
+    AuditInput,
+    AuditResult,
     _is_plain,
     audit,
     context_of,
     health_of_nodes,
-    judge,
+    pod_findings,
 )
 from tests.pod_status.objects import (
     NOW_NS,
@@ -40,7 +40,7 @@ from tests.pod_status.sweeping import (
 DUMP = Path(__file__).parents[1] / "dumps" / "stuck-pods.yaml"
 
 
-def audited() -> Audit:
+def audited() -> AuditResult:
     """The audit of all pods of the dump."""
     view = view_of_dump(read_dump([str(DUMP)]), KINDS)
     return pod_audit(view, seen_in(view, None)).audit
@@ -157,7 +157,7 @@ def test_the_quick_look_never_hides_a_finding(profile: str) -> None:
     pods = [random_pod(chance) for _ in range(3000)]
     plain = [p for p in pods if _is_plain(p)]
     assert len(plain) > 500
-    assert [p for p in plain if list(judge(p, health(), context))] == []
+    assert [p for p in plain if list(pod_findings(p, health(), context))] == []
 
 
 def test_the_sweep_finds_what_judging_each_pod_finds() -> None:
@@ -167,13 +167,13 @@ def test_the_sweep_finds_what_judging_each_pod_finds() -> None:
         replace(p, spec=replace(p.spec, node_name=chance.choice(("n1", "n2", "n3"))))
         for p in (random_pod(chance) for _ in range(2000))
     ]
-    seen = Seen(pods, nodes, None)
+    seen = AuditInput(pods, nodes, None)
     context, of_node = context_of(SETTINGS, NOW_NS), health_of_nodes(seen)
     one_by_one = [
         f.name
         for p in pods
         if p.spec.node_name in nodes
-        for f in judge(p, of_node[p.spec.node_name], context)
+        for f in pod_findings(p, of_node[p.spec.node_name], context)
     ]
     found = [f.name for f in audit(seen, SETTINGS, NOW_NS).findings if f.name != "orphaned"]
     assert sorted(found) == sorted(one_by_one)

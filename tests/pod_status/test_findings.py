@@ -11,11 +11,11 @@ import pytest
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.audit.notes import NOTES
-from kubectl_nodelife.outlook.audit.sweep import (
-    Seen,
+from kubectl_nodelife.outlook.audit.audit_pods import (
+    AuditInput,
     audit,
 )
+from kubectl_nodelife.outlook.audit.notes import NOTES
 from tests.pod_status.objects import (
     NOW_NS,
     ago,
@@ -36,7 +36,7 @@ from tests.pod_status.sweeping import (
 
 def advice_for(of_node: Node, profile: str = "v1.36", **fields: Any) -> Any:
     dying = pod(metadata__deletionTimestamp=ago(600), **fields)
-    seen = Seen([dying], {of_node.name: of_node}, None)
+    seen = AuditInput([dying], {of_node.name: of_node}, None)
     (finding,) = audit(seen, make_settings(profile), NOW_NS).findings
     return finding.advice
 
@@ -194,11 +194,11 @@ def test_each_finding_says_why_in_a_sentence_of_its_own() -> None:
 
 def test_a_deleted_pod_whose_node_was_not_read() -> None:
     dying = pod(metadata__deletionTimestamp=ago(600))
-    (finding,) = audit(Seen([dying], None, None), SETTINGS, NOW_NS).findings
+    (finding,) = audit(AuditInput([dying], None, None), SETTINGS, NOW_NS).findings
     assert finding.name == "terminating-slow"
     assert "read the nodes too" in finding.what_to_do
     unbound = pod(metadata__deletionTimestamp=ago(600), spec__nodeName="")
-    (finding,) = audit(Seen([unbound], None, None), SETTINGS, NOW_NS).findings
+    (finding,) = audit(AuditInput([unbound], None, None), SETTINGS, NOW_NS).findings
     assert finding.name == "orphaned" and "never bound" in finding.because
 
 

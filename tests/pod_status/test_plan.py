@@ -11,9 +11,9 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.mend import Sighting
-from kubectl_nodelife.outlook.audit.plan import Step, Wishes, plan
-from kubectl_nodelife.outlook.audit.sweep import Seen, audit, context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit, context_of, health_of_nodes
+from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions, RepairStep, plan
+from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
 from tests.pod_status.objects import NOW_NS, ago, marked, node, owner, pod
 
 LOST = node(ready="Unknown", ready_for=600, heartbeat=640)
@@ -23,20 +23,20 @@ NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
 def steps(
     *pods: Pod,
     of_node: Node | None = None,
-    wishes: Wishes | None = None,
-    sightings: dict[str, Sighting] | None = None,
+    wishes: RepairOptions | None = None,
+    sightings: dict[str, FirstSeen] | None = None,
     profile: str = "v1.36",
-) -> list[Step]:
+) -> list[RepairStep]:
     """The plan for all findings about these pods."""
     settings = make_settings(profile)
     of_node = of_node or node()
-    seen = Seen(pods, {of_node.name: of_node}, None)
+    seen = AuditInput(pods, {of_node.name: of_node}, None)
     found = audit(seen, settings, NOW_NS).findings
     context = context_of(settings, NOW_NS)
-    return plan(found, health_of_nodes(seen), context, wishes or Wishes(), sightings)
+    return plan(found, health_of_nodes(seen), context, wishes or RepairOptions(), sightings)
 
 
-def only(*pods: Pod, **others: Any) -> Step:
+def only(*pods: Pod, **others: Any) -> RepairStep:
     (step,) = steps(*pods, **others)
     return step
 
@@ -100,8 +100,8 @@ def test_the_mark_is_not_undone(subject: Pod, of_node: Node, refusal: str) -> No
 
 def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
     earlier = NOW_NS - 120 * SECOND_NS
-    same = steps(marked(), sightings={"u-web": Sighting(earlier, "9")})
-    other = steps(marked(), sightings={"u-web": Sighting(earlier, "8")})
+    same = steps(marked(), sightings={"u-web": FirstSeen(earlier, "9")})
+    other = steps(marked(), sightings={"u-web": FirstSeen(earlier, "8")})
     assert same[0].request is not None
     assert other[0].refusals == (
         "its status changed meanwhile: a kubelet at work mends it by itself",
@@ -109,7 +109,7 @@ def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
 
 
 def test_a_sighting_counts_and_not_the_times_alone() -> None:
-    young = Sighting(NOW_NS - 30 * SECOND_NS, "9")
+    young = FirstSeen(NOW_NS - 30 * SECOND_NS, "9")
     assert only(marked(), sightings={"u-web": young}).refusals == (
         "it is not proven to have been so for 60s",
     )
@@ -133,7 +133,7 @@ DYING = pod(metadata__deletionTimestamp=ago(600))
 
 def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
     assert "--fenced n1" in only(DYING, of_node=LOST).refusals[0]
-    request = only(DYING, of_node=LOST, wishes=Wishes(fenced=frozenset({"n1"}))).request
+    request = only(DYING, of_node=LOST, wishes=RepairOptions(fenced=frozenset({"n1"}))).request
     assert request is not None
     assert (request.method, request.path) == ("DELETE", "/api/v1/namespaces/shop/pods/web")
     assert request.body["gracePeriodSeconds"] == 0
@@ -159,7 +159,7 @@ def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
     ],
 )
 def test_even_a_fenced_node_is_not_forced(subject: Pod, of_node: Node, refusal: str) -> None:
-    step = only(subject, of_node=of_node, wishes=Wishes(fenced=frozenset({"n1"})))
+    step = only(subject, of_node=of_node, wishes=RepairOptions(fenced=frozenset({"n1"})))
     assert step.request is None and refusal in step.refusals[0]
 
 
@@ -192,7 +192,7 @@ def test_a_leftover_is_deleted_the_ordinary_way() -> None:
 
 
 def test_a_stale_ready_pod_is_marked_only_when_asked_for_by_name() -> None:
-    asked = Wishes(classes=frozenset({"stale-ready"}))
+    asked = RepairOptions(classes=frozenset({"stale-ready"}))
     assert only(pod(), of_node=LOST).request is None
     request = only(pod(), of_node=LOST, wishes=asked).request
     assert request is not None
@@ -205,7 +205,7 @@ def test_a_stale_ready_pod_is_marked_only_when_asked_for_by_name() -> None:
 
 def test_a_run_is_capped_and_a_node_gets_five_a_second() -> None:
     many = [marked(f"p{i:02}") for i in range(12)]
-    found = steps(*many, wishes=Wishes(cap=11))
+    found = steps(*many, wishes=RepairOptions(cap=11))
     assert [s.not_before_s for s in found if s.request] == [0] * 5 + [1] * 5 + [2]
     assert found[-1].refusals == ("one run sends at most 11 requests",)
 
@@ -240,11 +240,11 @@ def test_a_leftover_whose_container_runs_is_none() -> None:
     ],
 )
 def test_a_stale_ready_pod_is_not_marked(subject: Pod, of_node: Node) -> None:
-    asked = Wishes(classes=frozenset({"stale-ready"}))
+    asked = RepairOptions(classes=frozenset({"stale-ready"}))
     assert only(subject, of_node=of_node, wishes=asked).request is None
 
 
 def test_at_the_limit_a_heartbeat_is_old() -> None:
-    asked = Wishes(classes=frozenset({"stale-ready"}))
+    asked = RepairOptions(classes=frozenset({"stale-ready"}))
     silent = node(ready="Unknown", heartbeat=50)
     assert only(pod(), of_node=silent, wishes=asked).request is not None

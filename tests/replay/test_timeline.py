@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.outlook.replay.timeline import Sources, timeline
+from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from tests.replay.told import (
     ALL,
     UNREACHABLE,
@@ -166,7 +166,7 @@ def test_our_own_copy_of_an_event_is_no_line() -> None:
 
 def test_an_event_counts_at_its_last_time() -> None:
     often = event(100, "node/a1", "InvalidDiskCapacity", by="kubelet", count=7, first=10)
-    (line,) = timeline(Sources(events=[often]), ALL)
+    (line,) = timeline(ReplaySources(events=[often]), ALL)
     assert (line.time_ns, line.first_ns, line.count) == (at(100), at(10), 7)
 
 
@@ -219,4 +219,4 @@ def test_a_line_is_never_its_own_cause() -> None:
         change(1, 1, "QueueNode", "node/a1", cause=2),
         change(2, 1, "QueueNode", "node/a1", cause=1),
     ]
-    assert len(timeline(Sources(changes=loops), ALL)) == 2
+    assert len(timeline(ReplaySources(changes=loops), ALL)) == 2

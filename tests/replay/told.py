@@ -10,13 +10,13 @@ from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
-from kubectl_nodelife.outlook.replay.line import Line
-from kubectl_nodelife.outlook.replay.lines import Manager
-from kubectl_nodelife.outlook.replay.timeline import Sources, Wanted, timeline
+from kubectl_nodelife.outlook.replay.lines import FieldManagerEntry
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 
 NOON = int(parse_time("2026-11-21T12:00:00Z"))
 UNREACHABLE = "node.kubernetes.io/unreachable"
-ALL = Wanted(NOON - 3600 * SECOND_NS, NOON + 3600 * SECOND_NS)
+ALL = ReplayFilter(NOON - 3600 * SECOND_NS, NOON + 3600 * SECOND_NS)
 
 
 def at(seconds: float) -> int:
@@ -94,11 +94,11 @@ def event(
 
 def node(
     name: str,
-    *managers: Manager,
+    *managers: FieldManagerEntry,
     ready: tuple[str, float] | None = None,
     taints: tuple[tuple[str, str, float | None], ...] = (),
     cordoned: bool = False,
-) -> tuple[Node, list[Manager]]:
+) -> tuple[Node, list[FieldManagerEntry]]:
     """A node as it is now, and who wrote to it."""
     conditions = []
     if ready is not None:
@@ -118,9 +118,9 @@ def node(
     return made, list(managers)
 
 
-def wrote(manager: str, seconds: float, *fields: str) -> Manager:
+def wrote(manager: str, seconds: float, *fields: str) -> FieldManagerEntry:
     """An entry of managedFields."""
-    return Manager(manager, at(seconds), frozenset(fields))
+    return FieldManagerEntry(manager, at(seconds), frozenset(fields))
 
 
 def pod(name: str, on: str, *, deleted: float | None = None, by: str = "") -> Pod:
@@ -137,14 +137,14 @@ def pod(name: str, on: str, *, deleted: float | None = None, by: str = "") -> Po
     return made
 
 
-def told(wanted: Wanted = ALL, **sources: Any) -> list[str]:
+def told(wanted: ReplayFilter = ALL, **sources: Any) -> list[str]:
     """The timeline in words: `#2 12:00:05 node-lifecycle AddTaint Node/a1 after #1?`."""
-    found = timeline(Sources(**sources), wanted)
+    found = timeline(ReplaySources(**sources), wanted)
     numbers = {id(line): number for number, line in enumerate(found, 1)}
     return [_words(line, numbers) for line in found]
 
 
-def _words(line: Line, numbers: dict[int, int]) -> str:
+def _words(line: ReplayLine, numbers: dict[int, int]) -> str:
     after = ""
     if line.cause is not None and id(line.cause) in numbers:
         after = f" after #{numbers[id(line.cause)]}{'?' if line.inferred else ''}"

@@ -24,9 +24,13 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     RolloutError,
     revision_of_number,
 )
-from kubectl_nodelife.outlook.daemonset.rollout import history_rows, rollout_outlook, undo_outlook
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    history_rows,
+    rollout_outlook,
+    undo_outlook,
+)
 from kubectl_nodelife.outlook.daemonset.summary import summarize
-from kubectl_nodelife.outlook.daemonset.table import truth_table
+from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.report.daemonset import (
     HistoryPage,

@@ -1,7 +1,7 @@
-"""Pods that are not what their containers and their node say: found, explained, and mended.
+"""Finds pods whose status contradicts their containers or their node, and plans their repair.
 
-`sweep` goes over all pods once and asks `findings` and `readiness`; `notes` holds what is to be
-said about each class, `evidence` reads the fields that a finding stands on, `advice` tells whether
-a pod may be forced away, `answer` makes a document of it all. `mend` says when the node
-controller's mark may be undone, and `plan` what `repair` would send.
+`audit_pods` goes over all pods once and asks `findings` and `readiness`; `classify` names a pod's
+class, `notes` holds what is to be said about each class, `evidence` reads the fields that a finding
+stands on, `advice` tells whether a pod may be force-deleted. `undo_mark` says when the node
+controller's mark may be undone, and `repair_plan` which requests `repair` would send.
 """

@@ -1,9 +1,8 @@
-"""May a pod that is stuck on a dead node be forced away? What speaks for it, and what is missing.
+"""Tells whether a pod that is stuck on a dead node may be force-deleted.
 
-Nothing that the API shows proves that a machine is off. A kubelet that is silent may be cut off,
-with its containers at work; then a forced delete lets a second copy start beside the first. So
-the advice lists what was found, what an operator still has to make sure of, and how to undo each
-step.
+Nothing that the API shows proves that a machine is off. A node whose kubelet no longer posts may be
+partitioned, with its containers running; then a force delete starts a second copy beside the first.
+So the advice lists what was found, what an operator has to verify, and how to undo each step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fields that a finding stands on, as paths with their values, and the instants among them.
+"""Cites the fields that a finding stands on: their paths and values, and the newest of their times.
 
-A finding is cited when it is shown, not when it is found: of 50,000 pods marked on a lost zone
-most are never looked at.
+A finding is cited when it is shown, not when it is found: of 50,000 pods marked in a lost zone most
+are never shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""One finding a class: which fields it stands on, since when, and what is special about this pod.
+"""Makes the findings that do not concern readiness: terminating, orphaned, evicted, never evicted.
 
-What holds for every finding of a class is in `notes.py`. A finding's age is an upper bound read
-from the objects: the newest of the instants at which one of its facts came about; None where none
-is written down.
+What holds for every finding of a class is in `notes.py`. A finding's age is an upper bound: the
+newest time at which one of its facts came about, None where no object tells it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from kubectl_nodelife.outlook.audit.evidence import (
     newest,
     transition,
 )
-from kubectl_nodelife.outlook.fate import fate
+from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 
 OVERDUE_NS: Final = 60 * SECOND_NS
 """A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the
@@ -69,7 +68,7 @@ _PUT_OUT: Final = {
 _SHUTDOWN_REASON, _SHUTDOWN_WORDS = "Terminated", "node shutdown"
 
 
-class Context(msgspec.Struct, frozen=True):
+class AuditContext(msgspec.Struct, frozen=True):
     """What the judgement of every pod shares. Instants and durations in ns."""
 
     rules: StatusRules
@@ -78,14 +77,14 @@ class Context(msgspec.Struct, frozen=True):
     now_ns: int
 
 
-class Eviction(msgspec.Struct, frozen=True):
+class ExpectedEviction(msgspec.Struct, frozen=True):
     """What the taints of a node that is down do to a pod. `due_ns` None: nothing, or not yet."""
 
     due_ns: int | None
     because: str
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
@@ -105,7 +104,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     classification: Classification | None = None
 
     @property
-    def note(self) -> notes.Note:
+    def note(self) -> notes.ClassNote:
         """What holds for the class."""
         return notes.NOTES[self.name]
 
@@ -115,7 +114,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return tuple(evidence_of(self.name, self.pod, self.node, self.rules))
 
     @property
-    def eviction(self) -> Eviction | None:
+    def eviction(self) -> ExpectedEviction | None:
         """When the pod is evicted; None where its node is not down, or the pod on its way already.
 
         A timer runs from the moment of the taint, as the taint-eviction controller's does.
@@ -124,15 +123,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.name not in _MAY_BE_EVICTED or not (node.exists and node.is_down):
             return None
         taints = no_execute_taints(node.taints)
-        outcome = fate(self.pod, taints or (_coming_taint(node),))
+        outcome = eviction_forecast(self.pod, taints or (_coming_taint(node),))
         since = [taint.time_added for taint in taints if taint.time_added is not None]
         if outcome.after_seconds is None:
-            return Eviction(None, f"never evicted: {outcome.because}")
+            return ExpectedEviction(None, f"never evicted: {outcome.because}")
         if not since:
             wait = f"{outcome.after_seconds}s after the node's NoExecute taint"
-            return Eviction(None, f"evicted {wait}: {outcome.because}")
+            return ExpectedEviction(None, f"evicted {wait}: {outcome.because}")
         due_ns = min(since) + outcome.after_seconds * SECOND_NS
-        return Eviction(due_ns, outcome.because)
+        return ExpectedEviction(due_ns, outcome.because)
 
     @property
     def what_to_do(self) -> str:
@@ -145,7 +144,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (*self.issues, *self.note.issues)
 
 
-def terminating(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
+def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
     """A pod that should be gone: deleted, and more than `OVERDUE_NS` past its time."""
     deleted_ns = pod.metadata.deletion_timestamp
     if deleted_ns is None or context.now_ns - deleted_ns <= OVERDUE_NS:
@@ -156,7 +155,7 @@ def terminating(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Fin
         advice = force_advice(pod, node, context.release, context.now_ns)
         if advice.force_delete == NEVER:
             remedy = _OF_A_MACHINE_THAT_IS_ON[node.ready == FALSE]
-    yield Finding(
+    yield PodFinding(
         name=name,
         pod=pod,
         node=node,
@@ -207,9 +206,9 @@ def _finalizers(pod: Pod) -> str:
     )
 
 
-def orphaned(pod: Pod, node: NodeReadiness, context: Context) -> Finding:
+def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding:
     """A pod whose node does not exist."""
-    return Finding(
+    return PodFinding(
         name=notes.ORPHANED,
         pod=pod,
         node=node,
@@ -218,7 +217,7 @@ def orphaned(pod: Pod, node: NodeReadiness, context: Context) -> Finding:
     )
 
 
-def evicted_leftover(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
+def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
     """A pod that has failed because somebody put it out."""
     status = pod.status
     target = status.condition(DISRUPTION_TARGET)
@@ -233,7 +232,7 @@ def evicted_leftover(pod: Pod, node: NodeReadiness, context: Context) -> Iterato
     owner = controller_of(pod.metadata)
     job = owner is not None and owner.kind == "Job"
     since = newest([transition(target), *finish_times(pod)])
-    yield Finding(
+    yield PodFinding(
         name=notes.EVICTED_LEFTOVER,
         pod=pod,
         node=node,
@@ -245,18 +244,18 @@ def evicted_leftover(pod: Pod, node: NodeReadiness, context: Context) -> Iterato
     )
 
 
-def never_evicted(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
+def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
     """A pod that stays on its node, which is down, because it tolerates that for ever."""
     if not node.exists or pod.status.phase in TERMINAL_PHASES:
         return
     if all(t.toleration_seconds is not None for t in pod.spec.tolerations):
         return
     taints = no_execute_taints(node.taints) or (_coming_taint(node),)
-    if fate(pod, taints).after_seconds is not None:
+    if eviction_forecast(pod, taints).after_seconds is not None:
         return
     owner = controller_of(pod.metadata)
     daemon = owner is not None and owner.kind == "DaemonSet"
-    yield Finding(
+    yield PodFinding(
         name=notes.DAEMONSET_NEVER_EVICTED if daemon else notes.NEVER_EVICTED,
         pod=pod,
         node=node,

@@ -1,7 +1,6 @@
-"""What there is to say about each class of finding: what it means, what is known, what to do.
+"""Describes each class of finding: what it means, which upstream issues are known, what to do.
 
-One table, so that the page, the JSON and the documentation say the same; its order is the one in
-which findings are shown. Issue numbers are upstream's, where others met the same.
+The page, the JSON and the documentation read this one table; findings are shown in its order.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NOTE: Final = "note"
 """As it should be under the circumstances; good to know."""
 
 
-class Note(msgspec.Struct, frozen=True):
+class ClassNote(msgspec.Struct, frozen=True):
     """What holds for every finding of one class; a finding adds what its objects say."""
 
     severity: str
@@ -47,8 +46,8 @@ class Note(msgspec.Struct, frozen=True):
 
 _K = "kubernetes/kubernetes#"
 
-NOTES: Final[dict[str, Note]] = {
-    STALE_READY: Note(
+NOTES: Final[dict[str, ClassNote]] = {
+    STALE_READY: ClassNote(
         WRONG,
         "Ready is True although the containers or the node say otherwise; Services may still send"
         " traffic there",
@@ -56,7 +55,7 @@ NOTES: Final[dict[str, Note]] = {
         " takes it out of its Services",
         "if the node runs on, unseen, the pod still serves; out of its Services it serves nobody",
     ),
-    STUCK_NOT_READY: Note(
+    STUCK_NOT_READY: ClassNote(
         WRONG,
         "the node controller marked the pod while its node was lost, the node is back, and its"
         " kubelet never set Ready again: no Service sends traffic to a pod that works",
@@ -65,7 +64,7 @@ NOTES: Final[dict[str, Note]] = {
         "the container statuses are as reported before the outage; a kubelet whose watch is dead"
         " would not have reported a failure since",
     ),
-    LAGGING: Note(
+    LAGGING: ClassNote(
         WRONG,
         "a condition says something else than the container statuses beside it; one write of the"
         " kubelet sets both, so somebody else wrote, or the kubelet has not looked since",
@@ -73,7 +72,7 @@ NOTES: Final[dict[str, Note]] = {
         "a restart of the kubelet leaves containers alone",
         (f"{_K}87615",),
     ),
-    TERMINATING_DEAD_NODE: Note(
+    TERMINATING_DEAD_NODE: ClassNote(
         WRONG,
         "deleted, and its node is not Ready; only its kubelet can stop it and take the object away",
         "make sure that the machine is off, then taint the node out-of-service or delete it",
@@ -81,13 +80,13 @@ NOTES: Final[dict[str, Note]] = {
         " one volume",
         (f"{_K}72226", f"{_K}74689", f"{_K}54472"),
     ),
-    TERMINATING_FINALIZER: Note(
+    TERMINATING_FINALIZER: ClassNote(
         WRONG,
         "deleted, its node is Ready, and finalizers keep the object",
         "ask the owner of the finalizer; the kubelet is not what it waits for",
         "taking a finalizer away by hand skips the cleaning up that it stands for",
     ),
-    TERMINATING_SLOW: Note(
+    TERMINATING_SLOW: ClassNote(
         WRONG,
         "deleted, its node is Ready, and its kubelet has not finished: containers that do not"
         " stop, volumes that do not unmount, or a runtime that hangs",
@@ -95,40 +94,40 @@ NOTES: Final[dict[str, Note]] = {
         "a forced delete leaves containers and mounts behind that nobody looks after",
         (f"{_K}72226",),
     ),
-    ORPHANED: Note(
+    ORPHANED: ClassNote(
         WRONG,
         "its node does not exist; no kubelet looks after it and no eviction is due",
         "pod garbage collection removes it, 40 s after it saw the node gone; look at the"
         " controller manager if it stays for more than 2 minutes",
         "none, if the machine of that node is gone too; if it runs on, so does the pod",
     ),
-    RECOVERING: Note(
+    RECOVERING: ClassNote(
         NOTE,
         "the node came back a moment ago, and its kubelet has not undone the mark yet",
         "wait for the settle time",
         "none",
     ),
-    MARKED_NODE_DOWN: Note(
+    MARKED_NODE_DOWN: ClassNote(
         NOTE,
         "the node controller marked the pod because its node is not Ready; right while that lasts",
         "nothing; the kubelet undoes the mark when the node is back",
         "none",
         (f"{_K}17741", f"{_K}18410"),
     ),
-    GATES: Note(
+    GATES: ClassNote(
         NOTE,
         "the containers are ready, a readiness gate is not",
         "ask the owner of the condition that the gate names",
         "none",
     ),
-    EVICTED_LEFTOVER: Note(
+    EVICTED_LEFTOVER: ClassNote(
         NOTE,
         "it was put out and has failed for good; only the object is left, as a record",
         "delete the object when nobody needs the record any more",
         "its logs and its reason are lost",
         (f"{_K}104531", f"{_K}122122", f"{_K}112443"),
     ),
-    DAEMONSET_NEVER_EVICTED: Note(
+    DAEMONSET_NEVER_EVICTED: ClassNote(
         NOTE,
         "a DaemonSet's pod on a node that is not Ready: it tolerates that for ever, is never"
         " evicted, and counts as unavailable in a rollout",
@@ -136,7 +135,7 @@ NOTES: Final[dict[str, Note]] = {
         "none",
         (f"{_K}19563", f"{_K}70184", f"{_K}117204", f"{_K}85878"),
     ),
-    NEVER_EVICTED: Note(
+    NEVER_EVICTED: ClassNote(
         NOTE,
         "it tolerates for ever that its node is not Ready, so it is never evicted and no other"
         " takes its place",

@@ -1,4 +1,4 @@
-"""The finding about a pod's readiness: what its class stands on in this pod, and since when."""
+"""Makes the finding about a pod's readiness: which fields it stands on, and since when."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from kubectl_nodelife.outlook.audit.evidence import (
     transition,
     words,
 )
-from kubectl_nodelife.outlook.audit.findings import OVERDUE_NS, Context, Finding
+from kubectl_nodelife.outlook.audit.findings import OVERDUE_NS, AuditContext, PodFinding
 
 
 def readiness(
-    pod: Pod, node: NodeReadiness, found: Classification, context: Context
-) -> Iterator[Finding]:
+    pod: Pod, node: NodeReadiness, found: Classification, context: AuditContext
+) -> Iterator[PodFinding]:
     """The finding of a class of readiness; none for a difference that may still be on its way."""
     since_ns, since_field = _since(pod, node, found)
     young = since_ns is not None and context.now_ns - since_ns <= OVERDUE_NS
     if found.name == LAGGING and young:
         return
-    yield Finding(
+    yield PodFinding(
         name=found.name,
         pod=pod,
         node=node,

@@ -1,4 +1,4 @@
-"""DaemonSets explained: the counts and what is odd, the truth table, the rollout, the history.
+"""Explains DaemonSets: counts and oddities, which nodes should run a pod, rollout and history.
 
-The controller's own rules are asked on a cache; nothing here decides, and nothing is written.
+The controller's own rules are applied to a cache; nothing is decided here, and nothing written.
 """

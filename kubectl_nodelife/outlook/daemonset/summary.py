@@ -1,4 +1,4 @@
-"""The counts of each set, ours beside the reported ones, and what is odd about it."""
+"""Counts each DaemonSet's pods, compares with the reported status, and says what is odd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.status import differences
 from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
-from kubectl_nodelife.outlook.daemonset.table import trouble_of
+from kubectl_nodelife.outlook.daemonset.truth_table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 
 _SHOWN = 3

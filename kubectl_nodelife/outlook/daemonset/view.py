@@ -1,4 +1,4 @@
-"""One set as the controller would see it now: verdicts, pods, counts, and what it would do next."""
+"""One DaemonSet as its controller sees it now: placement, pods, counts, what it would do next."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Our copy of the logic held against what the cluster shows: what is missing, late, extra, other.
+"""Compares what our copy of the controllers decides with what the cluster's own controllers write.
 
-`record.py` is what was written down, `judge.py` plugs the questions together: `due.py` (which
-writes are overdue), `inference.py` (which settings fit what was seen), `others.py` (what somebody
-else did). A false alarm is worse than silence: what could not be watched is never judged.
+`observations.py` is what was recorded, `judgement.py` puts the verdict together from `overdue.py`
+(which expected writes are missing or late), `setting_estimates.py` (which settings fit what was
+seen) and `others.py` (what other writers did). A false alarm is worse than silence: what could not
+be watched is never judged.
 """
 
-from kubectl_nodelife.outlook.diverge.judge import judge as judge
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement as divergence_judgement

@@ -1,9 +1,8 @@
-"""What others than kube-controller-manager did to nodes, as far as it can be told who.
+"""Reports what writers other than kube-controller-manager did to nodes, and who they were.
 
-A taint that the node lifecycle controller keeps belongs to it alone: where somebody else adds or
-takes one that the conditions do not ask for, that is a difference. All else (taints of their own,
-cordons, drains, deleted nodes) is somebody's right, and told as a note, because it explains what
-the controllers do next. Without a name nothing is said against anyone.
+Only the node lifecycle controller sets its taints: one added or removed by somebody else, which the
+node's conditions do not ask for, is a difference. Everything else (other taints, cordons, drains,
+deleted nodes) is allowed and reported as a note, because it explains what the controllers do next.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     CORDONED,
     DRAINED,
@@ -24,10 +23,10 @@ from kubectl_nodelife.outlook.diverge.record import (
     REMOVED,
     TAINTED,
     UNTAINTED,
-    Author,
-    Finding,
-    Record,
-    Sighting,
+    Divergence,
+    Observations,
+    ObservedWrite,
+    WriteAuthor,
 )
 
 # Beginning of a taint's key -> whose it is
@@ -43,9 +42,9 @@ TAINTS_OF: Final = {
 }
 
 
-def others(record: Record) -> Iterator[Finding]:
+def others(record: Observations) -> Iterator[Divergence]:
     """Findings from what was seen, one for each node and thing done, oldest first."""
-    alike: dict[tuple[str, ...], list[Sighting]] = {}
+    alike: dict[tuple[str, ...], list[ObservedWrite]] = {}
     for seen in sorted(record.sightings, key=lambda s: s.at_ns):
         if seen.at_ns >= record.since_ns and _is_told(seen):
             author = seen.author.manager if seen.author is not None else ""
@@ -55,7 +54,7 @@ def others(record: Record) -> Iterator[Finding]:
         yield _finding(group)
 
 
-def _is_told(seen: Sighting) -> bool:
+def _is_told(seen: ObservedWrite) -> bool:
     manager = seen.author.manager if seen.author is not None else ""
     if seen.what in (CORDONED, REMOVED, DRAINED):
         return True
@@ -67,10 +66,10 @@ def _is_told(seen: Sighting) -> bool:
     return seen.what == TAINTED and keeps_pods_off and manager not in MANAGERS
 
 
-def _finding(group: list[Sighting]) -> Finding:
+def _finding(group: list[ObservedWrite]) -> Divergence:
     first = group[0]
     own = first.own and first.what in (TAINTED, UNTAINTED)
-    return Finding(
+    return Divergence(
         kind=EXTRA if own else OTHER_ACTOR,
         object_kind="Node",
         name=first.node,
@@ -96,7 +95,7 @@ _ACTIONS: Final = {
 }
 
 
-def _message(group: list[Sighting]) -> str:
+def _message(group: list[ObservedWrite]) -> str:
     seen, by = group[0], _by(group[0].author)
     ready = {"True": "Ready", "": "without a status"}.get(seen.ready, f"Ready={seen.ready}")
     match seen.what:
@@ -121,7 +120,7 @@ def _message(group: list[Sighting]) -> str:
     return f"node {seen.node} ({ready}) was deleted{who}"
 
 
-def _by(author: Author | None) -> str:
+def _by(author: WriteAuthor | None) -> str:
     return f" by {author.manager}" if author is not None else ""
 
 

@@ -1,6 +1,6 @@
-"""What happened, as one timeline: the daemon's journal, the cluster's Events, and the objects.
+"""Reconstructs what happened as one timeline, from the journal, Events and the objects themselves.
 
-`lines` makes a line of each thing that tells something, `actors` says who it was, `merging` makes
-one line of what several sources tell, `causes` links what the journal has not linked, and
-`timeline` puts them together. Pure; who reads the sources is `commands.replay`.
+`lines` makes a line of everything that a source tells, `actors` names who did it, `merging` makes
+one line of what several sources tell, `causes` links lines that the journal does not link, and
+`timeline` puts them together. Pure; `commands/replay` reads the sources.
 """

@@ -1,7 +1,7 @@
-"""Who did it: from an Event's source, a field manager, or a pod's DisruptionTarget.
+"""Names who did something: by an Event's source, a field manager, or condition DisruptionTarget.
 
-The API says no user's name outside its audit log; a field manager says the program, which for
-kubectl means a person.
+Only the audit log has users' names; a field manager is a program's name, and kubectl's means a
+person.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubectl_nodelife.kube.wellknown import (
     DELETION_BY_TAINT_MANAGER,
     EVICTION_BY_EVICTION_API,
 )
-from kubectl_nodelife.outlook.replay.line import CONTROLLER, KUBELET, OTHER, US, USER, Actor
+from kubectl_nodelife.outlook.replay.replay_line import CONTROLLER, KUBELET, OTHER, US, USER, Actor
 
 NOBODY_KNOWN: Final = Actor(OTHER, "not known")
 

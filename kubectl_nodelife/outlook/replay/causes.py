@@ -1,7 +1,6 @@
-"""What led to what, where the journal does not say: rules by kind of happening, as a table.
+"""Infers which line led to which, where the journal does not record it: rules, as a table.
 
-The latest fitting line before counts, within a quarter of an hour. Such a cause is an inference,
-and is marked as one.
+The latest matching line before counts, within 15 minutes. Such a cause is marked as inferred.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE
-from kubectl_nodelife.outlook.replay.line import CONTROLLER, Line
 from kubectl_nodelife.outlook.replay.lines import DECISIONS
+from kubectl_nodelife.outlook.replay.replay_line import CONTROLLER, ReplayLine
 
 LONGEST_NS: Final = 15 * MINUTE_NS
 _LOOKED_AT: Final = 1000
@@ -29,26 +28,26 @@ class Rule(NamedTuple):
 
     causes: tuple[str, ...]
     scope: str
-    fits: Callable[[Line, Line], bool] = lambda effect, cause: True
+    fits: Callable[[ReplayLine, ReplayLine], bool] = lambda effect, cause: True
 
 
-def _by_taints(effect: Line, cause: Line) -> bool:
+def _by_taints(effect: ReplayLine, cause: ReplayLine) -> bool:
     return effect.actor.name.endswith("taint-eviction") and NO_EXECUTE in cause.detail
 
 
-def _by_a_timer(effect: Line, cause: Line) -> bool:
+def _by_a_timer(effect: ReplayLine, cause: ReplayLine) -> bool:
     return effect.actor.name.endswith("taint-eviction")
 
 
-def _not_by_a_controller(effect: Line, cause: Line) -> bool:
+def _not_by_a_controller(effect: ReplayLine, cause: ReplayLine) -> bool:
     return effect.actor.kind != CONTROLLER
 
 
-def _of_the_cordon(effect: Line, cause: Line) -> bool:
+def _of_the_cordon(effect: ReplayLine, cause: ReplayLine) -> bool:
     return effect.gist[2] == TAINT_NODE_UNSCHEDULABLE
 
 
-def _of_the_silence(effect: Line, cause: Line) -> bool:
+def _of_the_silence(effect: ReplayLine, cause: ReplayLine) -> bool:
     return effect.gist[2] != TAINT_NODE_UNSCHEDULABLE
 
 
@@ -77,7 +76,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
 """Family of the effect -> what may have led to it, the likeliest first."""
 
 
-def link(lines: Iterable[Line]) -> None:
+def link(lines: Iterable[ReplayLine]) -> None:
     """Give each line its cause: the journal's, else by the first rule that finds one.
 
     The lines must be in the order of time.
@@ -94,7 +93,7 @@ def link(lines: Iterable[Line]) -> None:
             line.inferred = line.cause is not None
 
 
-def in_order(lines: Iterable[Line]) -> list[Line]:
+def in_order(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     """By time, but nothing before its cause.
 
     An Event has whole seconds; and what only our copy decides, ahead of the running controller, can
@@ -102,7 +101,7 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
     """
     keys: dict[int, tuple[int, int]] = {}
 
-    def key(line: Line) -> tuple[int, int]:
+    def key(line: ReplayLine) -> tuple[int, int]:
         known = keys.get(id(line))
         if known is not None:
             return known
@@ -123,13 +122,13 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
 class _Index:
     """Lines by family and by what they are about, each list in the order of time."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self._lines: dict[tuple[str, ...], list[Line]] = {}
+    def __init__(self, lines: Iterable[ReplayLine]) -> None:
+        self._lines: dict[tuple[str, ...], list[ReplayLine]] = {}
         for line in lines:
             for scope in _scopes(line):
                 self._lines.setdefault((line.family, *scope), []).append(line)
 
-    def cause_of(self, line: Line) -> Line | None:
+    def cause_of(self, line: ReplayLine) -> ReplayLine | None:
         for rule in RULES.get(line.family, ()):
             found = [
                 other
@@ -141,7 +140,7 @@ class _Index:
                 return max(found, key=lambda other: other.time_ns)
         return None
 
-    def _latest(self, line: Line, rule: Rule, key: tuple[str, ...]) -> Line | None:
+    def _latest(self, line: ReplayLine, rule: Rule, key: tuple[str, ...]) -> ReplayLine | None:
         known = self._lines.get(key, [])
         end = bisect_right(known, _latest_ns(line), key=lambda other: other.time_ns)
         for other in reversed(known[max(0, end - _LOOKED_AT) : end]):
@@ -152,12 +151,12 @@ class _Index:
         return None
 
 
-def _latest_ns(line: Line) -> int:
+def _latest_ns(line: ReplayLine) -> int:
     """When it may have happened: of an Event only the second is known."""
     return line.time_ns if line.time_ns % SECOND_NS else line.time_ns + SECOND_NS - 1
 
 
-def _scopes(line: Line) -> Iterable[tuple[str, ...]]:
+def _scopes(line: ReplayLine) -> Iterable[tuple[str, ...]]:
     """What a line can be found by as a cause."""
     if line.kind == "Node":
         yield "node", line.name
@@ -171,7 +170,7 @@ def _scopes(line: Line) -> Iterable[tuple[str, ...]]:
             yield "named", line.namespace, named
 
 
-def _wanted(line: Line, scope: str) -> Iterable[tuple[str, ...]]:
+def _wanted(line: ReplayLine, scope: str) -> Iterable[tuple[str, ...]]:
     """Where a cause of that scope is looked for."""
     match scope:
         case "node":
@@ -192,9 +191,9 @@ def _owners(pod: str) -> Iterable[str]:
     return ("-".join(parts[:end]) for end in range(1, len(parts)))
 
 
-def _leads_to(line: Line, other: Line) -> bool:
+def _leads_to(line: ReplayLine, other: ReplayLine) -> bool:
     """Whether `line` is among the causes of `other` already."""
-    above: Line | None = other
+    above: ReplayLine | None = other
     while above is not None:
         if above is line:
             return True

@@ -1,4 +1,4 @@
-"""A line of each thing that a source tells: a change, an Event, the traces that objects keep."""
+"""Makes a line of everything that a source tells: a change, an Event, fields of objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, NODE_READY, TRUE, UNKNOWN
 from kubectl_nodelife.outlook.replay import actors
-from kubectl_nodelife.outlook.replay.line import EVENT, JOURNAL, OBJECT, Actor, Line
+from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, Actor, ReplayLine
 
 # What the cluster never shows: it happened when it was decided, not when it was settled.
 DECISIONS: Final = frozenset(
@@ -21,7 +21,7 @@ DECISIONS: Final = frozenset(
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
 
 
-class Manager(NamedTuple):
+class FieldManagerEntry(NamedTuple):
     """One entry of managedFields: who, when last, and which fields of `spec` are its own."""
 
     name: str
@@ -29,7 +29,7 @@ class Manager(NamedTuple):
     fields: frozenset[str]
 
 
-def of_change(change: Mapping[str, Any]) -> Line | None:
+def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
     """The line of a contract's Change; None for an Event that may never have been sent."""
     action, obj, detail = change["action"], change["object"], change["detail"]
     if action == "RecordEvent":
@@ -38,7 +38,7 @@ def of_change(change: Mapping[str, Any]) -> Line | None:
     if action not in DECISIONS and change["outcome"] == "confirmed":
         told = change.get("settledTime") or told
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
-    return Line(
+    return ReplayLine(
         time_ns=int(parse_time(told)),
         actor=actors.of_change(change["controller"], change["outcome"]),
         action=action,
@@ -98,7 +98,7 @@ def _words(action: str, detail: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={v}" for k, v in detail.items() if not isinstance(v, (list, dict)))
 
 
-def of_event(event: Event) -> Line | None:
+def of_event(event: Event) -> ReplayLine | None:
     """The line of an Event, at its last time; None where it has no time at all."""
     times = (event.last_timestamp, event.event_time, event.metadata.creation_timestamp)
     series = event.series
@@ -108,7 +108,7 @@ def of_event(event: Event) -> Line | None:
         return None
     involved, message = event.involved_object, event.message
     first = event.first_timestamp or event.event_time
-    return Line(
+    return ReplayLine(
         time_ns=int(at_ns),
         first_ns=int(first) if first is not None and first < at_ns else None,
         count=max(event.count, series.count if series is not None else 0, 1),
@@ -154,7 +154,7 @@ def _gist_of_event(event: Event) -> tuple[str, ...]:
     return (event.reason, involved.kind, *where, event.metadata.name)
 
 
-def of_node(node: Node, managers: list[Manager]) -> Iterator[Line]:
+def of_node(node: Node, managers: list[FieldManagerEntry]) -> Iterator[ReplayLine]:
     """Conditions that changed, taints with a time, and who wrote the spec last."""
     writers = {field: m for m in sorted(managers, key=lambda m: m.time_ns) for field in m.fields}
     for condition in node.status.conditions:
@@ -176,7 +176,7 @@ def of_node(node: Node, managers: list[Manager]) -> Iterator[Line]:
     yield from _by_hand(node, writers)
 
 
-def _by_hand(node: Node, writers: Mapping[str, Manager]) -> Iterator[Line]:
+def _by_hand(node: Node, writers: Mapping[str, FieldManagerEntry]) -> Iterator[ReplayLine]:
     """What somebody else than the control plane wrote to the spec."""
     writer = writers.get("unschedulable")
     if writer is not None and node.spec.unschedulable:
@@ -198,8 +198,8 @@ def _trace(
     detail: str,
     why: str,
     gist: tuple[str, ...],
-) -> Line:
-    return Line(
+) -> ReplayLine:
+    return ReplayLine(
         time_ns=at_ns,
         actor=actor,
         action=action,
@@ -213,7 +213,7 @@ def _trace(
     )
 
 
-def of_pod(pod: Pod) -> Iterator[Line]:
+def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     """A pod that is being deleted: since when, and by whom if its conditions say so."""
     target = pod.status.condition(DISRUPTION_TARGET)
     disrupted = target is not None and target.status == TRUE
@@ -230,7 +230,7 @@ def of_pod(pod: Pod) -> Iterator[Line]:
     if target is not None and disrupted:
         actor = actors.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message
-    yield Line(
+    yield ReplayLine(
         time_ns=at_ns,
         actor=actor,
         action="DeletePod",

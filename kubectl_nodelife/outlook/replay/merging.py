@@ -1,8 +1,8 @@
-"""One line of what several sources tell: the journal first, then Events, then objects.
+"""Merges lines of several sources about one thing: the journal first, then Events, then objects.
 
-A controller's Event about a write that the journal confirmed is that write, and so is the trace of
-it that the object keeps. Two lines are the same where their gist is, within half a minute: an Event
-has whole seconds, and the journal notes when we saw it.
+A controller's Event about a write that the journal confirmed is that write. Two lines are the same
+if they tell the same within half a minute: an Event has whole seconds, and the journal has the time
+at which we saw it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,25 @@ from collections.abc import Iterable
 from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.replay.line import EVENT, JOURNAL, OBJECT, OTHER, US, Line
+from kubectl_nodelife.outlook.replay.replay_line import (
+    EVENT,
+    JOURNAL,
+    OBJECT,
+    OTHER,
+    US,
+    ReplayLine,
+)
 
 SAME_NS: Final = 30 * SECOND_NS
 
 _ORDER: Final = (JOURNAL, EVENT, OBJECT)
 
 
-def merged(lines: Iterable[Line]) -> list[Line]:
+def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The lines, each thing once, in the order of time."""
     ranked = sorted(lines, key=lambda line: (_ORDER.index(line.seen[0]), line.time_ns))
-    known: dict[tuple[str, ...], list[tuple[int, int, Line]]] = {}
-    kept: list[Line] = []
+    known: dict[tuple[str, ...], list[tuple[int, int, ReplayLine]]] = {}
+    kept: list[ReplayLine] = []
     for number, line in enumerate(ranked):
         alike = known.setdefault(line.gist, [])
         twin = _nearest(alike, line)
@@ -36,10 +43,10 @@ def merged(lines: Iterable[Line]) -> list[Line]:
     return sorted(kept, key=lambda line: (line.time_ns, order[id(line)]))
 
 
-def _nearest(alike: list[tuple[int, int, Line]], line: Line) -> Line | None:
+def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> ReplayLine | None:
     """The nearest in time that no line of the same source was merged into."""
     at = bisect_left(alike, (line.time_ns, -1))
-    best: Line | None = None
+    best: ReplayLine | None = None
     for _, _, other in alike[max(0, at - 3) : at + 3]:
         apart = abs(other.time_ns - line.time_ns)
         if apart > SAME_NS or line.seen[0] in other.seen:
@@ -49,7 +56,7 @@ def _nearest(alike: list[tuple[int, int, Line]], line: Line) -> Line | None:
     return best
 
 
-def _absorb(kept: Line, other: Line) -> None:
+def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
     """What `other` knows besides."""
     kept.seen = (*kept.seen, *other.seen)
     kept.node = kept.node or other.node

@@ -1,4 +1,4 @@
-"""All sources put together: merged, linked, cut to what was asked for."""
+"""Builds the timeline of a replay from all sources: merged, linked, filtered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.replay import lines
 from kubectl_nodelife.outlook.replay.causes import in_order, link
-from kubectl_nodelife.outlook.replay.line import Line
 from kubectl_nodelife.outlook.replay.merging import merged
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 
 QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInterface"})
 """Events that tell nothing about why pods and nodes come and go."""
@@ -20,16 +20,16 @@ QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInter
 _ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
 
 
-class Sources(NamedTuple):
+class ReplaySources(NamedTuple):
     """What was read. `changes` are the contract's documents; None: no journal."""
 
     changes: Sequence[Mapping[str, Any]] | None = None
     events: Sequence[Event] = ()
-    nodes: Sequence[tuple[Node, list[lines.Manager]]] = ()
+    nodes: Sequence[tuple[Node, list[lines.FieldManagerEntry]]] = ()
     pods: Sequence[Pod] = ()
 
 
-class Wanted(NamedTuple):
+class ReplayFilter(NamedTuple):
     """Which lines. `node`: the node and the pods on it; what led to a line comes with it."""
 
     since_ns: int
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     quiet: bool = False
 
 
-def timeline(sources: Sources, wanted: Wanted) -> list[Line]:
+def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
     """The lines in the order of time, with their causes."""
     found = merged(_all(sources, wanted))
     _place(found, sources)
@@ -48,7 +48,7 @@ def timeline(sources: Sources, wanted: Wanted) -> list[Line]:
     return _with_causes(shown, [line for line in shown if _asked_for(line, wanted)])
 
 
-def _all(sources: Sources, wanted: Wanted) -> Iterable[Line]:
+def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
     for change in sources.changes or ():
         if (line := lines.of_change(change)) is not None:
             yield line
@@ -62,7 +62,7 @@ def _all(sources: Sources, wanted: Wanted) -> Iterable[Line]:
         yield from lines.of_pod(pod)
 
 
-def _place(found: Iterable[Line], sources: Sources) -> None:
+def _place(found: Iterable[ReplayLine], sources: ReplaySources) -> None:
     """Tell of each pod on which node it is or was, as far as anything says so."""
     nodes = {pod.key: pod.spec.node_name for pod in sources.pods if pod.spec.node_name}
     unplaced = []
@@ -80,7 +80,7 @@ def _place(found: Iterable[Line], sources: Sources) -> None:
         line.node = nodes.get((line.namespace, line.name), "")
 
 
-def _asked_for(line: Line, wanted: Wanted) -> bool:
+def _asked_for(line: ReplayLine, wanted: ReplayFilter) -> bool:
     if wanted.node:
         return line.about_node == wanted.node
     if wanted.pod is not None:
@@ -90,12 +90,12 @@ def _asked_for(line: Line, wanted: Wanted) -> bool:
     return True
 
 
-def _with_causes(shown: Sequence[Line], chosen: Iterable[Line]) -> list[Line]:
+def _with_causes(shown: Sequence[ReplayLine], chosen: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The chosen ones and all that led to them, as long as it is shown at all."""
     kept: set[int] = set()
     within = {id(line) for line in shown}
     for line in chosen:
-        above: Line | None = line
+        above: ReplayLine | None = line
         while above is not None and id(above) in within and id(above) not in kept:
             kept.add(id(above))
             above = above.cause

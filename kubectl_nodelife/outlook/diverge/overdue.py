@@ -1,11 +1,11 @@
-"""When a write of our copy is due in the cluster, and which are overdue.
+"""Computes when each write of our copy is due in the cluster, and which are overdue.
 
-The running controller's passes fall at instants of their own: whatever our copy decides it may
-decide a period earlier or later, plus 1 % of what it waited for, plus what the watch takes. What
-hangs on another write is due as long after that one as our copy has it, so that one delay is told
-once. In a zone that waits for tokens nobody knows the order: the first taint that comes answers for
-the first that was due. A write is never judged over a time in which the cluster was out of sight or
-another leader began its clocks anew.
+The running controller's passes begin at other instants than ours: it may decide one period earlier
+or later, plus 1 % of what it waited for, plus the delay of the watch. A write that was caused by
+another is due as long after that one as our copy has it, so that one delay is reported once. In a
+zone that waits for tokens the order of nodes is unknown: the first taint seen answers for the first
+that was due. Writes are not judged over a time in which the cluster was not watched or another
+leader took over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ import msgspec
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.outlook.diverge.record import EVICTION, JUDGED, POD_GC, Record, Write
+from kubectl_nodelife.outlook.diverge.observations import (
+    EVICTION,
+    JUDGED,
+    POD_GC,
+    ExpectedWrite,
+    Observations,
+)
 
 OPEN, CAME, NEVER = "open", "came", "never"
 
@@ -37,19 +43,19 @@ _WRITES_A_SECOND: Final = 20
 _MOST_TOKEN_NS: Final = 120 * SECOND_NS
 
 
-class Lag(msgspec.Struct, frozen=True, gc=False):
+class OverdueWrite(msgspec.Struct, frozen=True, gc=False):
     """A write that is overdue. `state`: it is still open, came late, or never came and no longer
     will. `lag_ns`: how long after it was due. `follow`: how many open writes hang on it.
     """
 
-    write: Write
+    write: ExpectedWrite
     state: str
     due_ns: int
     lag_ns: int
     follow: int = 0
 
 
-class Pace(msgspec.Struct, frozen=True, gc=False):
+class SettingDelays(msgspec.Struct, frozen=True, gc=False):
     """What was found out about the running settings that makes writes due later than ours.
 
     `grace_ns`: by how much its grace period is longer. `token_ns`: between two tokens, None where
@@ -60,23 +66,23 @@ class Pace(msgspec.Struct, frozen=True, gc=False):
     token_ns: int | None = None
 
 
-class Account(msgspec.Struct, frozen=True):
+class DueWrites(msgspec.Struct, frozen=True):
     """Which writes are overdue, and how many came in time or are open at all."""
 
-    lags: tuple[Lag, ...]
+    lags: tuple[OverdueWrite, ...]
     in_time: int
     open: int
 
 
-def account(record: Record, now_ns: int, pace: Pace | None = None) -> Account:
+def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = None) -> DueWrites:
     """Judge all writes of the record."""
-    pace = pace or Pace()
+    pace = pace or SettingDelays()
     writes = _merged(record)
     known = {write.id: write for write in writes}
     delays: dict[int, int | None] = {}
-    lags: list[Lag] = []
+    lags: list[OverdueWrite] = []
     follow: dict[int, int] = {}
-    queued: dict[str, list[tuple[int, Write]]] = {}
+    queued: dict[str, list[tuple[int, ExpectedWrite]]] = {}
     in_time, is_open = record.on_time, 0
     for write in writes:
         is_open += write.outcome == "would"
@@ -106,10 +112,12 @@ def account(record: Record, now_ns: int, pace: Pace | None = None) -> Account:
         for lag in lags
         if not backlog.explains(lag, allowance_ns(record, lag.write, known), now_ns)
     )
-    return Account(made, in_time, is_open)
+    return DueWrites(made, in_time, is_open)
 
 
-def allowance_ns(record: Record, write: Write, known: Mapping[int, Write]) -> int:
+def allowance_ns(
+    record: Observations, write: ExpectedWrite, known: Mapping[int, ExpectedWrite]
+) -> int:
     """How long after it was due a write may come and is no surprise."""
     period = record.assumed.period_ns
     first = write
@@ -122,9 +130,9 @@ def allowance_ns(record: Record, write: Write, known: Mapping[int, Write]) -> in
     return period + (period + waited) // 100 + LATENCY_NS + more_ns
 
 
-def _merged(record: Record) -> list[Write]:
+def _merged(record: Observations) -> list[ExpectedWrite]:
     """The writes that are judged, each API call once, in order."""
-    calls: dict[tuple[object, ...], Write] = {}
+    calls: dict[tuple[object, ...], ExpectedWrite] = {}
     for write in record.writes:
         if write.controller in JUDGED and write.controller in record.evaluated:
             what = write.what if write.action in ("AddTaint", "RemoveTaint") else ""
@@ -133,7 +141,9 @@ def _merged(record: Record) -> list[Write]:
     return list(calls.values())
 
 
-def _delay(write: Write, known: Mapping[int, Write], delays: dict[int, int | None]) -> int | None:
+def _delay(
+    write: ExpectedWrite, known: Mapping[int, ExpectedWrite], delays: dict[int, int | None]
+) -> int | None:
     """By how much what led to the write came after our copy had it; None where it has not come."""
     path = []
     cause = known.get(write.cause) if write.cause is not None else None
@@ -150,7 +160,7 @@ def _delay(write: Write, known: Mapping[int, Write], delays: dict[int, int | Non
     return delay
 
 
-def _open_root(write: Write, known: Mapping[int, Write]) -> int:
+def _open_root(write: ExpectedWrite, known: Mapping[int, ExpectedWrite]) -> int:
     """The id of the first open write above this one."""
     root, cause = write.id, write.cause
     while cause is not None and cause in known:
@@ -160,11 +170,13 @@ def _open_root(write: Write, known: Mapping[int, Write]) -> int:
     return root
 
 
-def _lag(record: Record, write: Write, due_ns: int, now_ns: int) -> Lag | None:
+def _lag(
+    record: Observations, write: ExpectedWrite, due_ns: int, now_ns: int
+) -> OverdueWrite | None:
     """How late the write is; None where that cannot be told, or is no question."""
     if write.outcome == "would":
         due_ns = _fresh_start(record, due_ns, now_ns)
-        return Lag(write, OPEN, due_ns, now_ns - due_ns) if now_ns > due_ns else None
+        return OverdueWrite(write, OPEN, due_ns, now_ns - due_ns) if now_ns > due_ns else None
     settled = write.settled_ns
     if write.first or settled is None or not record.watched(due_ns, max(due_ns, settled)):
         return None
@@ -172,12 +184,12 @@ def _lag(record: Record, write: Write, due_ns: int, now_ns: int) -> Lag | None:
     if any(at <= settled and write.time_ns < at + anew_ns for at, _ in record.leaders):
         return None  # a new leader had begun its clocks when this was due by the old one's
     if write.outcome == "confirmed":
-        return Lag(write, CAME, due_ns, settled - due_ns)
+        return OverdueWrite(write, CAME, due_ns, settled - due_ns)
     never = write.outcome == "superseded" and write.action == "SetNodeCondition"
-    return Lag(write, NEVER, due_ns, settled - due_ns) if never else None
+    return OverdueWrite(write, NEVER, due_ns, settled - due_ns) if never else None
 
 
-def _fresh_start(record: Record, due_ns: int, now_ns: int) -> int:
+def _fresh_start(record: Observations, due_ns: int, now_ns: int) -> int:
     """When an open write is due, seen from the last break in what was watched, or new leader."""
     due_ns = max(due_ns, record.watched_since_ns(now_ns))
     led_since = max((at for at, _ in record.leaders), default=None)
@@ -189,8 +201,11 @@ def _fresh_start(record: Record, due_ns: int, now_ns: int) -> int:
 
 
 def _tokens(
-    record: Record, zone: Sequence[tuple[int, Write]], now_ns: int, pace: Pace
-) -> tuple[list[Lag], int]:
+    record: Observations,
+    zone: Sequence[tuple[int, ExpectedWrite]],
+    now_ns: int,
+    pace: SettingDelays,
+) -> tuple[list[OverdueWrite], int]:
     """(NoExecute taints of one zone that are overdue, how many came in time).
 
     Each that came answers for the earliest that was due and has no answer yet.
@@ -204,7 +219,7 @@ def _tokens(
         allowed = allowance_ns(record, write, {}) + _token_ns(write, pace)
         lag = _lag(record, write, due_ns, now_ns)
         if lag is not None and at_ns - due_ns > allowed and pace.token_ns is None:
-            lags.append(Lag(write, CAME, due_ns, at_ns - due_ns))
+            lags.append(OverdueWrite(write, CAME, due_ns, at_ns - due_ns))
         else:
             in_time += 1
     last_ns = came[-1][0] if came else 0
@@ -218,7 +233,7 @@ def _tokens(
     return lags, in_time
 
 
-def _token_ns(write: Write, pace: Pace) -> int:
+def _token_ns(write: ExpectedWrite, pace: SettingDelays) -> int:
     """How long a zone waits for its next token: by so much the buckets may be out of step."""
     token = SECOND_NS / write.rate if write.rate else _MOST_TOKEN_NS
     return round(min(pace.token_ns or token, _MOST_TOKEN_NS))
@@ -227,7 +242,7 @@ def _token_ns(write: Write, pace: Pace) -> int:
 class _Backlog:
     """How long a controller may take for many pods: it sends so many writes a second, no more."""
 
-    def __init__(self, record: Record, writes: Iterable[Write]) -> None:
+    def __init__(self, record: Observations, writes: Iterable[ExpectedWrite]) -> None:
         self._recent_ns = record.assumed.period_ns + LATENCY_NS
         self._times: dict[str, list[int]] = {}
         self._last: dict[str, int] = {}
@@ -240,7 +255,7 @@ class _Backlog:
         for times in self._times.values():
             times.sort()
 
-    def explains(self, lag: Lag, allowed_ns: int, now_ns: int) -> bool:
+    def explains(self, lag: OverdueWrite, allowed_ns: int, now_ns: int) -> bool:
         """Whether the controller is, or was, still at it."""
         if lag.write.kind != "Pod":
             return False
@@ -253,11 +268,11 @@ class _Backlog:
         return lag.lag_ns <= allowed_ns + before * SECOND_NS // _WRITES_A_SECOND
 
 
-def earliest(lags: Iterable[Lag]) -> int | None:
+def earliest(lags: Iterable[OverdueWrite]) -> int | None:
     """When the first of them was due."""
     return min((lag.due_ns for lag in lags), default=None)
 
 
-def still_open(lags: Iterable[Lag]) -> Iterator[Lag]:
+def still_open(lags: Iterable[OverdueWrite]) -> Iterator[OverdueWrite]:
     """Those that have not come."""
     return (lag for lag in lags if lag.state == OPEN)

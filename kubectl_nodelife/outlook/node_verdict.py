@@ -1,7 +1,7 @@
-"""One word and one sentence for a node: what state it is in, why, and what comes next.
+"""Sums up a node in one word and one sentence: its state, why, and what comes next.
 
 The words: `healthy`, `cordoned`, `pressure`, `silent` (its lease is late), `overdue` (late beyond
-the grace period, and the cluster does not say so), `never-posted`, `not-ready`, `unreachable`.
+the grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachable`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ FINE = frozenset({"healthy", "cordoned"})
 _LATE_NS = 15 * SECOND_NS
 
 
-class Next(msgspec.Struct, frozen=True):
+class NextAction(msgspec.Struct, frozen=True):
     """What comes next and in how many seconds; None: not while things stay as they are."""
 
     action: str
     in_seconds: float | None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class NodeVerdict(msgspec.Struct, frozen=True):
     """A state, a sentence, and what comes next (None: nothing)."""
 
     state: str
     because: str
-    next: Next | None
+    next: NextAction | None
 
 
-def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
+def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     """The verdict on one node."""
     if outlook.ready == "":
         return _never_posted(outlook)
@@ -51,20 +51,20 @@ def judge(outlook: NodeOutlook, now_ns: int) -> Verdict:
                 f"{sign} {age} ago, longer than the grace period {grace}, and "
                 f"Ready is still True; a first look cannot tell silence from a clock that is wrong"
             )
-            return Verdict("silent", because, None)
+            return NodeVerdict("silent", because, None)
         if left.low_ns <= 0:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, yet "
                 f"Ready is still True: no controller acted on it"
             )
-            return Verdict("overdue", because, Next("SetNodeCondition Ready=Unknown", 0))
+            return NodeVerdict("overdue", because, NextAction("SetNodeCondition Ready=Unknown", 0))
         because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
         seconds = left.low_ns / SECOND_NS
-        return Verdict("silent", because, Next("SetNodeCondition Ready=Unknown", seconds))
+        return NodeVerdict("silent", because, NextAction("SetNodeCondition Ready=Unknown", seconds))
     return _ready(outlook, now_ns)
 
 
-def _ready(outlook: NodeOutlook, now_ns: int) -> Verdict:
+def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     upcoming = _next_deletion(outlook, now_ns)
     node = outlook.node
     pressures = [
@@ -74,33 +74,33 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> Verdict:
     ]
     if pressures:
         because = f"Ready, with {', '.join(pressures)}: no new pods, running ones are not evicted"
-        return Verdict("pressure", because, upcoming)
+        return NodeVerdict("pressure", because, upcoming)
     if upcoming is not None:
         taints = ", ".join(str(t) for t in node.spec.taints if t.effect == NO_EXECUTE)
         because = f"Ready, but pods do not tolerate {taints} for ever"
-        return Verdict("cordoned" if node.spec.unschedulable else "healthy", because, upcoming)
+        return NodeVerdict("cordoned" if node.spec.unschedulable else "healthy", because, upcoming)
     if node.spec.unschedulable:
-        return Verdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
+        return NodeVerdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
     age_ns, by_lease = outlook.sign_age_ns, outlook.leases_count
     if age_ns is None:
         unread = "no lease was read" if by_lease else "its status has no heartbeat time"
-        return Verdict("healthy", f"Ready is True; {unread}, so its age is unknown", None)
+        return NodeVerdict("healthy", f"Ready is True; {unread}, so its age is unknown", None)
     age = format_duration(age_ns // SECOND_NS * SECOND_NS)
     because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
-    return Verdict("healthy", because, None)
+    return NodeVerdict("healthy", because, None)
 
 
-def _never_posted(outlook: NodeOutlook) -> Verdict:
+def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
     grace = format_duration(outlook.grace_ns)
     because = f"the kubelet has never posted a Ready condition; startup grace period {grace}"
     left = outlook.unknown_in
     upcoming = None
     if left is not None:
-        upcoming = Next("SetNodeCondition Ready=Unknown", left.low_ns / SECOND_NS)
-    return Verdict("never-posted", because, upcoming)
+        upcoming = NextAction("SetNodeCondition Ready=Unknown", left.low_ns / SECOND_NS)
+    return NodeVerdict("never-posted", because, upcoming)
 
 
-def _lost(outlook: NodeOutlook, now_ns: int) -> Verdict:
+def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     unknown = outlook.ready == "Unknown"
     state = "unreachable" if unknown else "not-ready"
     key = f"node.kubernetes.io/{state}"
@@ -114,21 +114,21 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> Verdict:
         turn, place = outlook.queued.turn, outlook.queued.position + 1
         if turn is None:
             because = f"{says}; waits for its NoExecute taint, but its zone is stopped{missing}"
-            return Verdict(state, because, Next(f"AddTaint {key}:NoExecute", None))
+            return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
         because = f"{says}; number {place} in its zone's queue for a NoExecute taint{missing}"
         seconds = turn.low_ns / SECOND_NS
-        return Verdict(state, because, Next(f"AddTaint {key}:NoExecute", seconds))
+        return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", seconds))
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)
         because = (
             f"{says}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
         )
-        return Verdict(state, because, upcoming)
+        return NodeVerdict(state, because, upcoming)
     if _tainted(outlook.node, key):
         because = f"{says}; tainted; the pods left on it tolerate that for ever or are leaving"
-        return Verdict(state, because, None)
-    return Verdict(state, says, None)
+        return NodeVerdict(state, because, None)
+    return NodeVerdict(state, says, None)
 
 
 def _no_taint_at_all(key: str) -> str:
@@ -139,9 +139,9 @@ def _tainted(node: Node, key: str) -> bool:
     return node.has_taint(key, NO_EXECUTE)
 
 
-def _next_deletion(outlook: NodeOutlook, now_ns: int) -> Next | None:
+def _next_deletion(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
     if not outlook.timers:
         return None
     first = outlook.timers[0]
     seconds = max(0, first.due_ns - now_ns) / SECOND_NS
-    return Next(f"DeletePod {first.namespace}/{first.name}", seconds)
+    return NextAction(f"DeletePod {first.namespace}/{first.name}", seconds)

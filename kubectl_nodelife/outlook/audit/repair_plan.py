@@ -1,15 +1,15 @@
-"""What `repair` would send about each finding, request by request, or why it would not.
+"""Plans which request `repair` would send about each finding, or says why it would send none.
 
-Nothing is sent from here. A request carries the uid and the resourceVersion that the judgement was
-made on: where the object has changed, the API server answers with a conflict, and the pod has to be
-judged anew. What cannot be proven is refused. Three kinds of thing are done:
+Nothing is sent from here. A request carries the uid and the resourceVersion that were judged: if
+the object has changed since, the API server answers with a conflict. What cannot be proven is
+refused. Three kinds of requests are made:
 
-- the node controller's mark on a pod whose node is back is undone (`mend`);
-- a pod that is lost is deleted for good, where its node is gone, or fenced by the operator's word;
-- the object that is left of a pod that was put out is deleted.
+- Ready, set to False by the node controller, is restored once the node is back (`undo_mark`);
+- a lost pod is deleted for good, if its node is gone or the operator says that it is fenced;
+- the object that is left of an evicted pod is deleted.
 
-And one only where its class is asked for by name: a pod that looks ready on a lost node gets the
-node controller's mark.
+And one only if its class is asked for by name: a pod that looks ready on a lost node is set not
+ready, as the node controller would have done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ import msgspec
 
 from kubectl_nodelife.controllers.pod_status.conditions import READY, TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
-from kubectl_nodelife.engine.calls import Delete, Patch, Request, Uid, Version, request_of_call
+from kubectl_nodelife.engine.calls import (
+    Delete,
+    Patch,
+    Request,
+    Uid,
+    Version,
+    request_of_call,
+)
 from kubectl_nodelife.engine.calls.call import Precondition
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition
@@ -42,11 +49,11 @@ from kubectl_nodelife.outlook.audit.classify import (
     Classification,
     NodeReadiness,
 )
-from kubectl_nodelife.outlook.audit.findings import Context, Finding
-from kubectl_nodelife.outlook.audit.mend import (
+from kubectl_nodelife.outlook.audit.findings import AuditContext, PodFinding
+from kubectl_nodelife.outlook.audit.undo_mark import (
     PER_NODE_AND_SECOND,
-    Limits,
-    Sighting,
+    FirstSeen,
+    RepairLimits,
     condition_patch,
     refusals,
     times_of_one_look,
@@ -59,10 +66,10 @@ CAP: Final = 100
 """So many requests in one run."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class RepairStep(msgspec.Struct, frozen=True):
     """What would be done about one finding: a request, or the reasons against it."""
 
-    finding: Finding
+    finding: PodFinding
     call: Patch | Delete | None
     refusals: tuple[str, ...]
     not_before_s: int = 0
@@ -78,7 +85,7 @@ class Step(msgspec.Struct, frozen=True):
         return "" if self.call is None else _command(self.call)
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class RepairOptions(msgspec.Struct, frozen=True):
     """What the operator said: classes by name, and nodes of which he knows that they are off."""
 
     classes: frozenset[str] = frozenset()
@@ -86,14 +93,14 @@ class Wishes(msgspec.Struct, frozen=True):
     cap: int = CAP
 
 
-class Case(msgspec.Struct, frozen=True):
+class RepairCase(msgspec.Struct, frozen=True):
     """All that there is to know about one finding."""
 
-    finding: Finding
+    finding: PodFinding
     node: NodeReadiness
-    context: Context
-    wishes: Wishes
-    sighting: Sighting | None
+    context: AuditContext
+    wishes: RepairOptions
+    sighting: FirstSeen | None
 
     @property
     def pod(self) -> Pod:
@@ -102,16 +109,16 @@ class Case(msgspec.Struct, frozen=True):
 
 
 Planned = Patch | Delete | tuple[str, ...]
-Way = Callable[[Case], Planned]
+Way = Callable[[RepairCase], Planned]
 
 
 def plan(
-    findings: Iterable[Finding],
+    findings: Iterable[PodFinding],
     health: Mapping[str, NodeReadiness],
-    context: Context,
-    wishes: Wishes,
-    sightings: Mapping[str, Sighting] | None = None,
-) -> list[Step]:
+    context: AuditContext,
+    wishes: RepairOptions,
+    sightings: Mapping[str, FirstSeen] | None = None,
+) -> list[RepairStep]:
     """A step for each finding, in their order. `sightings`, by pod uid: since when a pod has been
     seen in its class; without one the age is what the times in this one look prove."""
     steps = []
@@ -123,19 +130,21 @@ def plan(
         sighting = (sightings or {}).get(finding.pod.uid)
         if sighting is None:
             sighting = times_of_one_look(finding.pod, node)
-        outcome = _WAYS[finding.name](Case(finding, node, context, wishes, sighting))
+        outcome = _WAYS[finding.name](RepairCase(finding, node, context, wishes, sighting))
         if isinstance(outcome, tuple):
-            steps.append(Step(finding, None, outcome))
+            steps.append(RepairStep(finding, None, outcome))
         elif sum(of_node.values()) >= wishes.cap:
-            steps.append(Step(finding, None, (f"one run sends at most {wishes.cap} requests",)))
+            steps.append(
+                RepairStep(finding, None, (f"one run sends at most {wishes.cap} requests",))
+            )
         else:
             wait_s = of_node[node.name] // PER_NODE_AND_SECOND
             of_node[node.name] += 1
-            steps.append(Step(finding, outcome, (), wait_s))
+            steps.append(RepairStep(finding, outcome, (), wait_s))
     return steps
 
 
-def _undo_the_mark(case: Case) -> Planned:
+def _undo_the_mark(case: RepairCase) -> Planned:
     context = case.context
     against = refusals(
         case.pod,
@@ -143,13 +152,13 @@ def _undo_the_mark(case: Case) -> Planned:
         case.finding.classification or Classification(case.finding.name),
         case.sighting,
         context.rules,
-        Limits(context.settle_ns, context.release.heartbeat_ns),
+        RepairLimits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
     )
     return against or _status_patch(case.pod, PodCondition(type=READY, status=TRUE), context.now_ns)
 
 
-def _make_the_mark(case: Case) -> Planned:
+def _make_the_mark(case: RepairCase) -> Planned:
     """What the node controller would have done (`MarkPodsNotReady`), where it did not."""
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
     if STALE_READY not in case.wishes.classes:
@@ -164,7 +173,7 @@ def _make_the_mark(case: Case) -> Planned:
     return _with_preconditions(pod) or _status_patch(pod, condition, now_ns)
 
 
-def _release_from_dead_node(case: Case) -> Planned:
+def _release_from_dead_node(case: RepairCase) -> Planned:
     advice, node, pod = case.finding.advice, case.node, case.pod
     if advice is None or advice.force_delete not in (AFTER_POWER_OFF, NEVER):
         return (f"node {node.name} is out of service: pod garbage collection deletes it",)
@@ -177,7 +186,7 @@ def _release_from_dead_node(case: Case) -> Planned:
     return _with_preconditions(pod) or _deletion(pod, grace_s=0)
 
 
-def _delete_orphan(case: Case) -> Planned:
+def _delete_orphan(case: RepairCase) -> Planned:
     pod, deleted_ns = case.pod, case.pod.metadata.deletion_timestamp
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
@@ -186,7 +195,7 @@ def _delete_orphan(case: Case) -> Planned:
     return _with_preconditions(pod) or _deletion(pod, grace_s=0)
 
 
-def _delete_leftover(case: Case) -> Planned:
+def _delete_leftover(case: RepairCase) -> Planned:
     pod = case.pod
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind == "Job":

@@ -1,10 +1,7 @@
-"""Pods that are not what their containers and their node say: one pass, findings out.
+"""Audits all pods in one pass: readiness that contradicts containers or node, stuck deletions.
 
-Beside readiness (`classify.py`) it looks for pods that only a human can release and for pods that
-nobody will ever move. Our own design.
-
-A large cluster is mostly pods about which there is nothing to say. Those are told apart first, by
-looking at as little as possible (`_is_plain`); the tests hold that against the whole judgement.
+Our own design. Nothing is wrong with most pods of a large cluster. They are recognised first, from
+a few fields (`_is_plain`); a test compares that shortcut with the full rules.
 """
 
 from __future__ import annotations
@@ -35,8 +32,8 @@ from kubectl_nodelife.outlook.audit.classify import (
     node_readiness,
 )
 from kubectl_nodelife.outlook.audit.findings import (
-    Context,
-    Finding,
+    AuditContext,
+    PodFinding,
     evicted_leftover,
     never_evicted,
     orphaned,
@@ -48,7 +45,7 @@ from kubectl_nodelife.outlook.audit.readiness import readiness
 _ORDER = {name: place for place, name in enumerate(NOTES)}
 
 
-class Seen(msgspec.Struct, frozen=True):
+class AuditInput(msgspec.Struct, frozen=True):
     """The objects to judge. `nodes` by name, `renewals`: node -> when its Lease was renewed last,
     in ns (None: never); None where that kind was not read."""
 
@@ -57,21 +54,23 @@ class Seen(msgspec.Struct, frozen=True):
     renewals: Mapping[str, int | None] | None
 
 
-class Audit(msgspec.Struct, frozen=True):
+class AuditResult(msgspec.Struct, frozen=True):
     """What the pass found. `counts`: class -> pods, `ok` and `unknown` among them."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[PodFinding, ...]
     counts: dict[str, int]
     warnings: tuple[str, ...]
     not_evaluated: tuple[str, ...]
 
 
-def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTLE_NS) -> Audit:
+def audit(
+    seen: AuditInput, settings: Settings, now_ns: int, *, settle_ns: int = SETTLE_NS
+) -> AuditResult:
     """Judge every pod once. Findings stand in the order of their classes, then by name."""
     context = context_of(settings, now_ns, settle_ns)
     health = health_of_nodes(seen)
     ready = {name for name, node in health.items() if node.is_ready}
-    findings: list[Finding] = []
+    findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
     plain = marks_without_node = 0
     for pod in seen.pods:
@@ -80,7 +79,7 @@ def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTL
             plain += 1
             continue
         node = health.get(node_name) or _no_node(pod, read=seen.nodes is not None)
-        found = list(judge(pod, node, context))
+        found = list(pod_findings(pod, node, context))
         findings += found
         if not found:
             counts[_quiet_class(pod, node, context)] += 1
@@ -89,7 +88,7 @@ def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTL
             counts[finding.name] += 1
     counts[OK] += plain
     findings.sort(key=_place)
-    return Audit(
+    return AuditResult(
         findings=tuple(findings),
         counts={name: counts[name] for name in (*_ORDER, OK, UNKNOWN) if counts[name]},
         warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
@@ -97,9 +96,9 @@ def audit(seen: Seen, settings: Settings, now_ns: int, *, settle_ns: int = SETTL
     )
 
 
-def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> Context:
+def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> AuditContext:
     """What the judgement of every pod shares."""
-    return Context(
+    return AuditContext(
         rules=rules_for(settings.profile),
         release=Release(
             collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
@@ -110,13 +109,13 @@ def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> C
     )
 
 
-def health_of_nodes(seen: Seen) -> dict[str, NodeReadiness]:
+def health_of_nodes(seen: AuditInput) -> dict[str, NodeReadiness]:
     """Each node's health, by name."""
     renewals, nodes = seen.renewals or {}, seen.nodes or {}
     return {name: node_readiness(node, renewals.get(name)) for name, node in nodes.items()}
 
 
-def judge(pod: Pod, node: NodeReadiness, context: Context) -> Iterator[Finding]:
+def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
     """The findings about one pod; `node` is the one that it is bound to.
 
     A pod that is deleted, orphaned or put out is judged as that alone; its readiness says nothing.
@@ -186,7 +185,7 @@ def _all_initialized(pod: Pod) -> bool:
     return all(c.name in init for c in pod.spec.init_containers)
 
 
-def _quiet_class(pod: Pod, node: NodeReadiness, context: Context) -> str:
+def _quiet_class(pod: Pod, node: NodeReadiness, context: AuditContext) -> str:
     """`ok` or `unknown` for a pod without a finding."""
     if pod.metadata.deletion_timestamp is not None:
         return OK
@@ -194,7 +193,7 @@ def _quiet_class(pod: Pod, node: NodeReadiness, context: Context) -> str:
     return UNKNOWN if found.name == UNKNOWN else OK
 
 
-def _place(finding: Finding) -> tuple[int, str, str]:
+def _place(finding: PodFinding) -> tuple[int, str, str]:
     return (_ORDER[finding.name], finding.pod.namespace, finding.pod.name)
 
 
@@ -215,7 +214,7 @@ def _warnings(health: Mapping[str, NodeReadiness], now_ns: int, grace_ns: int) -
 
 
 def _not_evaluated(
-    seen: Seen, health: Mapping[str, NodeReadiness], marks_without_node: int
+    seen: AuditInput, health: Mapping[str, NodeReadiness], marks_without_node: int
 ) -> Iterator[str]:
     if seen.nodes is None:
         yield (

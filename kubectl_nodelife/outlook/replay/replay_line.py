@@ -1,4 +1,4 @@
-"""One line of a replay: what happened, to which object, by whose hand, and why."""
+"""One line of a replay: what happened, to which object, who did it, and why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Actor(NamedTuple):
         return self.name
 
 
-class Line(msgspec.Struct, eq=False):
+class ReplayLine(msgspec.Struct, eq=False):
     """See the module. `time_ns`: since the epoch; `first_ns`: of the first of `count` alike.
 
     `gist` tells what happened whatever source says it: two lines of the same gist at about the
@@ -52,7 +52,7 @@ class Line(msgspec.Struct, eq=False):
     first_ns: int | None = None
     change: int | None = None
     change_cause: int | None = None
-    cause: Line | None = None
+    cause: ReplayLine | None = None
     inferred: bool = False
     names: tuple[str, ...] = ()
 

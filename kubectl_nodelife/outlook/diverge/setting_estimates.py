@@ -1,10 +1,9 @@
-"""Which settings fit what was seen: the grace period, the eviction rates, the monitor period.
+"""Estimates the settings of the running controllers from the times of their writes.
 
-Passes come every period. A kubelet's last sign of life is noticed at the next one, and the node is
-lost at the first that begins after the grace period: between the sign and the loss there is the
-grace period, made up to whole passes, and less than one period more. Tokens of a zone come evenly,
-so that two taints for which nodes were waiting are one interval apart. A guess is made only where
-what is assumed fits nothing that was seen.
+A node is marked at the first monitor pass that begins after the grace period, so that the time from
+its last heartbeat to the mark is the grace period, rounded up to whole passes, plus less than one
+period. Tokens of a zone come evenly, so that two taints for which nodes were waiting are one
+interval apart. An estimate is made only where the assumed value fits nothing that was seen.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import Final
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     LIKELY,
     LOST,
     POSSIBLE,
     TAINTED,
-    Guess,
-    Record,
-    Sighting,
+    Observations,
+    ObservedWrite,
+    SettingEstimate,
 )
 
 GRACE: Final = "node-monitor-grace-period"
@@ -53,13 +52,13 @@ _MOST_PERIODS_APART: Final = 30
 _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 
-def guesses(record: Record) -> tuple[Guess, ...]:
+def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
     """What the settings are likely to be, as far as anything was seen that tells."""
     made = [guess_grace(record), guess_period(record), *guess_rates(record)]
     return tuple(guess for guess in made if guess is not None)
 
 
-def guess_grace(record: Record) -> Guess | None:
+def guess_grace(record: Observations) -> SettingEstimate | None:
     """node-monitor-grace-period from how long the kubelets of lost nodes had been silent."""
     assumed, period = record.assumed, record.assumed.period_ns
     passes = -(-assumed.grace_ns // period) * period
@@ -79,7 +78,7 @@ def guess_grace(record: Record) -> Guess | None:
     return _grace(record, known, _roundest(low, high), (low, high), fits=False)
 
 
-def _telling(record: Record, passes_ns: int) -> list[Sighting]:
+def _telling(record: Observations, passes_ns: int) -> list[ObservedWrite]:
     """The losses that say something about the grace period.
 
     One that came late says nothing where the leader changed meanwhile, since its clocks began anew.
@@ -98,8 +97,13 @@ def _telling(record: Record, passes_ns: int) -> list[Sighting]:
 
 
 def _grace(
-    record: Record, known: Sequence[Sighting], likely: int, bounds: tuple[int, int], *, fits: bool
-) -> Guess | None:
+    record: Observations,
+    known: Sequence[ObservedWrite],
+    likely: int,
+    bounds: tuple[int, int],
+    *,
+    fits: bool,
+) -> SettingEstimate | None:
     assumed = record.assumed.grace_ns
     times = _instants(known)
     sure = CERTAIN if len(times) >= 3 else LIKELY
@@ -110,7 +114,7 @@ def _grace(
         sure = POSSIBLE if record.lease.error else sure
     silences = [s.silent_ns or 0 for s in known]
     low, high = min(silences), max(silences)
-    return Guess(
+    return SettingEstimate(
         flag=GRACE,
         assumed=assumed,
         likely=likely,
@@ -135,7 +139,7 @@ def _roundest(low_ns: int, high_ns: int) -> int:
     return high_ns
 
 
-def guess_period(record: Record) -> Guess | None:
+def guess_period(record: Observations) -> SettingEstimate | None:
     """node-monitor-period from the distances of the passes that called nodes lost."""
     assumed = record.assumed.period_ns
     times = _instants([s for s in record.sightings if s.what == LOST])
@@ -153,7 +157,7 @@ def guess_period(record: Record) -> Guess | None:
     for period in _PERIODS_NS:
         by_chance = (2 * tolerance / period) ** len(apart)
         if by_chance < 0.02 and all(_is_multiple(d, period, tolerance) for d in apart):
-            return Guess(
+            return SettingEstimate(
                 flag=PERIOD,
                 assumed=assumed,
                 likely=period,
@@ -172,7 +176,7 @@ def _is_multiple(distance: int, period: int, tolerance: int) -> bool:
     return distance > period - tolerance and min(off, period - off) <= tolerance
 
 
-def guess_rates(record: Record) -> Iterable[Guess]:
+def guess_rates(record: Observations) -> Iterable[SettingEstimate]:
     """node-eviction-rate and secondary-node-eviction-rate from the distances of NoExecute taints.
 
     What a zone does under a rate of 0 is not told by its taints: there are none.
@@ -188,9 +192,9 @@ def guess_rates(record: Record) -> Iterable[Guess]:
             yield guess
 
 
-def _token_distances(record: Record) -> Iterable[tuple[int, Sighting]]:
+def _token_distances(record: Observations) -> Iterable[tuple[int, ObservedWrite]]:
     """Distances of two taints of one zone where the second node had been waiting for its token."""
-    zones: dict[str, list[Sighting]] = {}
+    zones: dict[str, list[ObservedWrite]] = {}
     for seen in record.sightings:
         is_from_queue = seen.own and seen.explained and seen.waiting_ns is not None
         if seen.what == TAINTED and is_from_queue and seen.detail.endswith(f":{NO_EXECUTE}"):
@@ -206,7 +210,7 @@ def _token_distances(record: Record) -> Iterable[tuple[int, Sighting]]:
                 yield second.at_ns - first.at_ns, second
 
 
-def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> Guess | None:
+def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEstimate | None:
     """From at least two distances that agree; None where they do not."""
     apart = sorted(d for d, _ in distances)
     assumed = distances[-1][1]
@@ -224,7 +228,7 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> Guess | No
     )
     low = SECOND_NS / (middle * (2 if unresolved else 1.1) + _WATCH_NS / 3)
     high = SECOND_NS / middle * (2 if unresolved else 1.1)
-    return Guess(
+    return SettingEstimate(
         flag=flag,
         assumed=assumed,
         likely=assumed if fits else _round_rate(low, high),
@@ -247,7 +251,7 @@ def _round_rate(low: float, high: float) -> float:
     return float(f"{(low + high) / 2:.2g}")
 
 
-def _instants(sightings: Iterable[Sighting]) -> list[int]:
+def _instants(sightings: Iterable[ObservedWrite]) -> list[int]:
     """The instants, those of one pass as one."""
     times: list[int] = []
     last = None

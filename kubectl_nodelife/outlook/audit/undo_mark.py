@@ -1,10 +1,8 @@
-"""When the node controller's mark on a pod may be undone from outside, and the patch that does it.
+"""Decides when Ready=False, set by the node controller, may be undone from outside, and how.
 
-Our own design. A kubelet at work mends the mark by itself within two batches, so everything that
-must hold here is a reason to believe that this one never will, and that its pod is fit to serve.
-Each rule that does not hold is a refusal of its own, in one line.
-
-The kubelet may overwrite the patch at any time, and wins.
+Our own design. A running kubelet restores Ready within two sync batches, so every condition here is
+a reason to believe that this kubelet never will and that the pod can serve. Each condition that
+does not hold is a refusal of its own, in one line. The kubelet may overwrite the patch at any time.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ PER_NODE_AND_SECOND: Final = 5
 """No more pods of one node are repaired in a second."""
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class FirstSeen(msgspec.Struct, frozen=True):
     """Since when a pod has been seen in its class without a break, and its resourceVersion then
     ("": not known, as where the times in a single snapshot tell the age)."""
 
@@ -49,7 +47,7 @@ class Sighting(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
-def times_of_one_look(pod: Pod, node: NodeReadiness) -> Sighting | None:
+def times_of_one_look(pod: Pod, node: NodeReadiness) -> FirstSeen | None:
     """The age of the class as one look at the objects proves it; None where it does not.
 
     What makes the class is Ready False, ContainersReady True and the node Ready. Each carries the
@@ -61,10 +59,10 @@ def times_of_one_look(pod: Pod, node: NodeReadiness) -> Sighting | None:
         condition = pod.status.condition(type_)
         times.append(None if condition is None else condition.last_transition_time)
     known = [time for time in times if time is not None]
-    return Sighting(max(known)) if len(known) == len(times) else None
+    return FirstSeen(max(known)) if len(known) == len(times) else None
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RepairLimits(msgspec.Struct, frozen=True):
     """How long things must have been so. Both in ns."""
 
     settle_ns: int
@@ -76,9 +74,9 @@ def refusals(
     pod: Pod,
     node: NodeReadiness,
     found: Classification,
-    sighting: Sighting | None,
+    sighting: FirstSeen | None,
     rules: StatusRules,
-    limits: Limits,
+    limits: RepairLimits,
     now_ns: int,
 ) -> tuple[str, ...]:
     """Every reason against undoing the mark; none means that it is safe."""
@@ -91,7 +89,7 @@ def refusals(
     )
 
 
-def _node_refusals(node: NodeReadiness, limits: Limits, now_ns: int) -> Iterator[str]:
+def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> Iterator[str]:
     settle_ns = settle_time_ns(limits.settle_ns)
     if not node.exists or not node.is_ready:
         yield f"node {node.name} is not Ready"
@@ -145,7 +143,7 @@ def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
 
 
 def _sighting_refusals(
-    pod: Pod, sighting: Sighting | None, limits: Limits, now_ns: int
+    pod: Pod, sighting: FirstSeen | None, limits: RepairLimits, now_ns: int
 ) -> Iterator[str]:
     settle_ns = settle_time_ns(limits.settle_ns)
     if sighting is None:

@@ -1,7 +1,7 @@
-"""What changed from one pod template to another, path by path.
+"""Compares two pod templates, path by path.
 
-Lists of named things (containers, env, volumes, ports) are compared by name, so that a new
-container in front does not make all that follow look changed.
+Lists of named things (containers, env, volumes, ports) are compared by name, so that a container
+inserted in front does not make all that follow look changed.
 """
 
 from __future__ import annotations

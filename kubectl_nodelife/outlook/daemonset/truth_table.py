@@ -1,4 +1,4 @@
-"""The truth table: for each node, should it run a pod, may one stay, has it one; and why."""
+"""Tells for each node whether it should run a pod of the set, whether one may stay, and why."""
 
 from __future__ import annotations
 

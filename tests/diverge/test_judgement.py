@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
     REMOVED,
     TAINTED,
     UNTAINTED,
-    Author,
-    Sighting,
+    ObservedWrite,
+    WriteAuthor,
 )
 from tests.diverge.rows import (
     HELD,
@@ -169,7 +169,7 @@ def test_a_longer_grace_period_makes_nothing_late() -> None:
     assert kinds(judged(200, *losses, *late)) == ["settings"]
 
 
-def passes(*times: float) -> list[Sighting]:
+def passes(*times: float) -> list[ObservedWrite]:
     return [lost(t, None, f"n{n}") for n, t in enumerate(times)]
 
 
@@ -227,9 +227,11 @@ def test_the_rate_of_a_zone_that_is_disrupted_in_part_is_the_secondary_one() -> 
     ]
 
 
-PERSON = Author("kubectl-taint", "Update", at(50))
-OWN = Sighting(at(50), TAINTED, "n1", detail=f"{UNREACHABLE}:NoExecute", own=True, ready="True")
-FOREIGN = Sighting(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", ready="True")
+PERSON = WriteAuthor("kubectl-taint", "Update", at(50))
+OWN = ObservedWrite(
+    at(50), TAINTED, "n1", detail=f"{UNREACHABLE}:NoExecute", own=True, ready="True"
+)
+FOREIGN = ObservedWrite(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", ready="True")
 
 
 @pytest.mark.parametrize(
@@ -237,8 +239,8 @@ FOREIGN = Sighting(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", ready=
     [
         (replace(OWN, author=PERSON), "extra", "was added by kubectl-taint"),
         (replace(OWN, author=PERSON, what=UNTAINTED), "extra", "was taken off by kubectl-taint"),
-        (replace(OWN, author=Author("kube-controller-manager")), None, ""),
-        (replace(OWN, author=Author("k3s")), None, ""),
+        (replace(OWN, author=WriteAuthor("kube-controller-manager")), None, ""),
+        (replace(OWN, author=WriteAuthor("k3s")), None, ""),
         (OWN, None, ""),
         (replace(OWN, author=PERSON, explained=True), None, ""),
         (replace(FOREIGN, author=PERSON), "other-actor", "dedicated=x:NoExecute by kubectl-taint"),
@@ -251,7 +253,7 @@ FOREIGN = Sighting(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", ready=
         (replace(FOREIGN, what=DRAINED, detail="a/p"), "other-actor", "1 pod of n1 left through"),
     ],
 )
-def test_who_else_was_there(seen: Sighting, found: str | None, words: str) -> None:
+def test_who_else_was_there(seen: ObservedWrite, found: str | None, words: str) -> None:
     made = judged(100, seen)
     assert kinds(made) == ([found] if found else [])
     if found:

@@ -1,9 +1,8 @@
-"""The judgement: findings from overdue writes, the lease, guesses and others' writes; one sentence
-on top.
+"""Judges whether the cluster's controllers diverge from our copy: findings, and one sentence.
 
 The sentence names the most likely explanation. Where writes are missing it is, in this order: the
-process does nothing (its lease says so, or nobody writes anything), one controller does nothing
-while others do, and before either is likely, only that something is due.
+process does nothing (its lease says so, or nothing is written at all), one controller does nothing
+while others do, and before either is likely, only that a write is due.
 """
 
 from __future__ import annotations
@@ -13,25 +12,7 @@ from typing import Final
 
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.outlook.diverge.due import (
-    CAME,
-    GC_NS,
-    Account,
-    Lag,
-    Pace,
-    account,
-    earliest,
-    still_open,
-)
-from kubectl_nodelife.outlook.diverge.inference import (
-    GRACE,
-    RATE,
-    SECONDARY_RATE,
-    guesses,
-    value_text,
-)
-from kubectl_nodelife.outlook.diverge.others import others
-from kubectl_nodelife.outlook.diverge.record import (
+from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     DISABLED,
     EXTRA,
@@ -43,10 +24,28 @@ from kubectl_nodelife.outlook.diverge.record import (
     RESTARTED,
     SETTINGS,
     STALLED,
-    Finding,
-    Guess,
+    Divergence,
     Judgement,
-    Record,
+    Observations,
+    SettingEstimate,
+)
+from kubectl_nodelife.outlook.diverge.others import others
+from kubectl_nodelife.outlook.diverge.overdue import (
+    CAME,
+    GC_NS,
+    DueWrites,
+    OverdueWrite,
+    SettingDelays,
+    due_writes,
+    earliest,
+    still_open,
+)
+from kubectl_nodelife.outlook.diverge.setting_estimates import (
+    GRACE,
+    RATE,
+    SECONDARY_RATE,
+    guesses,
+    value_text,
 )
 
 AGREES, DIFFERS, NOT_EVALUATED = "agrees", "differs", "not-evaluated"
@@ -61,11 +60,11 @@ UPSTREAM_NAMES: Final = {
 _ORDER: Final = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EXTRA)
 
 
-def judge(record: Record, now_ns: int) -> Judgement:
+def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     """Hold our copy's record against the cluster's, as of now."""
     blind = record.blind()
     guessed = guesses(record)
-    count = account(record, now_ns, _pace(guessed))
+    count = due_writes(record, now_ns, _pace(guessed))
     lags = () if blind else count.lags
     told = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
     found = [
@@ -93,11 +92,11 @@ def judge(record: Record, now_ns: int) -> Judgement:
     )
 
 
-def _rank(finding: Finding) -> int:
+def _rank(finding: Divergence) -> int:
     return _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
 
 
-def _pace(guessed: Iterable[Guess]) -> Pace:
+def _pace(guessed: Iterable[SettingEstimate]) -> SettingDelays:
     """What makes writes due later than our copy has them."""
     grace_ns, token_ns = 0, None
     for guess in guessed:
@@ -105,13 +104,15 @@ def _pace(guessed: Iterable[Guess]) -> Pace:
             grace_ns = max(0, round(guess.likely - guess.assumed))
         elif guess.flag in (RATE, SECONDARY_RATE) and not guess.fits:
             token_ns = round(SECOND_NS / guess.likely)
-    return Pace(grace_ns, token_ns)
+    return SettingDelays(grace_ns, token_ns)
 
 
 # Who does nothing
 
 
-def _of_the_manager(record: Record, lags: Sequence[Lag], now_ns: int) -> Iterator[Finding]:
+def _of_the_manager(
+    record: Observations, lags: Sequence[OverdueWrite], now_ns: int
+) -> Iterator[Divergence]:
     """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
     if record.blind():
         return
@@ -130,12 +131,14 @@ def _of_the_manager(record: Record, lags: Sequence[Lag], now_ns: int) -> Iterato
             yield from _silent_controllers(record, waiting, now_ns)
 
 
-def _not_renewed(record: Record, stale_ns: int) -> str:
+def _not_renewed(record: Observations, stale_ns: int) -> str:
     holder = f", held by {record.lease.holder}" if record.lease.holder else ""
     return f"(not renewed for {_for(stale_ns)}{holder})"
 
 
-def _stalled(record: Record, waiting: Sequence[Lag], now_ns: int, why: str, sure: str) -> Finding:
+def _stalled(
+    record: Observations, waiting: Sequence[OverdueWrite], now_ns: int, why: str, sure: str
+) -> Divergence:
     writes = sum(1 + lag.follow for lag in waiting)
     due_ns = earliest(waiting)
     if due_ns is None:
@@ -147,7 +150,7 @@ def _stalled(record: Record, waiting: Sequence[Lag], now_ns: int, why: str, sure
             f"kube-controller-manager has made no write for {_for(now_ns - since_ns)} while "
             f"{were} due: it is stopped or has lost its lease {why}"
         )
-    return Finding(
+    return Divergence(
         kind=STALLED,
         object_kind="Lease",
         namespace="kube-system",
@@ -161,7 +164,9 @@ def _stalled(record: Record, waiting: Sequence[Lag], now_ns: int, why: str, sure
     )
 
 
-def _silent_controllers(record: Record, waiting: Sequence[Lag], now_ns: int) -> Iterator[Finding]:
+def _silent_controllers(
+    record: Observations, waiting: Sequence[OverdueWrite], now_ns: int
+) -> Iterator[Divergence]:
     """Controllers that wrote nothing since they should, for longer than other settings explain."""
     for name in dict.fromkeys(lag.write.controller for lag in waiting):
         mine = [lag for lag in waiting if lag.write.controller == name]
@@ -180,7 +185,7 @@ def _silent_controllers(record: Record, waiting: Sequence[Lag], now_ns: int) -> 
             else "others of its controllers write"
         )
         writes = sum(1 + lag.follow for lag in mine)
-        yield Finding(
+        yield Divergence(
             kind=DISABLED,
             object_kind="Controller",
             name=name,
@@ -198,11 +203,11 @@ def _silent_controllers(record: Record, waiting: Sequence[Lag], now_ns: int) -> 
 # Settings, writes, leaders
 
 
-def _of_guess(guess: Guess) -> Finding:
+def _of_guess(guess: SettingEstimate) -> Divergence:
     likely = value_text(guess.flag, guess.likely)
     assumed = value_text(guess.flag, guess.assumed)
     word = "may be" if guess.sure == POSSIBLE else "is likely" if guess.sure == LIKELY else "is"
-    return Finding(
+    return Divergence(
         kind=SETTINGS,
         object_kind="Flag",
         name=guess.flag,
@@ -213,9 +218,9 @@ def _of_guess(guess: Guess) -> Finding:
     )
 
 
-def _of_lags(lags: Iterable[Lag]) -> Iterator[Finding]:
+def _of_lags(lags: Iterable[OverdueWrite]) -> Iterator[Divergence]:
     """One finding for each kind of write and node; pods of a node together."""
-    alike: dict[tuple[str, ...], list[Lag]] = {}
+    alike: dict[tuple[str, ...], list[OverdueWrite]] = {}
     for lag in lags:
         write = lag.write
         where = write.name if write.kind == "Node" else f"{write.node} "
@@ -225,7 +230,7 @@ def _of_lags(lags: Iterable[Lag]) -> Iterator[Finding]:
         yield _of_group(sorted(group, key=lambda lag: (lag.due_ns, lag.write.id)))
 
 
-def _of_group(group: Sequence[Lag]) -> Finding:
+def _of_group(group: Sequence[OverdueWrite]) -> Divergence:
     first = group[0]
     write, count = first.write, len(group)
     lag_ns = max(lag.lag_ns for lag in group)
@@ -240,7 +245,7 @@ def _of_group(group: Sequence[Lag]) -> Finding:
             message = f"{what} on {where} was due for {_for(lag_ns)}, and never came"
         case _:
             message = f"{what} on {where} came {_for(lag_ns)} after it was due"
-    return Finding(
+    return Divergence(
         kind=LATE if first.state == CAME else MISSING,
         object_kind=write.kind,
         namespace=write.namespace,
@@ -258,15 +263,15 @@ def _of_group(group: Sequence[Lag]) -> Finding:
     )
 
 
-def _object(lag: Lag) -> str:
+def _object(lag: OverdueWrite) -> str:
     write = lag.write
     return f"{write.namespace}/{write.name}" if write.namespace else write.name
 
 
-def _of_leaders(record: Record) -> Iterator[Finding]:
+def _of_leaders(record: Observations) -> Iterator[Divergence]:
     for at_ns, holder in record.leaders:
         if at_ns >= record.since_ns:
-            yield Finding(
+            yield Divergence(
                 kind=RESTARTED,
                 object_kind="Lease",
                 namespace="kube-system",
@@ -280,7 +285,9 @@ def _of_leaders(record: Record) -> Iterator[Finding]:
             )
 
 
-def _because(record: Record, verdict: str, found: Sequence[Finding], count: Account) -> str:
+def _because(
+    record: Observations, verdict: str, found: Sequence[Divergence], count: DueWrites
+) -> str:
     """The summary sentence."""
     notes = sum(f.note for f in found)
     others_did = f"; {notes} {'note' if notes == 1 else 'notes'} on others" if notes else ""

@@ -13,12 +13,12 @@ from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.classify import Classification, NodeReadiness
-from kubectl_nodelife.outlook.audit.mend import Limits, Sighting, refusals
+from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod
 
 STUCK = Classification("stuck-not-ready", PodCondition(type="Ready", status="True"))
 GATED = Classification("stuck-not-ready", PodCondition(type="Ready", status="False"))
-LIMITS = Limits(settle_ns=60 * SECOND_NS, heartbeat_ns=50 * SECOND_NS)
+LIMITS = RepairLimits(settle_ns=60 * SECOND_NS, heartbeat_ns=50 * SECOND_NS)
 SIDECAR = [{"name": "s", "restartPolicy": "Always"}]
 
 
@@ -34,7 +34,7 @@ def against(
         subject or marked(),
         node or health(),
         found,
-        Sighting(NOW_NS - seen_for_s * SECOND_NS, "9"),
+        FirstSeen(NOW_NS - seen_for_s * SECOND_NS, "9"),
         rules_for(parse_profile(profile)),
         LIMITS,
         NOW_NS,

@@ -1,4 +1,4 @@
-"""How an update goes on: what is next, what it waits for, who eats the budget, how long still."""
+"""Predicts a DaemonSet's update: what is replaced next, what it waits for, how long it takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.outlook.daemonset.changes import TemplateChange, template_changes
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     Rollback,
     RolloutState,
@@ -27,7 +26,8 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     rollout_status,
     template_of,
 )
-from kubectl_nodelife.outlook.daemonset.table import trouble_of
+from kubectl_nodelife.outlook.daemonset.template_changes import TemplateChange, template_changes
+from kubectl_nodelife.outlook.daemonset.truth_table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
@@ -46,7 +46,7 @@ class BudgetUser(msgspec.Struct, frozen=True):
     stuck: bool
 
 
-class Estimate(msgspec.Struct, frozen=True, rename="camel"):
+class RolloutEstimate(msgspec.Struct, frozen=True, rename="camel"):
     """How long the update still takes, by how long pods took to be Ready so far."""
 
     low_seconds: float
@@ -67,7 +67,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
     used: list[BudgetUser] = []
     next: list[str] = []
     waits_for: list[str] = []
-    estimate: Estimate | None = None
+    estimate: RolloutEstimate | None = None
     error: str = ""
     not_told: str = ""
 
@@ -162,7 +162,7 @@ def _waits_for(
         yield f"{len(used)} of {name} {limit} in use: by {nodes}{more}"
 
 
-def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Estimate | None:
+def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> RolloutEstimate | None:
     """Rounds still to go, each as long as pods took to be Ready.
 
     None without such experience, and where stuck nodes use up the whole budget.
@@ -183,7 +183,7 @@ def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> Esti
         f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half"
         f" were Ready within {times[len(times) // 2]:g}s, all within {times[-1]:g}s"
     )
-    return Estimate(round(low, 1), round(high, 1), basis)
+    return RolloutEstimate(round(low, 1), round(high, 1), basis)
 
 
 def _ready_seconds(pod: Pod) -> float | None:

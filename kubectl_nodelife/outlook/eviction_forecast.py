@@ -1,7 +1,7 @@
-"""What becomes of a pod on a node that is lost or tainted: by which toleration, after how long.
+"""Predicts when the taint-eviction controller deletes a pod, by which toleration.
 
-Follows the same rules as the taint-eviction controller (first toleration per taint, the shortest of
-those used), asked here for taints that are not there yet as well.
+Follows the controller's rules (first matching toleration for each taint, the shortest of those
+counts), also for taints that the node does not have yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOST = (
 _DEFAULT_GRACE_SECONDS = 30
 
 
-class Fate(msgspec.Struct, frozen=True):
+class EvictionForecast(msgspec.Struct, frozen=True):
     """`after_seconds`:
 
     from the taint to the deletion; 0: at once; None: never. `because`: which rule.
@@ -36,27 +36,29 @@ class Fate(msgspec.Struct, frozen=True):
     because: str
 
 
-def fate(pod: Pod, taints: Sequence[Taint], *, comparison_operators: bool = False) -> Fate:
+def eviction_forecast(
+    pod: Pod, taints: Sequence[Taint], *, comparison_operators: bool = False
+) -> EvictionForecast:
     """What these NoExecute taints do to the pod."""
     if not taints:
-        return Fate(None, "there is no NoExecute taint")
+        return EvictionForecast(None, "there is no NoExecute taint")
     tolerations = pod.spec.tolerations
     untolerated = find_matching_untolerated_taint(
         taints, tolerations, comparison_operators=comparison_operators
     )
     if untolerated is not None:
-        return Fate(0, f"it does not tolerate {untolerated}")
+        return EvictionForecast(0, f"it does not tolerate {untolerated}")
     _, used = matching_tolerations(taints, tolerations, comparison_operators=comparison_operators)
     seconds = min_toleration_seconds(used)
     if seconds is None:
-        return Fate(None, f"it tolerates that for ever ({describe(used[0])})")
+        return EvictionForecast(None, f"it tolerates that for ever ({describe(used[0])})")
     shortest = next(t for t in used if t.toleration_seconds is not None)
     for toleration in used:
         if toleration.toleration_seconds is not None and (
             toleration.toleration_seconds < (shortest.toleration_seconds or 0)
         ):
             shortest = toleration
-    return Fate(seconds, f"it tolerates that for {seconds}s ({describe(shortest)})")
+    return EvictionForecast(seconds, f"it tolerates that for {seconds}s ({describe(shortest)})")
 
 
 def describe(toleration: Toleration) -> str:

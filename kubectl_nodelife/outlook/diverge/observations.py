@@ -1,7 +1,7 @@
-"""What there is to judge from: our copy's writes, the cluster's, the lease, and who was blind when.
+"""What `diverge` judges: our copy's expected writes, observed writes, the lease, unwatched times.
 
-Plain values, noted by whoever watches the cluster. Instants are ns since the Unix epoch by one
-clock, and all of them are when something was *seen* here, not what an object says of itself.
+Plain values, recorded by the daemon. Instants are ns since the Unix epoch, by one clock, and tell
+when something was seen, not what an object says of itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WRITES: Final = frozenset(
 """The words of changes that are writes and have an instant."""
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class ExpectedWrite(msgspec.Struct, frozen=True, gc=False):
     """A write that our copy decided upon at `time_ns`, and how it ended.
 
     `what`: the condition, taint or label, in as few words as tell it. `cause`: the id of the write
@@ -72,7 +72,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     first: bool = False
 
 
-class Author(msgspec.Struct, frozen=True, gc=False):
+class WriteAuthor(msgspec.Struct, frozen=True, gc=False):
     """Who wrote a field: an entry of managedFields, or the source of an Event."""
 
     manager: str
@@ -80,7 +80,7 @@ class Author(msgspec.Struct, frozen=True, gc=False):
     time_ns: int = 0
 
 
-class Sighting(msgspec.Struct, frozen=True, gc=False):
+class ObservedWrite(msgspec.Struct, frozen=True, gc=False):
     """A write of somebody, seen in the cluster.
 
     `detail`: the taint, or the pod. `own`: the taint is one that the node lifecycle controller
@@ -102,10 +102,10 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     rate: float = 0.0
     zone_state: str = ""
     ready: str = ""
-    author: Author | None = None
+    author: WriteAuthor | None = None
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class UnwatchedSpan(msgspec.Struct, frozen=True, gc=False):
     """From when to when, and why. `end_ns` None: it goes on.
 
     `in_sight`: everything was seen, but not yet for long enough to judge (cold).
@@ -121,7 +121,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         return self.begin_ns <= end_ns and (self.end_ns is None or self.end_ns >= begin_ns)
 
 
-class LeaseSight(msgspec.Struct, frozen=True, gc=False):
+class LeaseObservation(msgspec.Struct, frozen=True, gc=False):
     """The controller manager's leader lease as it was last read.
 
     `renewed_ns`: when a renewal was last seen (not what the lease says). `error`: why it says
@@ -142,7 +142,7 @@ class LeaseSight(msgspec.Struct, frozen=True, gc=False):
         return silent if silent > self.duration_ns else None
 
 
-class Assumed(msgspec.Struct, frozen=True, gc=False):
+class AssumedSettings(msgspec.Struct, frozen=True, gc=False):
     """The settings that our copy goes by, and by whose word."""
 
     period_ns: int
@@ -152,7 +152,7 @@ class Assumed(msgspec.Struct, frozen=True, gc=False):
     origins: dict[str, str] = {}
 
 
-class Record(msgspec.Struct, frozen=True):
+class Observations(msgspec.Struct, frozen=True):
     """Everything that is judged. `evaluated`: the controllers that our copy runs.
 
     `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
@@ -160,14 +160,14 @@ class Record(msgspec.Struct, frozen=True):
     `since_ns`: what was before it is not told. `not_evaluated`: sentences.
     """
 
-    assumed: Assumed
+    assumed: AssumedSettings
     since_ns: int
-    writes: tuple[Write, ...] = ()
-    sightings: tuple[Sighting, ...] = ()
-    lease: LeaseSight = LeaseSight(error="it was not read yet")
+    writes: tuple[ExpectedWrite, ...] = ()
+    sightings: tuple[ObservedWrite, ...] = ()
+    lease: LeaseObservation = LeaseObservation(error="it was not read yet")
     leaders: tuple[tuple[int, str], ...] = ()
-    stale: tuple[Span, ...] = ()
-    unwatched: tuple[Span, ...] = ()
+    stale: tuple[UnwatchedSpan, ...] = ()
+    unwatched: tuple[UnwatchedSpan, ...] = ()
     evaluated: tuple[str, ...] = JUDGED
     not_evaluated: tuple[str, ...] = ()
     on_time: int = 0
@@ -203,7 +203,7 @@ class Record(msgspec.Struct, frozen=True):
         return led and self.in_sight(begin_ns, end_ns)
 
 
-class Finding(msgspec.Struct, frozen=True, gc=False):
+class Divergence(msgspec.Struct, frozen=True, gc=False):
     """Something that is not as our copy has it.
 
     `kind`: STALLED, MISSING, … `note`: somebody else's right, told because it explains what comes
@@ -226,7 +226,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     expected_ns: int | None = None
     because: str = ""
     seen_ns: int | None = None
-    author: Author | None = None
+    author: WriteAuthor | None = None
 
 
 # Kinds of findings; docs/diverge.md tells each in a line
@@ -242,7 +242,7 @@ OTHER_ACTOR: Final = "other-actor"  # a person or a program changed a node
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 
 
-class Guess(msgspec.Struct, frozen=True, gc=False):
+class SettingEstimate(msgspec.Struct, frozen=True, gc=False):
     """The likely value of a flag from what was seen; `low` to `high` is what it can be.
 
     In ns for durations, in nodes a second for rates. `fits`: the assumed value does as well.
@@ -264,8 +264,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
     verdict: str
     because: str
-    findings: tuple[Finding, ...]
-    guesses: tuple[Guess, ...]
+    findings: tuple[Divergence, ...]
+    guesses: tuple[SettingEstimate, ...]
     expected: int
     open: int
     not_evaluated: tuple[str, ...]

@@ -1,7 +1,4 @@
-"""Look over the shoulder of the running controllers:
-
-join them on a cache and ask for the outlook.
-"""
+"""Starts copies of the running controllers from what they wrote to the cluster (join)."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.outlook.node import Outlook
 
 
-def joined(
+def join_controllers(
     cache: Cache, settings: Settings, now_ns: int, *, first_look: bool = False
 ) -> tuple[Outlook, list[Action]]:
     """The outlook at `now_ns`, and what the controllers would already have done by then.

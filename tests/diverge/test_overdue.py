@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kubectl_nodelife.outlook.diverge.record import Span, Write
+from kubectl_nodelife.outlook.diverge.observations import ExpectedWrite, UnwatchedSpan
 from tests.diverge.rows import UNREADABLE, at, judged, kinds, span, write
 
 
@@ -15,7 +15,7 @@ class Row(NamedTuple):
 
     about: str
     now: float
-    parts: tuple[Write | Span, ...]
+    parts: tuple[ExpectedWrite | UnwatchedSpan, ...]
     found: list[str]
     more: dict[str, Any] = {}
 
@@ -153,7 +153,7 @@ def test_what_was_not_watched_is_not_judged(row: Row) -> None:
     assert kinds(judged(row.now, *row.parts, **row.more)) == row.found
 
 
-def zone(*came: float | None, every: float = 10) -> tuple[Write, ...]:
+def zone(*came: float | None, every: float = 10) -> tuple[ExpectedWrite, ...]:
     """Nodes of one zone that our copy taints every so many seconds; when the cluster did."""
     return tuple(
         write(
@@ -183,7 +183,7 @@ def test_taints_of_one_zone_answer_for_one_another(row: Row) -> None:
     assert kinds(judged(row.now, *row.parts)) == row.found
 
 
-def marks(count: int, came_of: int, each: float) -> list[Write]:
+def marks(count: int, came_of: int, each: float) -> list[ExpectedWrite]:
     """So many pods marked at once, of which the first came, one after the other."""
     return [
         write(n + 1, 0, MARK, pod=f"p{n}", came=1 + n * each if n < came_of else None)
