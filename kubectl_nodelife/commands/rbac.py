@@ -19,6 +19,7 @@ RULES = (
     ("", ("pods",), ("get", "list", "watch")),
     ("coordination.k8s.io", ("leases",), ("list", "watch")),
     ("apps", ("daemonsets", "controllerrevisions"), ("list", "watch")),
+    ("", ("namespaces",), ("get",)),  # kube-system's UID tells which cluster it is
     # For drain-plan and budgets; what of it is not granted they leave open, and say so.
     (
         "",

@@ -87,7 +87,15 @@ class Journal:
     async def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
         """The changes noted so far, those included that could not be written."""
         await self.flush()
-        found = await self._in_thread(self.store.select, wanted, limit)
+        try:
+            found = await self._in_thread(self.store.select, wanted, limit)
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+            await self._begin_anew(str(error))
+            found = []
+        if self.store.unreadable:
+            self.warning = f"{self.store.unreadable} rows of the journal make no sense: left out"
         if self._waiting:
             known = {change.id for change in found}
             found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
@@ -125,8 +133,12 @@ class Journal:
             self._shed()
             return
         try:
+            if self.store.replaced():
+                await self._begin_anew("it was deleted, or replaced by another")
             await self._in_thread(self.store.write, self._waiting, self._settlements)
         except sqlite3.Error as error:
+            if _is_broken(error):
+                await self._begin_anew(str(error))
             self.error = str(error)
             self.failing_since = self.failing_since or time.time()
             self._retry_at = time.monotonic() + _RETRY_SECONDS
@@ -134,6 +146,21 @@ class Journal:
             return
         self.error, self.failing_since = "", None
         self._waiting, self._settlements = [], []
+
+    async def _begin_anew(self, why: str) -> None:
+        """Go on in a new file; what is left of the other one is moved aside."""
+        path = self.store.path
+        with contextlib.suppress(sqlite3.Error):
+            await self._in_thread(self.store.close)
+        try:
+            aside = _move_aside(path)
+            self.store = await self._in_thread(Store, path)
+        except (sqlite3.Error, OSError):
+            self.store = await self._in_thread(Store, ":memory:")
+            self.warning = f"the journal {path} was lost ({why}): {_IN_MEMORY}"
+            return
+        self.warning = f"the journal was broken ({why}); a new one was begun"
+        self.warning += f", what is left of the old one is {aside}" if aside else ""
 
     def _shed(self) -> None:
         """Memory has a limit as well: the oldest go, counted."""
@@ -172,16 +199,31 @@ def open_journal(path: str) -> Journal:
     if path == ":memory:":
         return Journal(Store(path), "no folder for the journal can be made: " + _IN_MEMORY)
     try:
-        return Journal(Store(path))
+        journal = Journal(Store(path))
+        if journal.store.unreadable:
+            journal.warning = "some rows of the journal make no sense: left out"
+        return journal
     except (sqlite3.DatabaseError, OSError) as error:
         warning = f"cannot use the journal {path} ({error})"
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        ):
+        if _is_broken(error):
             with contextlib.suppress(OSError, sqlite3.Error):
-                aside = f"{path}.broken-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-                for end in ("", "-wal", "-shm"):
-                    if os.path.exists(path + end):
-                        os.replace(path + end, aside + end)
+                aside = _move_aside(path)
                 return Journal(Store(path), f"the journal was broken and is now {aside}")
     return Journal(Store(":memory:"), f"{warning}: {_IN_MEMORY}")
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether the file is no journal of ours; other errors are the system's, and may pass."""
+    ours = (sqlite3.OperationalError, sqlite3.ProgrammingError)
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, ours)
+
+
+def _move_aside(path: str) -> str:
+    """Give the file and its log other names; the new name, "" where there was none."""
+    aside = f"{path}.broken-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    moved = False
+    for end in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path + end, aside + end)
+            moved = True
+    return aside if moved else ""

@@ -85,7 +85,8 @@ def log_path(environ: dict[str, str], runtime: str, identity: str) -> str:
 
 
 def _of_cluster(environ: dict[str, str], identity: str) -> str:
-    folder = f"{make_private(state_folder(environ))}/{identity}"
+    """The folder, through the link that leads to it once the cluster is known."""
+    folder = os.path.realpath(f"{make_private(state_folder(environ))}/{identity}")
     make_private(folder)
     if not os.access(folder, os.W_OK):
         raise Failed("cannot be written to", on=folder)

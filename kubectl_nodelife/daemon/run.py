@@ -30,9 +30,9 @@ from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_p
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import begin_log, log
+from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.places import (
     config_file,
-    journal_path,
     log_path,
     make_private,
     runtime_folder,
@@ -91,13 +91,13 @@ class Daemon:
     def __init__(
         self,
         options: Options,
-        target: Target,
+        client: Client,
         instance: Instance,
         journal: Journal,
         make_answers: MakeAnswers,
     ) -> None:
         self.options = options
-        self.target = target
+        self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
         self.said: list[str] = []
@@ -105,7 +105,7 @@ class Daemon:
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
-        self.client = Client(_session(target, options.environ))
+        self.client = client
         self.cluster = Cluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         self.source = Source(self.client, [resource_of(kind) for kind in KINDS], PACE)
@@ -355,13 +355,18 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     runtime = make_private(runtime_folder(environ))
     instance = Instance(runtime, identity)
     instance.take()
+    about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
+
+    async def live() -> int:
+        client = Client(_session(target, options.environ))
+        key = await cluster_key(client)
+        with claim_state(environ, identity, key, about) as folder:
+            path = f"{folder}/daemon.log" if folder else log_path(environ, runtime, identity)
+            begin_log(path, to_terminal=options.ready_fd is None)
+            journal = open_journal(f"{folder}/journal.db" if folder else ":memory:")
+            return await Daemon(options, client, instance, journal, make_answers).run()
+
     try:
-        begin_log(log_path(environ, runtime, identity), to_terminal=options.ready_fd is None)
-        journal = open_journal(journal_path(environ, identity))
-
-        async def live() -> int:
-            return await Daemon(options, target, instance, journal, make_answers).run()
-
         return asyncio.run(live())
     finally:
         instance.release()

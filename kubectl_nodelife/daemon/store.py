@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import astuple
 
 from kubectl_nodelife.daemon.changes import COLUMNS, WOULD, Change
@@ -32,7 +33,7 @@ _TYPES = {
     "settled_ns": "INTEGER",
 }
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
-_INSERT = f"INSERT OR REPLACE INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
+_INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
 _SETTLE = "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ? WHERE id = ?"
 
 
@@ -86,7 +87,10 @@ class Wanted(NamedTuple):
 
 
 class Store:
-    """The file. All methods raise sqlite3.Error; call them from one thread."""
+    """The file. All methods raise sqlite3.Error; call them from one thread.
+
+    `unreadable`: how many rows the last `select` has left out because they make no sense.
+    """
 
     def __init__(
         self, path: str, retention_ns: int = RETENTION_NS, most_bytes: int = MOST_BYTES
@@ -95,7 +99,13 @@ class Store:
         self.path = path
         self._retention_ns = retention_ns
         self._most_bytes = most_bytes
+        self.unreadable = 0
         self._db = _open(path)
+        self._inode = _inode(path)
+
+    def replaced(self) -> bool:
+        """Whether the file has been deleted, or another one put in its place."""
+        return self.path != ":memory:" and _inode(self.path) != self._inode
 
     def write(self, changes: Iterable[Change], settlements: Iterable[Settlement]) -> None:
         """Bring a batch to the file, all of it or nothing."""
@@ -109,7 +119,9 @@ class Store:
         condition, values = wanted.condition()
         query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
         rows = self._db.execute(query, [*values, -1 if limit is None else limit]).fetchall()
-        return [Change(*row) for row in reversed(rows)]
+        found = [_change(row) for row in reversed(rows)]
+        self.unreadable = found.count(None)
+        return [change for change in found if change is not None]
 
     def next_id(self) -> int:
         """One more than the highest id that was ever used."""
@@ -156,6 +168,25 @@ class Store:
         return cursor.rowcount
 
 
+def _change(row: tuple[Any, ...]) -> Change | None:
+    """A row as it was written; None for one that makes no sense."""
+    try:
+        change = msgspec.convert(dict(zip(COLUMNS, row, strict=True)), Change)
+        msgspec.json.decode(change.detail)
+        msgspec.json.decode(change.patch or "null")
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return change
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _open(path: str) -> sqlite3.Connection:
     if path != ":memory:":
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
@@ -166,6 +197,7 @@ def _open(path: str) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         _make_tables(db)
+        _check_tables(db)
     except sqlite3.Error:
         db.close()
         raise
@@ -182,6 +214,14 @@ def _make_tables(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL)")
     db.execute("INSERT OR IGNORE INTO marks VALUES ('next_id', 0)")
     db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _check_tables(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError for tables that are not as we make them."""
+    columns = tuple(row[1] for row in db.execute("PRAGMA table_info(changes)"))
+    (mark,) = db.execute("SELECT typeof(value) FROM marks WHERE name = 'next_id'").fetchone()
+    if columns != COLUMNS or mark != "integer":
+        raise sqlite3.DatabaseError("its tables are not ours")
 
 
 def read_only(path: str, wanted: Wanted, limit: int | None = None) -> Sequence[Change]:

@@ -2,28 +2,39 @@
 
 A context's name alone says nothing: many kubeconfigs call theirs `default`. What counts is where
 the connection goes, whose authority vouches for it, and as whom we come. Secrets that rotate
-(tokens, certificates) do not count, or each renewal would be another cluster.
+(tokens, certificates) do not count, or each renewal would be another cluster. Which cluster it is
+indeed only the server can say (`daemon/ownership.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from kubectl_nodelife.live.target import Target
 
 
 def cluster_identity(target: Target) -> str:
-    """20 hex digits: a hash of server, CA, user, context and impersonation as resolved."""
-    cluster, user = target.cluster, target.user
-    plugin, provider = user.exec, user.auth_provider
+    """20 hex digits: a hash of server, CA, user and impersonation as resolved."""
+    cluster = target.cluster
     parts = {
         "server": target.server,
         "tlsServerName": cluster.tls_server_name,
         "insecure": cluster.insecure_skip_tls_verify,
         "proxy": cluster.proxy_url,
         "authority": _authority(target),
-        "context": target.context,
+        **user_parts(target),
+    }
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def user_parts(target: Target) -> dict[str, Any]:
+    """As whom we come, without secrets."""
+    user = target.user
+    plugin, provider = user.exec, user.auth_provider
+    return {
         "user": target.user_name,
         "username": user.username,
         "exec": [plugin.command, *plugin.args] if plugin else [],
@@ -35,8 +46,6 @@ def cluster_identity(target: Target) -> str:
             key: sorted(user.impersonate_user_extra[key]) for key in user.impersonate_user_extra
         },
     }
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def _authority(target: Target) -> str:

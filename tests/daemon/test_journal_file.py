@@ -82,7 +82,7 @@ def test_a_full_disk_is_said_and_what_came_meanwhile_is_written_later(
         await journal.flush()
         full_disk(journal)
         for number in range(2_000):
-            journal.ledger.note(lost(f"n{number}"), T0, f"n{number}", "x" * 100)
+            journal.ledger.note(lost(f"n{number}"), T0, f"n{number}", '"' + "x" * 100 + '"')
         await journal.flush()
         (warning,) = journal_warnings(journal)
         assert warning == (
@@ -107,7 +107,7 @@ def test_memory_has_a_limit_while_the_disk_is_full(
         journal = open_journal(str(tmp_path / "j.db"))
         full_disk(journal)
         for number in range(2_000):
-            journal.ledger.note(lost(f"n{number}"), T0, "", "x" * 100)
+            journal.ledger.note(lost(f"n{number}"), T0, "", '"' + "x" * 100 + '"')
         await journal.flush()
         assert journal.waiting() == 500
         assert "1500 changes were dropped, because memory has a limit as well" in (

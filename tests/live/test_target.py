@@ -165,7 +165,6 @@ def test_identity_follows_where_and_as_whom_but_not_secrets() -> None:
     assert one == cluster_identity(target(token="renewed"))
     assert one == cluster_identity(target(namespace="elsewhere"))
     others = [
-        target(context="second"),
         target(server="https://elsewhere"),
         target(impersonate="ann"),
         target(user="you"),
