@@ -247,7 +247,7 @@ def _learn(write: _Write, seen: _Seen) -> None:
         if write.namespace == NODE_LEASES:
             seen.renewed[write.name] = write.at
         elif write.name == LEASE:
-            held = (write.answer.get("spec") or {}).get("holderIdentity")
+            held = write.is_ours and (write.answer.get("spec") or {}).get("holderIdentity")
             seen.led_until = write.at + RENEW_DEADLINE_S if held else write.at
     elif write.verb == "delete" and _is_over(write):
         seen.objects.pop(write.key, None)

@@ -110,6 +110,11 @@ def test_nothing_is_found_where_the_rules_are_kept() -> None:
             id="a write after the Lease was released",
         ),
         pytest.param(
+            [*KNOWN, renewal(998), {**renewal(999), "userAgent": "thief"}, LOST],
+            ["no Lease of ours was renewed in time"],
+            id="a write after somebody else took the Lease",
+        ),
+        pytest.param(
             [*KNOWN, renewal(999), LOST, TAINTED, deletion(1002, uid="")],
             ["a delete without the uid of what is deleted"],
             id="a delete without a uid",

@@ -11,22 +11,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.real.control_plane import ControlPlane, assets, control_plane
+from tests.real.enforcing import Enforcer, least_privilege
 
-CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
 UPSTREAM_NAMES = (
     "node-lifecycle-controller",
     "taint-eviction-controller",
@@ -37,7 +32,6 @@ NODES = 5
 KWOK = "0.8.0"
 GC_THRESHOLD = 100  # as the spec of the garbage collector assumes
 _READY_S = 60
-_BEGIN_S = 90
 
 _API_SERVER = ("--authorization-mode=Node", "--disable-admission-plugins=PodSecurity")
 _MANAGER = (
@@ -77,6 +71,7 @@ class Stand:
         self.plane = plane
         self.programs = plane.programs
         self.folder = plane.folder
+        self.daemon: Enforcer | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start_nodes(self) -> None:
@@ -87,7 +82,9 @@ class Stand:
         flags.append("--node-lease-duration-seconds=40")
         for file in self._stages():
             flags += ["-c", str(file)]
-        self._spawn("kwok", [str(self.programs / "kwok"), *flags])
+        with (self.folder / "kwok.log").open("ab") as log:
+            command = [str(self.programs / "kwok"), *flags]
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         deadline = time.monotonic() + _READY_S
         while time.monotonic() < deadline:
             if sum(_is_ready(n) for n in self.plane.api.get("/api/v1/nodes")["items"]) == NODES:
@@ -95,63 +92,11 @@ class Stand:
             time.sleep(0.2)
         raise AssertionError(f"kwok's nodes were not Ready in {_READY_S}s")
 
-    def begin(self, *flags: str) -> subprocess.Popen[bytes]:
+    def begin(self, *flags: str) -> Enforcer:
         """Start the daemon in the controllers' place; returns when it says that it enforces."""
-        command = [sys.executable, "-m", "kubectl_nodelife", "daemon", "run"]
-        command += [f"--enforce={','.join(CONTROLLERS)}", *flags, "--yes"]
-        out = self.folder / "daemon.out"
-        process = self._spawn("daemon", command, environment=self.environment(), stdout=out)
-        deadline = time.monotonic() + _BEGIN_S
-        while time.monotonic() < deadline:
-            if re.search(r"^enforcing \S+ since ", out.read_text(), re.MULTILINE):
-                return process
-            if process.poll() is not None:
-                break
-            time.sleep(0.2)
-        raise AssertionError(f"the daemon does not enforce:\n{self.log('daemon')}")
-
-    def environment(self) -> dict[str, str]:
-        """Folders of its own, and a kubeconfig with the least rights."""
-        home = self.folder / "home"
-        home.mkdir(exist_ok=True)
-        run = self.folder / "run"
-        run.mkdir(mode=0o700, exist_ok=True)
-        return {
-            **os.environ,
-            "KUBECONFIG": str(self.least_privilege()),
-            "HOME": str(home),
-            "XDG_RUNTIME_DIR": str(run),
-            "XDG_STATE_HOME": str(home / "state"),
-            "XDG_CONFIG_HOME": str(home / "config"),
-            "XDG_CACHE_HOME": str(home / "cache"),
-        }
-
-    def least_privilege(self) -> Path:
-        """A kubeconfig of the ServiceAccount that `rbac --mode enforce` prints."""
-        path = self.folder / "least.kubeconfig"
-        if path.exists():
-            return path
-        command = [sys.executable, "-m", "kubectl_nodelife", "rbac", "--mode", "enforce"]
-        command += [f"--enforce={','.join(CONTROLLERS)}"]
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        objects = self.folder / "rbac.yaml"
-        objects.write_text(printed)
-        self.plane.kubectl("apply", "-f", str(objects))
-        account = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "ServiceAccount")
-        name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
-        token = self.plane.kubectl(
-            "create", "token", name, "-n", namespace, "--duration=2h"
-        ).strip()
-        config = yaml.safe_load(self.plane.kubeconfig.read_text())
-        authority = self.plane.folder / "certificates" / "apiserver.crt"
-        config["clusters"][0]["cluster"] = {
-            "server": self.plane.api.server,
-            "certificate-authority": str(authority),
-        }
-        config["users"][0]["user"] = {"token": token}
-        path.touch(0o600)
-        path.write_text(json.dumps(config))
-        return path
+        self.daemon = Enforcer(least_privilege(self.plane), self.folder / "daemon", *flags)
+        self.daemon.start()
+        return self.daemon
 
     def run_specs(self, focus: str, timeout_s: int = 1200) -> list[Outcome]:
         """Run the specs whose full name matches the regular expression."""
@@ -179,20 +124,13 @@ class Stand:
             )
         return list(_outcomes(json.loads(report.read_text())))
 
-    def log(self, name: str) -> str:
-        """The last lines of a program."""
-        path = self.folder / f"{name}.log"
-        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
-
     def close(self) -> None:
-        """End kwok and the daemon."""
-        for process in reversed(self._processes):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """End the daemon and kwok."""
+        if self.daemon is not None:
+            self.daemon.kill()
+        for process in self._processes:
+            process.kill()
+            process.wait()
         self._processes.clear()
 
     def _stages(self) -> Iterator[Path]:
@@ -210,21 +148,6 @@ class Stand:
             own = self.folder / file.name
             own.write_text(text)
             yield own
-
-    def _spawn(
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: dict[str, str] | None = None,
-        stdout: Path | None = None,
-    ) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.log").open("ab") as log, contextlib.ExitStack() as stack:
-            out = stack.enter_context(stdout.open("wb")) if stdout is not None else log
-            process = subprocess.Popen(
-                list(command), stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment
-            )
-        self._processes.append(process)
-        return process
 
 
 @contextlib.contextmanager
