@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import Reading, look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
@@ -26,6 +27,7 @@ READING = Reading(KINDS, needed=("Node",))
 @click.option(
     "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
 )
+@max_file_size
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")

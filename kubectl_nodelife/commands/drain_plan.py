@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
@@ -26,6 +27,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html")
 @click.command("drain-plan")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
 @click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
 @click.option("--force", is_flag=True, help="As kubectl drain: pods without a controller too.")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput
@@ -24,6 +25,7 @@ _KINDS = {
 @click.command()
 @click.argument("subject", nargs=-1, metavar="node NAME | pod NAME")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")

@@ -11,6 +11,7 @@ from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
 from kubectl_nodelife.answers.repair import repair_document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
@@ -34,6 +35,7 @@ Key = tuple[str, str]
 @click.option(
     "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
 )
+@max_file_size
 @click.option(
     "--before",
     multiple=True,

@@ -9,6 +9,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
@@ -36,6 +37,7 @@ def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
             ),
+            max_file_size,
             click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
             click.option(
                 "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.report import terminal
@@ -17,6 +18,7 @@ from kubectl_nodelife.report import terminal
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("-w", "--watch", is_flag=True, help="Go on: a line for each node that changes.")
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")

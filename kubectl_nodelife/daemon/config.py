@@ -20,6 +20,7 @@ import msgspec
 import yaml
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.yaml_aliases import load_documents
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -52,7 +53,7 @@ def load_config(path: str) -> Config:
     """Read the file. Raises BadInput with the place in the document."""
     try:
         with open(path, "rb") as file:
-            document = yaml.load(file, Loader=_LOADER)
+            document = next(load_documents(file.read(), _LOADER), None)
     except (FileNotFoundError, NotADirectoryError):
         return Config(path)
     except OSError as error:

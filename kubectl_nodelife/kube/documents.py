@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.yaml_aliases import load_documents
 
 Json = bytes | memoryview
 
@@ -105,7 +106,7 @@ def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
     if _seems_deep(text):
         _refuse_deep(text, source)
     try:
-        yield from yaml.load_all(text, Loader=_Loader)
+        yield from load_documents(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

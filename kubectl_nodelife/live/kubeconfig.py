@@ -21,6 +21,7 @@ import msgspec
 import yaml
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.yaml_aliases import load_documents
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -171,7 +172,7 @@ def _read(path: str, must_exist: bool) -> KubeConfig | None:
     except OSError as error:
         raise BadInput(f"cannot read this kubeconfig: {error.strerror}", on=path) from None
     try:
-        document = yaml.load(text, _LOADER)
+        document = next(load_documents(text, _LOADER), None)
     except yaml.YAMLError as error:
         raise BadInput(f"this kubeconfig is not YAML: {_one_line(error)}", on=path) from None
     if document is None:

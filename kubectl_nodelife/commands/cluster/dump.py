@@ -9,8 +9,6 @@ it was taken.
 from __future__ import annotations
 
 import gc
-import gzip
-import sys
 import time
 import zlib
 from collections import Counter
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kubectl_nodelife.commands.cluster.file_size import gunzip, read_file, read_stdin
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
@@ -216,7 +215,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
 def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
     for name in names:
         if name == "-":
-            yield "standard input", sys.stdin.buffer.read()
+            yield "standard input", read_stdin()
             continue
         path = Path(name)
         files = _files_in(path) if path.is_dir() else [path]
@@ -227,7 +226,7 @@ def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
 def _content(file: Path) -> bytes:
     """The bytes of a file, unpacked where its name ends with .gz and it is what it says."""
     try:
-        content = file.read_bytes()
+        content = read_file(file)
     except OSError as error:
         raise BadInput(
             f"cannot be read: {error.strerror}", on=str(file), remedy="check the path"
@@ -235,7 +234,7 @@ def _content(file: Path) -> bytes:
     if file.suffix != _GZIP:
         return content
     try:
-        return gzip.decompress(content)
+        return gunzip(content, str(file))
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"is not gzip: {error}", on=str(file), remedy="write it again") from None
 
