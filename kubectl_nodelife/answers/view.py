@@ -13,6 +13,7 @@ from typing import Any, Final
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
@@ -41,11 +42,14 @@ class ClusterView:
         warnings: Sequence[str],
         unread: Mapping[str, str],
         objects: Sequence[KubeObject] = (),
+        unreadable: Sequence[Unreadable] = (),
         outlook: Outlook | None = None,
         first_look: bool = False,
         profile_origin: str = "",
     ) -> None:
-        """`outlook`: of controllers that run already; without one it is made of `objects`."""
+        """`outlook`: of controllers that run already; without one it is made of `objects`, with
+        `unreadable` in quarantine, of which `warnings` tell.
+        """
         self.settings = settings
         self.now_ns = now_ns
         self.source = source
@@ -53,6 +57,7 @@ class ClusterView:
         self.warnings = list(warnings)
         self.unread = unread
         self.objects = objects
+        self._unreadable = unreadable
         self.profile_origin = profile_origin
         self._running = outlook
         self._first_look = first_look
@@ -68,7 +73,7 @@ class ClusterView:
         if self._running is not None:
             return self._running.cache
         cache = Cache()
-        cache.fill(self.objects, self.now_ns)
+        cache.fill(self.objects, self.now_ns, self._unreadable)
         return cache
 
     @cached_property

@@ -37,6 +37,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS, parse_time
+from kubectl_nodelife.kube.unreadable import Unreadable, identify_plain, told
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
@@ -197,29 +198,36 @@ async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
 ) -> tuple[tuple[list[Event], list[tuple[Node, list[FieldManagerEntry]]], list[Pod]], int]:
     progress = adding_up(step)
+    aside: list[Unreadable] = []
     async with reading(target) as client:
         events, nodes, pods = await asyncio.gather(
-            or_refused(read_all(client, Resource(kind_named("Event")), progress)),
-            or_refused(_nodes(client, progress)),
-            or_refused(read_all(client, Resource(kind_named("Pod")), progress)),
+            or_refused(read_all(client, Resource(kind_named("Event")), progress, aside)),
+            or_refused(_nodes(client, progress, aside)),
+            or_refused(read_all(client, Resource(kind_named("Pod")), progress, aside)),
         )
     for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
         if isinstance(found, ApiError):
             warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
     if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
         raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+    warnings += told(aside)
     now_ns = server_now_ns(client)
     lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
     return cast(Any, lists), now_ns
 
 
 async def _nodes(
-    client: Client, progress: Callable[[int], None]
+    client: Client, progress: Callable[[int], None], aside: list[Unreadable]
 ) -> list[tuple[Node, list[FieldManagerEntry]]]:
     found = []
-    async for page in pages(client, Resource(kind_named("Node"))):
+    kind = kind_named("Node")
+    async for page in pages(client, Resource(kind)):
         for raw in page:
-            found.append((cast(Node, decode("Node", raw)), managers(raw)))
+            try:
+                found.append((cast(Node, decode("Node", raw)), managers(raw)))
+            except ValueError as error:
+                if (unread := identify_plain(kind, raw, error)) is not None:
+                    aside.append(unread)
         progress(len(page))
     return found
 

@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import KindSight, out_of_reach, runnable
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Gone, Outcome, Put
+from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -38,7 +38,7 @@ _MOST_STANDSTILL_NS = 5 * SECOND_NS
 _GC_THRESHOLDS = (5_000, 5, 1_000_000_000)
 
 
-Seen = tuple[int | None, Sequence[Put | Gone | Outcome]]
+Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
 """When something was seen, None for now, and what."""
 
 
@@ -102,7 +102,7 @@ class DecisionTask:
         self._names = list(controllers)
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
-        self._held: dict[tuple[str, tuple[str, str]], Put | Gone] = {}
+        self._held: dict[tuple[str, tuple[str, str]], Put | Gone | Unreadable] = {}
         self._decided_ns = 0
         self._outcomes: list[Outcome] = []
         self._anew_because = ""  # why the controllers begin anew as soon as they may decide
@@ -240,7 +240,7 @@ class DecisionTask:
         """What was held back, all of which is taken in before anybody's time has come."""
         engine = self.dry_run.engine
         assert engine is not None
-        held: list[Put | Gone | Outcome] = [*self._outcomes, *self._held.values()]
+        held: list[Put | Gone | Unreadable | Outcome] = [*self._outcomes, *self._held.values()]
         self._outcomes, self._held = [], {}
         engine.timers_wait = True
         try:
@@ -304,11 +304,12 @@ class DecisionTask:
         kind = listed.kind
         first = kind not in self.read
         self.read.add(kind)
+        self.dry_run.cache.quarantine.relisted(kind, listed.unreadable, self.clock.now_ns())
         if first and self.dry_run.engine is None:
             self.dry_run.cache.fill(listed.objects, self.clock.now_ns())
             return []
         events: list[Put | Gone] = []
-        keys = set()
+        keys = {found.key for found in listed.unreadable}  # there all the same
         for obj in listed.objects:
             keys.add(obj.key)
             before = self.dry_run.projection.shown(kind, obj.key)
@@ -382,7 +383,7 @@ class DecisionTask:
         self.cold_because = because
 
 
-def _kind(event: Put | Gone | Outcome) -> str:
+def _kind(event: Put | Gone | Unreadable | Outcome) -> str:
     return "" if isinstance(event, Outcome) else event.kind
 
 

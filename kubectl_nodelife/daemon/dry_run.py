@@ -20,6 +20,7 @@ from kubectl_nodelife.daemon.catch_up import CatchUp
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.daemon.witness import Witness
 from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness, in_order
 from kubectl_nodelife.engine.actions import (
@@ -35,7 +36,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.executor import Executor, PlanningOnly
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
 from kubectl_nodelife.engine.settings import Settings
@@ -84,7 +85,7 @@ class DryRun:
         self._witness = Witness(self.cache, self.lifecycle, self.eviction)
         sets = next((c for c in controllers if isinstance(c, DaemonSetController)), None)
         self._daemonsets = DaemonSetWitness(sets, self.projection, self.ledger)
-        self.engine = Engine(controllers, self.cache, join=True)
+        self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug)
         self._learned = []
         self._catch_up = None
         if self.lifecycle is not None:
@@ -116,8 +117,22 @@ class DryRun:
             if other == kind and shown is not None and self.cache.get(kind, key) is None:
                 yield key
 
+    def shown_count(self, kind: str) -> int:
+        """How many objects of a kind the cluster shows, whatever is planned."""
+        count = sum(1 for _ in self.cache.all(kind))
+        for (other, key), shown in self.projection.observed().items():
+            if other == kind:
+                count += (shown is not None) - (self.cache.get(kind, key) is not None)
+        return count
+
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster, and who was ahead of us."""
+        if isinstance(event, Unreadable):
+            self.cache.apply(event, now_ns)
+            return []
+        if isinstance(event, (Put, Gone)):
+            key = event.obj.key if isinstance(event, Put) else event.key
+            self.cache.quarantine.lift(event.kind, key)
         event, ended = self._daemonsets.before(event, now_ns)
         if isinstance(event, Put) and event.kind != "Lease":
             before = self.projection.shown(event.kind, event.obj.key)
@@ -141,6 +156,16 @@ class DryRun:
             self.ledger.gone((event.kind, event.key), now_ns)
         return [*view, *self._catch(now_ns)]
 
+    def _observe_contained(self, event: Event, now_ns: int) -> list[Event]:
+        """The same; an object at which we fail is shown as it is, and named as a bug."""
+        try:
+            return self.observe(event, now_ns)
+        except Exception as error:
+            obj = event.obj if isinstance(event, Put) else event
+            about = (getattr(event, "kind", ""), getattr(obj, "key", ""))
+            log_bug(self.cache.quarantine.failed("projection", about, error, now_ns))
+            return [event]
+
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
         return self.engine.next_due() if self.engine is not None else None
@@ -160,7 +185,7 @@ class DryRun:
                 yield
             if self._daemonsets.holds(event, act, now_ns):
                 continue
-            view += self.observe(event, now_ns)
+            view += self._observe_contained(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
                 yield from self._step(view, now_ns)  # the next event may be about the same object
                 view = []

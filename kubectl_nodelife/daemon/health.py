@@ -20,6 +20,7 @@ def health(
 ) -> dict[str, Any]:
     """The daemon's state as JSON. `more` is what only the process knows; `said`: its warnings."""
     now_ns = watcher.clock.now_ns()
+    quarantine = watcher.dry_run.cache.quarantine
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "pid": os.getpid(),
@@ -44,7 +45,13 @@ def health(
             "waiting": journal.waiting(),
             "error": journal.error,
         },
-        "warnings": [*said, *failing(watcher.feed.states), *journal_warnings(journal)],
+        "quarantine": quarantine.documents(),
+        "warnings": [
+            *said,
+            *failing(watcher.feed.states),
+            *quarantine.lines(),
+            *journal_warnings(journal),
+        ],
         "residentBytes": resident_bytes(),
         "cpuSeconds": round(usage.ru_utime + usage.ru_stime, 3),
         "longestStallMilliseconds": round(watcher.slices.longest_s * 1000, 1),
@@ -53,12 +60,11 @@ def health(
 
 
 def _kinds(watcher: DecisionTask) -> list[dict[str, Any]]:
-    cache = watcher.dry_run.cache
     return [
         {
             "kind": kind,
             "phase": state.phase,
-            "objects": sum(1 for _ in cache.all(kind)),
+            "objects": watcher.dry_run.shown_count(kind),
             "error": state.error,
             "failures": state.failures,
             "retrySeconds": retry_seconds(state),

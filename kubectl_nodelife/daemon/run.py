@@ -38,6 +38,7 @@ from kubectl_nodelife.daemon.places import (
     runtime_folder,
 )
 from kubectl_nodelife.daemon.preload import import_all
+from kubectl_nodelife.daemon.quarantine_log import QuarantineLog
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
@@ -126,6 +127,7 @@ class Daemon:
             {**streams, "diverge": self.attendant.watch},
             {"stop": self._order_stop, "reload": self._order_reload},
         )
+        self._quarantine_log = QuarantineLog()
         self._running = Running()
         self._control_plane: frozenset[tuple[str, str]] = frozenset()
 
@@ -283,6 +285,7 @@ class Daemon:
             if gone or not self.instance.owns_socket():
                 log.warning("ends, because its socket or its program is gone")
                 self._stop.set()
+            self._quarantine_log.tell(self.watcher.dry_run.cache.quarantine)
             now = self._state_line()
             if now != told:
                 log.info("%s", now)

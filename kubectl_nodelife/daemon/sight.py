@@ -6,7 +6,7 @@ told by `changes`. Clocks, queues and timers are the running controllers' own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.answers.view import COLD, ClusterView
@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.projection import Projection
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS
@@ -39,6 +39,7 @@ class ShownCache(Cache):
 
     def __init__(self, cache: Cache, projection: Projection) -> None:
         super().__init__()
+        self.quarantine = cache.quarantine
         self.objects = cache.objects
         self.nodes, self.pods = cache.nodes, cache.pods
         self.heartbeats = cache.heartbeats
@@ -85,6 +86,28 @@ class ShownCache(Cache):
     def count_on(self, node: str) -> int:
         """How many pods are bound to a node."""
         return len(self.pods_on(node)) if self._shown_pods else super().count_on(node)
+
+    def pod_counts(self) -> dict[str, int]:
+        """How many pods are bound to each node."""
+        if not self._shown_pods:
+            return super().pod_counts()
+        counts = {node: self.count_on(node) for node in (*self._pods_by_node, *self._more_on)}
+        return {node: count for node, count in counts.items() if count}
+
+    def nodes_with_pods(self) -> Collection[str]:
+        """Names of the nodes to which some pod is bound."""
+        return self.pod_counts().keys() if self._shown_pods else super().nodes_with_pods()
+
+    def pods_of(self, owner_uid: str) -> list[Pod]:
+        """The pods whose controller has that uid."""
+        pods = super().pods_of(owner_uid)
+        if not self._shown_pods:
+            return pods
+        shown = [self._shown_pods.get(pod.key, pod) for pod in pods]
+        gone = [pod for more in self._more_on.values() for pod in more]
+        return [pod for pod in shown if pod is not None] + [
+            pod for pod in gone if (c := controller_of(pod.metadata)) and c.uid == owner_uid
+        ]
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node."""
@@ -170,7 +193,8 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     skew_ns = watcher.clock.skew_ns()
     if abs(skew_ns) > SKEW_TOLD_NS:
         said.append(clock_warning(skew_ns))
-    return said + kind_warnings(watcher.feed.states)
+    quarantine = watcher.dry_run.cache.quarantine
+    return [*said, *kind_warnings(watcher.feed.states), *quarantine.lines()]
 
 
 def clock_warning(skew_ns: int) -> str:

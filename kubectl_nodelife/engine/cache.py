@@ -195,8 +195,12 @@ class Cache:
         self._heartbeat(event.node).follow(event, now_ns)
         return self._heartbeat_change(event.node, event.cause)
 
-    def fill(self, objects: Iterable[KubeObject], now_ns: int) -> None:
+    def fill(
+        self, objects: Iterable[KubeObject], now_ns: int, unreadable: Iterable[Unreadable] = ()
+    ) -> None:
         """Take in a first list: as one Put after the other, for those to whom no change is news."""
+        for found in unreadable:
+            self.quarantine.put(found, now_ns)
         pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
         for obj in objects:
             meta = obj.metadata

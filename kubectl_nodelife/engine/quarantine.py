@@ -14,15 +14,19 @@ again, later each time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Final
+from collections.abc import Hashable, Iterable
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.unreadable import Ref, Unreadable
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.kube.unreadable import MOST_TOLD, Ref, Unreadable, reason, told
+
+MOST_LISTED: Final = 1_000
+"""So many are in the document of `daemon status`."""
 
 _FIRST_RETRY_NS: Final = SECOND_NS
 _LAST_RETRY_NS: Final = 300 * SECOND_NS
@@ -120,19 +124,39 @@ class Quarantine:
 
     # Words
 
-    def lines(self) -> Iterator[str]:
-        """A sentence about each entry, for people."""
-        for found in self.unreadable.values():
-            yield (
-                f"{found} cannot be read ({found.why}): "
-                "decisions about it and what hangs on it are off"
-            )
-        for bug in self.bugs.values():
-            yield (
-                f"bug in controller {bug.controller} at {words(bug.about)} "
-                f"({type(bug.error).__name__}: {reason_of(bug.error)}): "
-                "what it decides there is off, everything else goes on"
-            )
+    def lines(self) -> list[str]:
+        """A sentence about each entry, for people; of many only the first."""
+        bugs = [
+            f"bug in controller {bug.controller} at {words(bug.about)} "
+            f"({type(bug.error).__name__}: {reason(bug.error)}): "
+            "what it decides there is off, everything else goes on"
+            for bug in islice(self.bugs.values(), MOST_TOLD)
+        ]
+        return told(self.unreadable.values()) + bugs
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Each entry as JSON, as `daemon status` has it."""
+        objects = [
+            {
+                "kind": found.kind,
+                "namespace": found.key[0],
+                "name": found.key[1],
+                "since": format_micro_time(self.since_ns[ref]),
+                "why": found.why,
+            }
+            for ref, found in islice(self.unreadable.items(), MOST_LISTED)
+        ]
+        bugs = [
+            {
+                "controller": bug.controller,
+                "at": words(bug.about),
+                "since": format_micro_time(bug.since_ns),
+                "why": f"{type(bug.error).__name__}: {reason(bug.error)}",
+                "tries": bug.tries,
+            }
+            for bug in islice(self.bugs.values(), MOST_LISTED)
+        ]
+        return [*objects, *bugs]
 
 
 def words(about: Hashable) -> str:
@@ -141,8 +165,3 @@ def words(about: Hashable) -> str:
         kind, key = about
         return f"{kind} {'/'.join(str(part) for part in key if part)}"
     return "/".join(map(str, about)) if isinstance(about, tuple) else str(about)
-
-
-def reason_of(error: BaseException) -> str:
-    """The error's words in one line of bounded length."""
-    return " ".join(str(error).split())[:200]

@@ -28,7 +28,7 @@ _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 
 def unfit(obj: KubeObject) -> str:
     """Why no decision can be taken on the object, "" where one can."""
-    check = _CHECKS.get(type(obj))
+    check = CHECKS.get(type(obj))
     if check is None:
         return ""
     try:
@@ -67,10 +67,18 @@ def _node(node: Any) -> None:
 
 
 def _pod(pod: Any) -> None:
+    grace = pod.metadata.deletion_grace_period_seconds
+    if grace is not None:
+        _seconds("metadata.deletionGracePeriodSeconds", grace)
     _pod_spec(pod.spec)
 
 
 def _pod_spec(spec: PodSpec) -> None:
+    if spec.termination_grace_period_seconds is not None:
+        _seconds("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds)
+    for toleration in spec.tolerations:
+        if toleration.toleration_seconds is not None:
+            _seconds("spec.tolerations.tolerationSeconds", toleration.toleration_seconds)
     for container in spec.containers:
         _container(container)
     for container in spec.init_containers:
@@ -88,6 +96,11 @@ def _container(container: Container) -> None:
         _quantities("resources.requests", resources.requests)
     if resources.limits:
         _quantities("resources.limits", resources.limits)
+
+
+def _seconds(path: str, seconds: int) -> None:
+    if not _LEAST_INT <= seconds <= _MOST_INT:
+        raise ValueError(f"{path}: an integer of more than 64 bits")
 
 
 def _quantities(path: str, quantities: Mapping[str, Quantity] | None) -> None:
@@ -148,7 +161,7 @@ def _plain(path: str, document: Any) -> None:
     raise ValueError(f"{path}: is nested more than {DEEPEST_PLAIN} deep")
 
 
-_CHECKS: dict[type[KubeObject], Callable[[Any], None]] = {
+CHECKS: dict[type[KubeObject], Callable[[Any], None]] = {
     Node: _node,
     Pod: _pod,
     DaemonSet: _daemon_set,

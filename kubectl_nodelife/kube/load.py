@@ -3,9 +3,8 @@
 Pure: bytes in, objects out; reading files, and switching the garbage collector off while a big dump
 is read, belong to callers. A JSON List is split into undecoded items whose kind is read off their
 first bytes, and each item goes straight to its type (`kube.decode`). Pods share what they have in
-common with the one before them (`kube.share`).
-
-Kinds that no decision reads are counted, never an error. Left out: whether an object is valid.
+common with the one before them (`kube.share`). Kinds that no decision reads are counted, and an
+object that cannot be read is set aside: neither is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,7 +24,6 @@ from kubectl_nodelife.kube.decode import (
     decode,
     decode_json,
     mended,
-    needs_mending,
     plain,
 )
 from kubectl_nodelife.kube.documents import (
@@ -37,16 +35,38 @@ from kubectl_nodelife.kube.documents import (
     utf8,
     yaml_documents,
 )
+from kubectl_nodelife.kube.envelope import (
+    HEAD,
+    Envelope,
+    Head,
+    damaged_list,
+    document_path,
+    is_list,
+    item_path,
+    join,
+    list_annotations,
+    quick_kind,
+    read_envelope,
+    unknown_name,
+)
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource, group_of
+from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
+from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.share import share_equal_parts
+from kubectl_nodelife.kube.unreadable import (
+    Unreadable,
+    identify,
+    identify_plain,
+    text_member,
+)
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 
 __all__ = ["InputError", "Loaded", "decode", "decode_json", "load_documents", "load_objects"]
 
 _PROGRESS_STEP = 1000
+_NAMESPACE = "default"  # where kubectl would have sent an object without one
 _LARGEST_FLOW_YAML = 1 << 20  # a bigger file that begins like JSON was meant to be JSON
 _NAME_A_DUMP = "name a file that 'kubectl get ... -o json' or '-o yaml' wrote"
 
@@ -57,10 +77,12 @@ class Loaded:
 
     `kinds_read`: kinds of which there is an object, an empty list, or the word of the annotation
     nodelife.dev/kinds; `all_kinds`: the annotation says that nothing is missing. `unknown_kinds`
-    counts what was passed over. `annotations`: those of Lists.
+    counts what was passed over. `annotations`: those of Lists. `unreadable`: objects of a kind that
+    is read, and which cannot be read or decided on.
     """
 
     objects: list[KubeObject] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     kinds_read: set[str] = field(default_factory=set)
     all_kinds: bool = False
@@ -83,6 +105,7 @@ def load_objects(data: bytes, source: str, progress: Callable[[int], None] | Non
         reader.read_documents(yaml_documents(text, source))
     if not reader.documents:
         raise InputError("holds no Kubernetes object", source=source, remedy=_NAME_A_DUMP)
+    reader.refuse_if_nothing_is_readable()
     if progress is not None:
         progress(reader.done)
     return reader.loaded
@@ -108,33 +131,8 @@ def load_documents(documents: Iterable[Any], source: str) -> Loaded:
     """The objects in documents that are plain Python objects already. Raises InputError."""
     reader = _Reader(source, None)
     reader.read_documents(documents)
+    reader.refuse_if_nothing_is_readable()
     return reader.loaded
-
-
-class _Envelope(msgspec.Struct, rename="camel", gc=False):
-    """The outside of a JSON document: a List with its items undecoded, or some object."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: msgspec.Raw = msgspec.Raw(b"null")  # a Raw in a union would take nulls only
-    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class _ListMeta(msgspec.Struct, gc=False):
-    annotations: dict[str, str] | None = None
-
-
-_read_envelope = msgspec.json.Decoder(_Envelope).decode
-_read_list_meta = msgspec.json.Decoder(_ListMeta | None).decode
-# kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
-_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([\w./-]*)"\s*,\s*"kind"\s*:\s*"(\w*)"')
-
-
-class _Head(NamedTuple):
-    """The first bytes of an object: its kind, or the name of one that is not read."""
-
-    kind: Kind | str
-    begins: Callable[[Any], Any]
 
 
 class _Reader:
@@ -146,15 +144,21 @@ class _Reader:
         self.documents = 0
         self.done = 0
         self._progress = progress
-        self._heads: dict[bytes, _Head | None] = {}
+        self._heads: dict[bytes, Head | None] = {}
         self._pod: Pod | None = None
         self._told = 0
+        self._fault_found: InputError | None = None
+
+    def refuse_if_nothing_is_readable(self) -> None:
+        """Raise what was wrong with the first object, where all are in vain."""
+        if self._fault_found is not None and not self.loaded.objects:
+            raise self._fault_found
 
     def read_json(self, text: bytes) -> None:
         """Read one JSON document, or several one after another."""
         start, number = json_starts(text, 0), 0
         while start < len(text):
-            end = self._read_json_document(text, start, _document_path(number))
+            end = self._read_json_document(text, start, document_path(number))
             start, number = json_starts(text, end), number + 1
 
     def _read_json_document(self, text: bytes, start: int, path: str) -> int:
@@ -162,23 +166,32 @@ class _Reader:
         end = len(text)
         document: Json = memoryview(text)[start:] if start else text
         try:
-            envelope = _read_envelope(document)
+            envelope = read_envelope(document)
         except UNDECODABLE:
-            end = end_of_json(text, self.source, start)
+            try:
+                end = end_of_json(text, self.source, start)
+            except InputError:
+                found = damaged_list(bytes(document))
+                if found is None:
+                    raise
+                return self._read_envelope(found, document, path, end)
             document = memoryview(text)[start:end]
             try:
-                envelope = _read_envelope(document)
+                envelope = read_envelope(document)
             except UNDECODABLE:  # a bare array, or an object of a strange shape
                 self._read_document(plain(document, self.source, path), path)
                 return end
+        return self._read_envelope(envelope, document, path, end)
+
+    def _read_envelope(self, envelope: Envelope, document: Json, path: str, end: int) -> int:
         self.documents += 1
         given = envelope.items is not msgspec.UNSET
-        if not _is_list(envelope.api_version, envelope.kind, given):
+        if not is_list(envelope.api_version, envelope.kind, given):
             if not self._read_run([document], 0):
-                self._read_plain(plain(document, self.source, path), path, "", "")
+                self._read_item(document, path, "", "")
             return end
         item_kind = self._note_list(
-            envelope.api_version, envelope.kind, _annotations(envelope.metadata)
+            envelope.api_version, envelope.kind, list_annotations(envelope.metadata)
         )
         if isinstance(envelope.items, list):
             self._read_items(envelope.items, path, envelope.api_version, item_kind)
@@ -192,11 +205,46 @@ class _Reader:
         while index < len(items):
             read = self._read_run(items, index)
             if not read:
-                where = _item_path(path, index)
-                document = plain(items[index], self.source, where)
-                self._read_plain(document, where, api_version, item_kind)
+                self._read_item(items[index], item_path(path, index), api_version, item_kind)
                 read = 1
             index += read
+
+    def _read_item(
+        self, item: Json | msgspec.Raw, path: str, api_version: str, item_kind: str
+    ) -> None:
+        """Read an item of a List that wants a closer look."""
+        try:
+            document = plain(item, self.source, path)
+        except InputError as error:
+            raw = bytes(item)
+            version = text_member(raw, b"apiVersion") or api_version
+            kind = find_kind(version, text_member(raw, b"kind") or item_kind)
+            found = identify(kind, raw, error.what, _NAMESPACE) if kind is not None else None
+            self._set_aside(found, error)
+            return
+        self._read_member(document, path, api_version, item_kind)
+
+    def _read_member(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
+        """Read one of several objects: one that cannot be read leaves the others as they are."""
+        try:
+            self._read_plain(raw, path, api_version, item_kind)
+        except InputError as error:
+            if not isinstance(raw, dict):
+                raise
+            names = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
+            kind = find_kind(*names) if all(isinstance(name, str) for name in names) else None
+            why = f"{error.path.removeprefix(path).removeprefix('.')}: {error.what}"
+            found = identify_plain(kind, raw, why, _NAMESPACE) if kind is not None else None
+            self._set_aside(found, error)
+
+    def _set_aside(self, found: Unreadable | None, error: InputError) -> None:
+        """Note an object that cannot be read. Raises the error where it has no name."""
+        if found is None:
+            raise error
+        self._fault_found = self._fault_found or error
+        self.loaded.unreadable.append(found)
+        self.loaded.kinds_read.add(found.kind)
+        self._advance(1)
 
     def _read_run(self, items: Sequence[Json | msgspec.Raw], start: int) -> int:
         """Read, the quick way, items from `start` on that begin with the same bytes as that one.
@@ -210,6 +258,7 @@ class _Reader:
             self._count_unknown(head.kind)
             return 1
         decode, begins, namespaced = DECODERS[head.kind.type], head.begins, head.kind.namespaced
+        check = CHECKS.get(head.kind.type)
         objects, previous = self.loaded.objects, self._pod
         for index in range(start, min(start + _PROGRESS_STEP, len(items))):
             item = items[index]
@@ -220,6 +269,8 @@ class _Reader:
             except UNDECODABLE:
                 break
             if not obj.metadata.name or (namespaced and not obj.metadata.namespace):
+                break
+            if check is not None and unfit(obj):
                 break
             if type(obj) is Pod:
                 if previous is not None:
@@ -234,16 +285,16 @@ class _Reader:
             self._advance(index - start)
         return index - start
 
-    def _head(self, raw: Json | msgspec.Raw) -> _Head | None:
+    def _head(self, raw: Json | msgspec.Raw) -> Head | None:
         """What the object's first bytes say about it; None where they say too little."""
-        match = _HEAD.match(raw)
+        match = HEAD.match(raw)
         if match is None:
             return None
         try:
             return self._heads[match[0]]
         except KeyError:
-            kind = _quick_kind(match[1].decode(), match[2].decode())
-            head = _Head(kind, re.compile(re.escape(match[0])).match) if kind is not None else None
+            kind = quick_kind(match[1].decode(), match[2].decode())
+            head = Head(kind, re.compile(re.escape(match[0])).match) if kind is not None else None
             self._heads[match[0]] = head
             return head
 
@@ -251,16 +302,16 @@ class _Reader:
         """Read documents of plain Python objects, as YAML gives them."""
         for number, document in enumerate(documents):
             if document is not None:  # there may be nothing between two separators
-                self._read_document(document, _document_path(number))
+                self._read_document(document, document_path(number))
 
     def _read_document(self, document: Any, path: str) -> None:
         if isinstance(document, list):
             self.documents += 1
             for index, item in enumerate(document):
-                self._read_plain(item, f"{path}[{index}]", "", "")
+                self._read_member(item, f"{path}[{index}]", "", "")
         elif isinstance(document, dict):
             self.documents += 1
-            self._read_plain(document, path, "", "")
+            self._read_member(document, path, "", "")
 
     def _read_plain(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
         """Read an object, or a List, that is plain Python objects."""
@@ -269,18 +320,18 @@ class _Reader:
         version, name = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
         if not isinstance(version, str) or not isinstance(name, str):
             wrong = "kind" if isinstance(version, str) else "apiVersion"
-            raise self._fault("expected text", _join(path, wrong))
-        if _is_list(version, name, "items" in raw):
+            raise self._fault("expected text", join(path, wrong))
+        if is_list(version, name, "items" in raw):
             self._read_plain_list(raw, path, version, name)
             return
         if not name and "items" in raw:  # kubectl writes the kind of a YAML List after its items
             what = "is missing: a List without its end is cut off"
-            raise InputError(what, source=self.source, path=_join(path, "kind"), remedy=DUMP_AGAIN)
+            raise InputError(what, source=self.source, path=join(path, "kind"), remedy=DUMP_AGAIN)
         if not name:
-            raise self._fault("is missing: this is not a Kubernetes object", _join(path, "kind"))
+            raise self._fault("is missing: this is not a Kubernetes object", join(path, "kind"))
         kind = find_kind(version, name)
         if kind is None:
-            self._count_unknown(_unknown_name(version, name))
+            self._count_unknown(unknown_name(version, name))
             return
         obj = convert(mended(version, kind, raw), kind.type, self.source, path)
         self._keep(obj, kind, path)
@@ -291,9 +342,9 @@ class _Reader:
         item_kind = self._note_list(version, name, annotations)
         items = raw.get("items") or []
         if not isinstance(items, list):
-            raise self._fault(f"expected a list, got {_json_type(items)}", _join(path, "items"))
+            raise self._fault(f"expected a list, got {_json_type(items)}", join(path, "items"))
         for index, item in enumerate(items):
-            self._read_plain(item, _item_path(path, index), version, item_kind)
+            self._read_member(item, item_path(path, index), version, item_kind)
 
     def _note_list(self, api_version: str, name: str, annotations: Any) -> str:
         """Take from a List which kinds it speaks of; returns the kind of items without one."""
@@ -316,12 +367,16 @@ class _Reader:
         metadata = obj.metadata
         if not metadata.name:
             raise self._fault(
-                f"is missing: a {kind.name} needs a name", _join(path, "metadata.name")
+                f"is missing: a {kind.name} needs a name", join(path, "metadata.name")
             )
         if kind.namespaced and not metadata.namespace:
-            # What kubectl would have sent it to.
-            named = msgspec.structs.replace(metadata, namespace="default")
+            named = msgspec.structs.replace(metadata, namespace=_NAMESPACE)
             obj = msgspec.structs.replace(obj, metadata=named)
+        why = unfit(obj)
+        if why:
+            fault = InputError(why, source=self.source, path=path, remedy="correct the value")
+            self._set_aside(as_unreadable(obj, why), fault)
+            return
         self.loaded.objects.append(obj)
         self.loaded.kinds_read.add(kind.name)
         self._advance(1)
@@ -338,54 +393,6 @@ class _Reader:
 
     def _fault(self, what: str, path: str) -> InputError:
         return InputError(what, source=self.source, path=path, remedy="correct it or take it out")
-
-
-def _quick_kind(api_version: str, name: str) -> Kind | str | None:
-    """The kind of an object with this head, or the name of an unknown one.
-
-    None where it wants a closer look.
-    """
-    if not name or _is_list(api_version, name, False):
-        return None
-    kind = find_kind(api_version, name)
-    if kind is None:
-        return None if name.endswith("List") else _unknown_name(api_version, name)
-    return None if needs_mending(api_version, kind) else kind
-
-
-def _is_list(api_version: str, name: str, has_items: bool) -> bool:
-    """Whether an object of this kind is a list of others."""
-    if name == "List":
-        return True
-    if not name.endswith("List"):
-        return False
-    return has_items or find_kind(api_version, name.removesuffix("List")) is not None
-
-
-def _unknown_name(api_version: str, name: str) -> str:
-    """What to call a kind that is not read: with its group where we read a kind of that name."""
-    return name if find_kind("", name) is None else f"{name}.{group_of(api_version) or api_version}"
-
-
-def _annotations(metadata: msgspec.Raw) -> dict[str, str] | None:
-    try:
-        found = _read_list_meta(metadata)
-    except UNDECODABLE:
-        return None
-    return found.annotations if found is not None else None
-
-
-def _document_path(number: int) -> str:
-    return f"document {number + 1}" if number else ""
-
-
-def _item_path(path: str, index: int) -> str:
-    return _join(path, f"items[{index}]")
-
-
-def _join(path: str, member: str) -> str:
-    separator = "" if not path else ": " if path.rpartition(" ")[2].isdigit() else "."
-    return f"{path}{separator}{member}"
 
 
 def _json_type(value: Any) -> str:

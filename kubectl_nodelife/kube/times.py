@@ -27,6 +27,8 @@ _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_SECONDS = 86_400
 _ONE_SECOND = timedelta(seconds=1)
+_FIRST_SECOND = (datetime.min - _EPOCH) // _ONE_SECOND
+_LAST_SECOND = (datetime.max - _EPOCH) // _ONE_SECOND
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
@@ -66,11 +68,16 @@ def _parse_any_time(text: str) -> Time:
     if sign is not None:
         offset = int(offset_hours) * 3600 + int(offset_minutes) * 60
         seconds += -offset if sign == "+" else offset
+        if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+            raise ValueError(f"{text!r} is not a time: beyond the year 9999 or before the first")
     return Time(seconds * SECOND_NS + (int(fraction[:9].ljust(9, "0")) if fraction else 0))
 
 
 def format_time(instant_ns: int) -> str:
-    """`2026-01-31T12:00:00Z`: UTC, whole seconds (a fraction is cut off), as `metav1.Time`."""
+    """`2026-01-31T12:00:00Z`: UTC, whole seconds (a fraction is cut off), as `metav1.Time`.
+
+    What lies beyond the calendar, as sums with somebody's seconds may, is its last or first second.
+    """
     return _seconds_text(instant_ns // SECOND_NS) + "Z"
 
 
@@ -82,12 +89,15 @@ def format_micro_time(instant_ns: int) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _seconds_text(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    within = min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
+    return (_EPOCH + timedelta(seconds=within)).isoformat()
 
 
 def to_datetime(instant_ns: int) -> datetime:
-    """The instant as an aware datetime in UTC, cut to microseconds."""
-    return _EPOCH_UTC + timedelta(microseconds=instant_ns // MICROSECOND_NS)
+    """The instant as an aware datetime in UTC, cut to microseconds and to the calendar."""
+    first, last = _FIRST_SECOND * SECOND_NS, _LAST_SECOND * SECOND_NS
+    within = min(max(instant_ns, first), last)
+    return _EPOCH_UTC + timedelta(microseconds=within // MICROSECOND_NS)
 
 
 def _decode_time(type_: type[Any], text: Any) -> Any:

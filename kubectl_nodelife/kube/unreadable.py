@@ -9,8 +9,8 @@ because decisions on those cannot be taken either.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from kubectl_nodelife.kube.kinds import Kind
 
 Ref = tuple[str, tuple[str, str]]
 """(kind, (namespace, name)) of an object."""
+
+MOST_TOLD: Final = 20
+"""So many are told one by one where people read."""
 
 _LONGEST_REASON: Final = 200
 _LONGEST_NAME: Final = 253  # as the API server has it
@@ -44,16 +47,34 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
         return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
 
 
-def identify(kind: Kind, document: bytes, why: object) -> Unreadable | None:
-    """What is known of an object from its JSON; None where it does not even tell its name."""
-    members = dict(_objects(document))
+def identify(kind: Kind, document: bytes, why: object, namespace: str = "") -> Unreadable | None:
+    """What is known of an object from its JSON; None where it does not even tell its name.
+
+    `namespace` stands in where the object names none.
+    """
+    members = dict(object_members(document))
     meta = _decoded(members.get(b"metadata", b""))
-    name, namespace = _text(meta, "name"), _text(meta, "namespace")
+    node = text_member(members.get(b"spec", b""), b"nodeName")
+    return _named(kind, meta, node, why, namespace)
+
+
+def identify_plain(
+    kind: Kind, document: Any, why: object, namespace: str = ""
+) -> Unreadable | None:
+    """The same for an object that is plain Python objects already."""
+    spec = document.get("spec") if isinstance(document, dict) else None
+    meta = document.get("metadata") if isinstance(document, dict) else None
+    return _named(kind, meta, _text(spec, "nodeName"), why, namespace)
+
+
+def _named(kind: Kind, meta: Any, node: str, why: object, default: str) -> Unreadable | None:
+    name = _text(meta, "name")
+    namespace = (_text(meta, "namespace") or default) if kind.namespaced else ""
     if not name or (kind.namespaced and not namespace):
         return None
     if len(name) > _LONGEST_NAME or len(namespace) > _LONGEST_NAME:
         return None
-    node = _scalar(members.get(b"spec", b""), b"nodeName") if kind.name == "Pod" else ""
+    node = node if kind.name == "Pod" else ""
     return Unreadable(
         kind.name,
         (namespace, name),
@@ -76,14 +97,24 @@ def related(
     return tuple(refs)
 
 
+def told(unreadable: Iterable[Unreadable]) -> list[str]:
+    """A sentence about each for people, and a last one for those that are too many to tell."""
+    lines = [
+        f"{found} cannot be read ({found.why}): decisions about it and what hangs on it are off"
+        for found in unreadable
+    ]
+    more = len(lines) - MOST_TOLD
+    return lines if more <= 0 else [*lines[:MOST_TOLD], f"{more} more objects cannot be read"]
+
+
 def reason(why: object) -> str:
     """The words of an error in one line of bounded length."""
     text = " ".join(str(why).split()) or type(why).__name__
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
 
 
-def _objects(document: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The members of a JSON object that are objects themselves: name and text."""
+def object_members(document: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The members of a JSON object that are objects themselves: name and text, of any depth."""
     depth, start, name, last = 0, 0, b"", b""
     for match in _TOKEN.finditer(document):
         token = match[0]
@@ -101,7 +132,38 @@ def _objects(document: bytes) -> Iterator[tuple[bytes, bytes]]:
             last = token[1:-1]
 
 
-def _scalar(document: bytes, name: bytes) -> str:
+class Split(NamedTuple):
+    """A List in pieces: its document with a 0 in place of each item, and the items undecoded."""
+
+    skeleton: bytes
+    items: list[bytes]
+
+
+def split_list(document: bytes) -> Split:
+    """Take the objects out of a List's `items`; what is around them can then be decoded alone."""
+    depth, start, end, last, within = 0, 0, 0, b"", False
+    gaps: list[bytes] = []
+    items: list[bytes] = []
+    for match in _TOKEN.finditer(document):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            if depth == 2:
+                within = token == b"[" and last == b"items"
+            elif depth == 3 and within:
+                start = match.start()
+        elif token in b"]}":
+            depth -= 1
+            if depth == 2 and within:
+                gaps.append(document[end:start])
+                end = match.end()
+                items.append(document[start:end])
+        elif depth == 1:
+            last = token[1:-1]
+    return Split(b"0".join([*gaps, document[end:]]), items)
+
+
+def text_member(document: bytes, name: bytes) -> str:
     """A member of a JSON object that is text, or ""."""
     depth = 0
     for match in _TOKEN.finditer(document):

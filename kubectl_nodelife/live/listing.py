@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import decode_json
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json
 from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.fitness import sift
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.kube.unreadable import Unreadable, identify, split_list
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url
 
@@ -19,10 +22,11 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Listing(NamedTuple):
-    """All objects of a kind, and the version from which a watch goes on."""
+    """All objects of a kind, the version from which a watch goes on, and what cannot be read."""
 
     objects: list[KubeObject]
     resource_version: str
+    unreadable: list[Unreadable]
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -33,6 +37,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 class _Page(msgspec.Struct, Generic[T]):
     metadata: _ListMeta
     items: list[T] | None = None
+    unreadable: list[Unreadable] = []
 
 
 class _RawPage(msgspec.Struct):
@@ -41,15 +46,20 @@ class _RawPage(msgspec.Struct):
 
 
 async def read_all(
-    client: Client, resource: Resource, progress: Callable[[int], None] | None = None
+    client: Client,
+    resource: Resource,
+    progress: Callable[[int], None] | None = None,
+    aside: list[Unreadable] | None = None,
 ) -> list[KubeObject]:
     """All objects, as of one version. Raises ApiError, Unreachable, Failed.
 
-    `progress` is told how many came with each page.
+    `progress` is told how many came with each page; `aside` takes what cannot be read.
     """
     listing = await list_all(
         client, resource, on_page=lambda page: progress(len(page)) if progress else None
     )
+    if aside is not None:
+        aside += listing.unreadable
     return listing.objects
 
 
@@ -89,31 +99,58 @@ async def _pages(
     )
     objects: list[KubeObject] = []
     tokens: set[str] = set()
+    unreadable: list[Unreadable] = []
     url = list_url(resource, limit=limit)
     while True:
         body = await client.read(url, retry=retry)
         try:
             page = decoder.decode(body)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             page = _read_slowly(body, resource)
-        items = page.items or []
+        items, unfit = sift(page.items or [])
         objects += items
+        unreadable += [*page.unreadable, *unfit]
         if on_page is not None:
             on_page(items)
         token = page.metadata.continue_
         if not token:
-            return Listing(objects, page.metadata.resource_version)
-        if not items or token in tokens:
+            return Listing(objects, page.metadata.resource_version, unreadable)
+        if not (page.items or page.unreadable) or token in tokens:
             raise Failed("the server's list has no end", on=str(resource))
         tokens.add(token)
         url = list_url(resource, limit=limit, continue_=token)
 
 
 def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
-    """A page whose objects are not as strict as the fast way wants them. Raises Failed."""
+    """A page with objects that are not as strict as the fast way wants them. Raises Failed.
+
+    One that cannot be read at all is set aside, if it tells its name.
+    """
+    try:
+        metadata, items = _split(body)
+        found = [_read_item(resource.kind, item) for item in items]
+    except (*UNDECODABLE, InputError) as error:
+        raise Failed(f"the server's list makes no sense: {error}", on=str(resource)) from None
+    objects = [obj for obj in found if not isinstance(obj, Unreadable)]
+    return _Page(metadata, objects, [one for one in found if isinstance(one, Unreadable)])
+
+
+def _split(body: bytes) -> tuple[_ListMeta, Iterable[bytes]]:
+    """A page's metadata and its items undecoded. Raises one of UNDECODABLE."""
     try:
         page = msgspec.json.decode(body, type=_RawPage)
-        type_ = resource.kind.type
-        return _Page(page.metadata, [decode_json(type_, item) for item in page.items or ()])
-    except (msgspec.MsgspecError, InputError) as error:
-        raise Failed(f"the server's list makes no sense: {error}", on=str(resource)) from None
+    except UNDECODABLE:  # an item that is not even JSON, or nested too deeply to be passed over
+        split = split_list(body)
+        return msgspec.json.decode(split.skeleton, type=_RawPage).metadata, split.items
+    return page.metadata, map(bytes, page.items or ())
+
+
+def _read_item(kind: Kind, item: bytes) -> KubeObject | Unreadable:
+    """One item of a page. Raises InputError where it does not even tell its name."""
+    try:
+        return decode_json(kind.type, item)
+    except InputError as error:
+        found = identify(kind, item, error)
+        if found is None:
+            raise
+        return found

@@ -17,26 +17,34 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
 
 import aiohttp
 import msgspec
 
-from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.events import Gone, Put, Unreadable
 from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.backoff import FIRST_S, LAST_S, Backoff
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import list_all
+from kubectl_nodelife.live.news import ABSENT as ABSENT
+from kubectl_nodelife.live.news import FAILING as FAILING
+from kubectl_nodelife.live.news import LISTING as LISTING
+from kubectl_nodelife.live.news import REFUSED as REFUSED
+from kubectl_nodelife.live.news import WATCHING as WATCHING
+from kubectl_nodelife.live.news import Happened as Happened
+from kubectl_nodelife.live.news import KindState as KindState
+from kubectl_nodelife.live.news import Listed as Listed
+from kubectl_nodelife.live.news import News as News
+from kubectl_nodelife.live.news import Phase as Phase
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 
 _SHORT_WATCH_S = 1.0
-
-LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", "absent", "failing"
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -61,57 +69,6 @@ class Pace(msgspec.Struct, frozen=True):
     page_size: int = PAGE_SIZE
     gather_s: float = 0.05
     gather_by_kind: dict[str, float] = {}
-
-
-class KindState(msgspec.Struct):
-    """How it stands with one kind; monotonic ns. `error` says why it is not being watched.
-
-    `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while nobody waits.
-    """
-
-    kind: str
-    phase: str = LISTING
-    error: str = ""
-    synced: bool = False
-    broken_since_ns: int | None = None
-    last_sign_ns: int = 0
-    lists: int = 0
-    failures: int = 0
-    retry_at_ns: int = 0
-
-
-class Listed(NamedTuple):
-    """All objects of a kind, as of one version.
-
-    `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now.
-    """
-
-    kind: str
-    objects: list[KubeObject]
-    asked_ns: int = 0
-
-
-class Happened(NamedTuple):
-    """What a watch said, in order, and when by `steady_ns`; 0: just now."""
-
-    kind: str
-    events: list[Put | Gone]
-    seen_ns: int = 0
-
-
-class Phase(NamedTuple):
-    """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is.
-
-    `relisted`: since the gap began a list was asked for, and came.
-    """
-
-    kind: str
-    phase: str
-    gap_ns: int = 0
-    relisted: bool = False
-
-
-News = Listed | Happened | Phase
 
 
 class Source:
@@ -274,22 +231,28 @@ class Follower:
             on_page=self._share,
             retry=False,
         )
-        await self._listed(listing.objects, listing.resource_version, asked_ns)
+        found: list[KubeObject | Unreadable] = [*listing.objects, *listing.unreadable]
+        await self._listed(found, listing.resource_version, asked_ns)
 
-    def _share(self, objects: list[KubeObject]) -> None:
+    def _share(self, objects: Iterable[KubeObject | Unreadable]) -> None:
         for obj in objects:
-            self._sharing.share(obj)
+            if not isinstance(obj, Unreadable):
+                self._sharing.share(obj)
 
-    async def _listed(self, objects: list[KubeObject], version: str, asked_ns: int) -> None:
+    async def _listed(
+        self, found: Sequence[KubeObject | Unreadable], version: str, asked_ns: int
+    ) -> None:
         self._version = version
         self._relisted = True
         self.state.lists += 1
         self.state.synced = True
-        await self._queue.put(Listed(self.state.kind, objects, asked_ns))
+        objects = [obj for obj in found if not isinstance(obj, Unreadable)]
+        others = [obj for obj in found if isinstance(obj, Unreadable)]
+        await self._queue.put(Listed(self.state.kind, objects, asked_ns, others))
 
     async def _watch(self) -> None:
         """One watch, until the server ends it. Raises TimeoutError where it hangs, ApiError, …"""
-        initial: list[KubeObject] | None = None
+        initial: list[KubeObject | Unreadable] | None = None
         seconds = int(self._pace.watch_s * (1 + random.random()))
         url = watch_url(self.resource, self._version, seconds)
         if not self._version:
@@ -311,13 +274,13 @@ class Follower:
         self,
         stream: WatchStream[KubeObject],
         chunk: bytes,
-        objects: list[KubeObject],
+        objects: list[KubeObject | Unreadable],
         asked_ns: int,
-    ) -> list[KubeObject] | None:
+    ) -> list[KubeObject | Unreadable] | None:
         """The first part of a WatchList; None when it is complete."""
-        later: list[Put | Gone] = []
+        later: list[Put | Gone | Unreadable] = []
         for event in stream.feed(chunk):
-            self._sharing.share(event.object)
+            self._share([event.object])
             if stream.initial_events_ended:
                 later.append(_to_event(self.state.kind, event.type, event.object))
             else:
@@ -332,10 +295,10 @@ class Follower:
 
     async def _take(self, stream: WatchStream[KubeObject], chunk: bytes) -> None:
         kind = self.state.kind
-        events: list[Put | Gone] = []
+        events: list[Put | Gone | Unreadable] = []
         try:
             for event in stream.feed(chunk):
-                self._sharing.share(event.object)
+                self._share([event.object])
                 events.append(_to_event(kind, event.type, event.object))
         finally:
             self._version = stream.resource_version
@@ -392,5 +355,7 @@ class Follower:
                 transport.resume_reading()
 
 
-def _to_event(kind: str, type_: str, obj: KubeObject) -> Put | Gone:
-    return Gone(kind, obj.key) if type_ == "DELETED" else Put(kind, obj)
+def _to_event(kind: str, type_: str, obj: KubeObject | Unreadable) -> Put | Gone | Unreadable:
+    if type_ == "DELETED":
+        return Gone(kind, obj.key)
+    return obj if isinstance(obj, Unreadable) else Put(kind, obj)

@@ -3,21 +3,25 @@ text.
 
 A stream is one JSON object a line, {"type", "object"}. ADDED, MODIFIED and DELETED carry an object,
 BOOKMARK only a resource version (and, at the end of a WatchList's first part, the word that it was
-the end), ERROR a Status. What is left of a line when the connection ends is torn and dropped: the
+the end), ERROR a Status. An object that cannot be read comes out as `Unreadable`, if it tells its
+name. What is left of a line when the connection ends is torn and dropped: the
 next watch begins at the last version that came whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import decode_json
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json
 from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.fitness import as_unreadable, unfit
+from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.kube.unreadable import Unreadable, identify, object_members, text_member
 from kubectl_nodelife.live.client import ApiError, Status, api_error
 
 MOST_LINE_BYTES = 32 << 20
@@ -62,7 +66,7 @@ class WatchStream(Generic[T]):
         self._torn: list[bytes] = []
         self._torn_bytes = 0
 
-    def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent[Any]]:
         """The events completed by this piece of the stream; bookmarks are kept to ourselves.
 
         Raises ApiError for an ERROR event (a 410 says `gone`), MalformedLine for what is no event.
@@ -73,14 +77,19 @@ class WatchStream(Generic[T]):
                 continue
             try:
                 event = decode(line)
-            except msgspec.MsgspecError as error:
+            except UNDECODABLE as error:
                 event = self._decode_slowly(line, error)
             if event.type == "ERROR":
                 raise _error_in(line, None)
+            if isinstance(event.object, Unreadable):
+                self.resource_version = event.object.resource_version or self.resource_version
+                yield event
+                continue
             if event.object.metadata.resource_version:
                 self.resource_version = event.object.metadata.resource_version
             if event.type != "BOOKMARK":
-                yield event
+                why = unfit(event.object)
+                yield WatchEvent(event.type, as_unreadable(event.object, why)) if why else event
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
 
@@ -99,14 +108,28 @@ class WatchStream(Generic[T]):
             raise MalformedLine(f"one event is longer than {MOST_LINE_BYTES >> 20} MiB")
         return lines
 
-    def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[T]:
-        """A line that is no plain event: an error, or an object in which the API is lenient."""
+    def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[Any]:
+        """A line that is no plain event: an error, an object in which the API is lenient, or one
+        that cannot be read.
+        """
         try:
             typed = msgspec.json.decode(line, type=_Typed)
             if typed.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
                 return WatchEvent(typed.type, decode_json(self._type, typed.object))
-        except (msgspec.MsgspecError, InputError):
+        except InputError as fault:
+            error = fault
+        except UNDECODABLE:
             pass
+        return self._unreadable(line, error)
+
+    def _unreadable(self, line: bytes, error: Exception) -> WatchEvent[Any]:
+        """An event of an object that tells no more than its name. Raises ApiError, MalformedLine"""
+        type_ = text_member(line, b"type")
+        if type_ in ("ADDED", "MODIFIED", "DELETED"):
+            document = dict(object_members(line)).get(b"object", b"")
+            found = identify(kind_of_type(self._type), document, error)
+            if found is not None:
+                return WatchEvent(type_, found)
         raise _error_in(line, error) from None
 
     @property
@@ -121,6 +144,6 @@ def _error_in(line: bytes, cause: Exception | None) -> ApiError | MalformedLine:
         if typed.type == "ERROR":
             status = msgspec.json.decode(typed.object, type=Status)
             return api_error(status.code or 500, bytes(typed.object))
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         pass
     return MalformedLine(f"{cause}: {line[:80].decode(errors='replace')}")

@@ -91,8 +91,17 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
     for kind in item.get("kinds", ()):
         error = f" ({kind['error']})" if kind["error"] else ""
         yield f"  {kind['kind']}: {kind['phase']}, {kind['objects']} objects{error}"
+    for entry in item.get("quarantine", ()):
+        yield f"  quarantine: {_quarantined(entry)} since {entry['since']} ({entry['why']})"
     for flag, setting in item.get("settings", {}).items():
         yield f"  {flag}={setting['value']} ({setting['origin']})"
+
+
+def _quarantined(entry: dict[str, Any]) -> str:
+    if "controller" in entry:
+        return f"{entry['controller']} at {entry['at']}"
+    name = f"{entry['namespace']}/{entry['name']}" if entry["namespace"] else entry["name"]
+    return f"{entry['kind']} {name}"
 
 
 def _age(seconds: float | None) -> str:

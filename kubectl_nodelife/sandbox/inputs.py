@@ -58,6 +58,9 @@ def read_beginning(path: str | None, default: bytes, now_ns: int) -> Beginning:
         loaded = load_objects(content, path)
     except InputError as error:
         raise BadInput(str(error)) from None
+    if loaded.unreadable:
+        found = loaded.unreadable[0]
+        raise BadInput(f"{found}: {found.why}", on=path, remedy="correct it or take it out")
     newest = _newest_kubelet(loaded.objects)
     given = Given(loaded.objects, frozenset(loaded.kinds_read), None, newest)
     return Beginning(assemble(scenario, given), list(_served(documents)))

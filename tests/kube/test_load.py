@@ -196,7 +196,7 @@ spec: {unschedulable: yes}
 
 
 def with_pod(**changes: Any) -> bytes:
-    return json.dumps(listed(NODE, {**POD, **changes})).encode()
+    return json.dumps(listed(SECRET, {**POD, **changes})).encode()
 
 
 BIG = json.dumps(listed(*[NODE] * 50), indent=1).encode()

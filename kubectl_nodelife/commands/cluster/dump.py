@@ -24,10 +24,11 @@ from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import kind_of
-from kubectl_nodelife.kube.load import InputError, load_objects
+from kubectl_nodelife.kube.load import InputError, Loaded, load_objects
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
+from kubectl_nodelife.kube.unreadable import Ref, Unreadable, told
 from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
 from kubectl_nodelife.report.progress import progress_bar
 
@@ -45,7 +46,7 @@ class Dump(NamedTuple):
     """Objects and what is known about them.
 
     `kinds_read`: kinds of which the input speaks; `complete`: all. `running`: what the input notes
-    of the controllers that ran there.
+    of the controllers that ran there. `unreadable`: objects that cannot be read or decided on.
     """
 
     objects: list[KubeObject]
@@ -57,6 +58,7 @@ class Dump(NamedTuple):
     complete: bool
     warnings: list[str]
     running: Running | None = None
+    unreadable: tuple[Unreadable, ...] = ()
 
     def moment(self) -> dict[str, str]:
         """The moment and its origin, for reports."""
@@ -86,31 +88,16 @@ def read_dump(
 
     Raises BadInput, with the file, the path in the document and the remedy.
     """
-    objects: dict[tuple[str, str, str], KubeObject] = {}
-    kinds: set[str] = set()
-    unknown: Counter[str] = Counter()
-    noted: dict[str, str] = {}
-    complete = False
     collecting = gc.isenabled()
     gc.disable()  # a first load only makes objects that stay
     try:
-        for source, content in _contents(names):
-            try:
-                loaded = load_objects(content, source, progress=progress)
-            except InputError as error:
-                raise BadInput(str(error)) from None
-            for obj in loaded.objects:
-                objects[(kind_of(obj), *obj.key)] = obj
-            kinds |= loaded.kinds_read
-            unknown.update(loaded.unknown_kinds)
-            noted |= loaded.annotations
-            complete = complete or loaded.all_kinds
+        loaded = _merged(names, progress)
     finally:
         if collecting:
             gc.enable()
             gc.freeze()
-    warnings = _passed_over(unknown)
-    found = list(objects.values())
+    found, noted = loaded.objects, loaded.annotations
+    warnings = [*_passed_over(loaded.unknown_kinds), *told(loaded.unreadable)]
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
@@ -120,11 +107,36 @@ def read_dump(
         moment_origin,
         chosen,
         profile_origin,
-        frozenset(kinds),
-        complete,
+        frozenset(loaded.kinds_read),
+        loaded.all_kinds,
         warnings,
         running,
+        tuple(loaded.unreadable),
     )
+
+
+def _merged(names: Sequence[str], progress: Callable[[int], None] | None) -> Loaded:
+    """All inputs as one; an object given twice counts as it was given last. Raises BadInput."""
+    objects: dict[Ref, KubeObject] = {}
+    unreadable: dict[Ref, Unreadable] = {}
+    merged = Loaded()
+    for source, content in _contents(names):
+        try:
+            loaded = load_objects(content, source, progress=progress)
+        except InputError as error:
+            raise BadInput(str(error)) from None
+        for obj in loaded.objects:
+            objects[kind_of(obj), obj.key] = obj
+            unreadable.pop((kind_of(obj), obj.key), None)
+        for found in loaded.unreadable:
+            objects.pop((found.kind, found.key), None)
+            unreadable[found.kind, found.key] = found
+        merged.kinds_read |= loaded.kinds_read
+        merged.unknown_kinds.update(loaded.unknown_kinds)
+        merged.annotations |= loaded.annotations
+        merged.all_kinds = merged.all_kinds or loaded.all_kinds
+    merged.objects, merged.unreadable = list(objects.values()), list(unreadable.values())
+    return merged
 
 
 def _passed_over(unknown: Counter[str]) -> list[str]:

@@ -30,6 +30,7 @@ from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.unreadable import Unreadable, told
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.listing import read_all
@@ -80,6 +81,7 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
         warnings=dump.warnings,
         unread={kind: "" for kind in kinds if not dump.has_read(kind)},
         objects=dump.objects,
+        unreadable=dump.unreadable,
         profile_origin=dump.profile_origin,
     )
 
@@ -93,9 +95,10 @@ def _of_cluster(where: Where, wanted: Reading) -> ClusterView:
 
 async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> ClusterView:
     progress = adding_up(step)
+    aside: list[Unreadable] = []
     async with reading(target) as client:
         lists = await asyncio.gather(
-            *(_list(client, kind, wanted.namespace, progress) for kind in wanted.kinds)
+            *(_list(client, kind, wanted.namespace, progress, aside) for kind in wanted.kinds)
         )
         found = dict(zip(wanted.kinds, lists, strict=True))
         for kind in wanted.needed:
@@ -107,7 +110,7 @@ async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> 
         running = await read_running(client, among)
         decided = decide(wish, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
-            pods = await _list(client, "Pod", "", progress)
+            pods = await _list(client, "Pod", "", progress, [])
             found["Pod"] = found["Pod"] if isinstance(pods, ApiError) else pods
     now_ns = server_now_ns(client)
     unread = {kind: error.what for kind, error in found.items() if isinstance(error, ApiError)}
@@ -119,20 +122,21 @@ async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> 
             "time": format_micro_time(now_ns),
             "origin": "a first look, by the API server's clock",
         },
-        warnings=[*decided.warnings, *skew_warnings(client)],
+        warnings=[*told(aside), *decided.warnings, *skew_warnings(client)],
         unread=unread,
         objects=[obj for objs in found.values() if isinstance(objs, list) for obj in objs],
+        unreadable=aside,
         first_look=True,
         profile_origin=decided.profile_origin,
     )
 
 
 async def _list(
-    client: Client, kind: str, namespace: str, progress: Progress
+    client: Client, kind: str, namespace: str, progress: Progress, aside: list[Unreadable]
 ) -> list[KubeObject] | ApiError:
     described = kind_named(kind)
     within = NAMESPACE_NODE_LEASE if kind == "Lease" else namespace if described.namespaced else ""
-    found = await or_refused(read_all(client, Resource(described, within), progress))
+    found = await or_refused(read_all(client, Resource(described, within), progress, aside))
     return [] if isinstance(found, ApiError) and found.code == _NOT_SERVED else found
 
 

@@ -1,0 +1,51 @@
+"""What is in quarantine, in the daemon's log: once when it comes and once when it ends.
+
+Nothing of an object's values is logged, and of an exception only its type and where it came from:
+either might quote a secret.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Final
+
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
+from kubectl_nodelife.kube.unreadable import Ref
+
+MOST_AT_ONCE: Final = 20
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+class QuarantineLog:
+    """Remembers what it has told."""
+
+    def __init__(self) -> None:
+        self._told: set[Ref] = set()
+
+    def tell(self, quarantine: Quarantine) -> None:
+        """Log what came and went since the last time; of many only the first."""
+        present = quarantine.unreadable
+        came = [ref for ref in present if ref not in self._told]
+        went = [ref for ref in self._told if ref not in present]
+        for ref in came[:MOST_AT_ONCE]:
+            why = _QUOTED.sub("...", present[ref].why)
+            log.warning("%s cannot be read (%s): in quarantine", words(ref), why)
+        for ref in went[:MOST_AT_ONCE]:
+            log.info("%s is in quarantine no more", words(ref))
+        more = max(0, len(came) - MOST_AT_ONCE) + max(0, len(went) - MOST_AT_ONCE)
+        if more:
+            log.warning("and %d objects more, of %d in quarantine", more, len(present))
+        self._told = set(present)
+
+
+def log_bug(bug: Bug) -> None:
+    """Log a contained bug, seldom where it comes again and again."""
+    if bug.tries & (bug.tries - 1):  # told are the first, second, fourth, eighth ... time
+        return
+    places = traceback.extract_tb(bug.error.__traceback__)
+    where = " < ".join(f"{place.filename}:{place.lineno}" for place in reversed(places[-6:]))
+    name = type(bug.error).__name__
+    log.error("bug, contained: %s at %s: %s at %s", bug.controller, words(bug.about), name, where)

@@ -1,0 +1,68 @@
+"""What a source tells of a kind: a list, what a watch said, and how it stands with the kind.
+
+Plain data. The reader turns a `Listed` into events itself: only it knows what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.engine.events import Gone, Put, Unreadable
+from kubectl_nodelife.kube.meta import KubeObject
+
+LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", "absent", "failing"
+
+
+class KindState(msgspec.Struct):
+    """How it stands with one kind; monotonic ns. `error` says why it is not being watched.
+
+    `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while nobody waits.
+    """
+
+    kind: str
+    phase: str = LISTING
+    error: str = ""
+    synced: bool = False
+    broken_since_ns: int | None = None
+    last_sign_ns: int = 0
+    lists: int = 0
+    failures: int = 0
+    retry_at_ns: int = 0
+
+
+class Listed(NamedTuple):
+    """All objects of a kind, as of one version; those that cannot be read are set aside.
+
+    `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now.
+    """
+
+    kind: str
+    objects: list[KubeObject]
+    asked_ns: int = 0
+    unreadable: Sequence[Unreadable] = ()
+
+
+class Happened(NamedTuple):
+    """What a watch said, in order, and when by `steady_ns`; 0: just now."""
+
+    kind: str
+    events: list[Put | Gone | Unreadable]
+    seen_ns: int = 0
+
+
+class Phase(NamedTuple):
+    """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is.
+
+    `relisted`: since the gap began a list was asked for, and came.
+    """
+
+    kind: str
+    phase: str
+    gap_ns: int = 0
+    relisted: bool = False
+
+
+News = Listed | Happened | Phase

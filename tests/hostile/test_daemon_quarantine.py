@@ -1,0 +1,152 @@
+"""The daemon meets objects that it cannot read: it names them, keeps off them, and goes on."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.health import health
+from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
+from kubectl_nodelife.engine.events import Unreadable
+from kubectl_nodelife.engine.quarantine import Bug
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.live.source import Happened, Listed
+from kubectl_nodelife.live.watch import WatchStream
+from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
+from tests.daemonset.shown import agent, revision
+from tests.hostile.bad import BAD, line
+
+LOST = node("n1", "Unknown", taints=(unreachable(),))
+OTHER = node("n2", "Unknown", taints=(unreachable(),), zone="b")
+N1 = Unreadable("Node", ("", "n1"), "w")
+
+
+def documents(lab: Lab) -> list[dict[str, Any]]:
+    found: dict[str, Any] = health(lab.watcher, lab.journal, CLUSTER, {}, [])
+    assert all(line in found["warnings"] for line in lab.watcher.dry_run.cache.quarantine.lines())
+    entries: list[dict[str, Any]] = found["quarantine"]
+    return entries
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_object_ends_the_daemon(tmp_path: Path, name: str) -> None:
+    kind, document = BAD[name]
+    stream: WatchStream[Any] = WatchStream(kind_named(kind).type)
+    (event,) = stream.feed(line("ADDED", document))
+
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"), pod("p1"), agent(), revision(1))
+        await lab.tell(Happened(kind, [event.object]))
+        await lab.after(20, "n1")
+        (entry,) = documents(lab)
+        assert (entry["kind"], entry["name"]) == (kind, "bad")
+        assert any((f"{kind} " in w and "/bad" in w) or " bad " in w for w in lab.look().warnings)
+
+    run(story())
+
+
+def test_decisions_on_it_and_its_pods_are_off_and_all_others_go_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        beats = [lease("n1"), lease("n2")]
+        pods = [pod("p1", on="n1"), pod("p2", on="n2")]
+        await lab.begin(LOST, OTHER, *beats, *pods)
+        await lab.tell(Happened("Node", [N1]))
+        await lab.after(400)
+        told = await lab.told(outcome="would")
+        assert ("DeletePod", "p2", "would") in told
+        assert not [row for row in told if row[0] == "DeletePod" and row[1] == "p1"]
+
+    run(story())
+
+
+def test_it_is_lifted_by_the_next_version_or_list(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        kept = lab.version(node("n1"))
+        await lab.begin(kept, lease("n1"), pod("p1"))
+        await lab.tell(Happened("Node", [N1]))
+        assert documents(lab)
+        await lab.see(node("n1"))
+        assert not documents(lab)
+        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        assert [entry["name"] for entry in documents(lab)] == ["n1"]
+        present = lab.watcher.dry_run.cache.node("n1")
+        assert present is not None, "it is there all the same"
+        await lab.tell(Listed("Node", [present]))
+        assert not documents(lab)
+
+    run(story())
+
+
+def test_the_first_list_may_hold_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        await lab.begin(lease("n1"), pod("p1", on="n1"))
+        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        await lab.after(200, "n1")
+        assert await lab.told() == [], "the pod of a node that cannot be read is no orphan"
+
+    run(story())
+
+
+def test_a_bug_in_observing_is_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"), pod("p1"))
+        real = lab.watcher.dry_run.observe
+
+        def fails(event: Any, now_ns: int) -> Any:
+            if getattr(event, "obj", None) is not None and event.obj.name == "p1":
+                raise KeyError("secret")
+            return real(event, now_ns)
+
+        monkeypatch.setattr(lab.watcher.dry_run, "observe", fails)
+        await lab.see(pod("p1"))
+        await lab.after(20, "n1")
+        (entry,) = documents(lab)
+        assert (entry["controller"], entry["at"]) == ("projection", "Pod default/p1")
+
+    run(story())
+
+
+def test_the_log_names_objects_and_quotes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    from kubectl_nodelife.engine.quarantine import Quarantine
+
+    quarantine, told = Quarantine(), QuarantineLog()
+    quarantine.put(Unreadable("Pod", ("d", "p"), "requests['cpu']: 'hunter2' is no quantity"), 0)
+    logging.getLogger("nodelife").propagate = True
+    with caplog.at_level(logging.INFO, "nodelife"):
+        told.tell(quarantine)
+        told.tell(quarantine)
+        for number in range(1000):
+            quarantine.put(Unreadable("Pod", ("d", f"q{number}"), "w"), 0)
+        told.tell(quarantine)
+        log_bug(Bug("c", "k", ValueError("hunter2"), 0))
+    assert "hunter2" not in caplog.text
+    assert caplog.text.count("Pod d/p cannot be read") == 1
+    assert len(caplog.records) == 1 + 20 + 1 + 1, "a thousand at once are not a thousand lines"
+
+
+def test_planned_pods_are_not_counted_as_pods(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        beats = [lease(name) for name in ("n1", "n2")]
+        await lab.begin(node("n1"), node("n2"), *beats, agent(), revision(1))
+        await lab.after(5, "n1", "n2")
+        assert [row for row in await lab.told() if row[0] == "CreatePod"], "pods are planned"
+        found: dict[str, Any] = health(lab.watcher, lab.journal, CLUSTER, {}, [])
+        counted = {entry["kind"]: entry["objects"] for entry in found["kinds"]}
+        assert (counted["Pod"], counted["Node"]) == (0, 2)
+        shown = lab.look().outlook.cache
+        assert shown.pod_counts() == {} and not list(shown.nodes_with_pods())
+        assert shown.pods_of("ds") == []
+
+    run(story())
+
+
