@@ -12,11 +12,12 @@ import time
 
 from bench import Stopwatch
 from bench._drain_cluster import cluster
-from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import Findings, replay
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 NODES = 5000
 PODS = 150_000

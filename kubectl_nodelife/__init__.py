@@ -29,7 +29,7 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < controllers, drain < outlook, live, sim < sandbox,
+    kube < workloads, engine < controllers, sim < drain, outlook, live < sandbox,
          snapshot, answers < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another, `live` and `sim`
@@ -42,10 +42,10 @@ core: no clock, random, threads, sockets, asyncio, os, logging or click in there
 - `workloads`    pure rules with several users: disruption budgets, scheduling predicates, owners
 - `engine`       settings and profiles, cache, events, actions, timers, rate limits, the loop
 - `controllers`  the decisions, a file or a small folder for each controller
-- `drain`        the drain planner
+- `drain`        the drain planner; its kubectl is that of `sim`
 - `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
 - `live`         a real cluster: kubeconfig and auth, list + watch; it can only read
-- `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, workload owners
+- `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
 - `answers`      each answer as a document, once; terminal, socket and page show it

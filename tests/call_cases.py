@@ -179,9 +179,7 @@ CASES = (
     Case(
         "DeletePod of pod-gc",
         (POD,),
-        lambda f: act.DeletePod(
-            **_pod(f), grace_period_seconds=0, force=True, if_node_gone="n1"
-        ),
+        lambda f: act.DeletePod(**_pod(f), grace_period_seconds=0, force=True, if_node_gone="n1"),
     ),
     Case("EvictPod", (POD,), lambda f: drain.EvictPod(**_pod(f))),
     Case(

@@ -18,7 +18,7 @@ RULES = {
     "workloads": "kube",
     "engine": "kube",
     "controllers": "kube workloads engine",
-    "drain": "kube workloads engine",
+    "drain": "kube workloads engine sim",
     "outlook": "kube workloads engine controllers",
     "live": "kube engine",
     "sim": "kube workloads engine",

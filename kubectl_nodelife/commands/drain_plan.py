@@ -10,7 +10,7 @@ from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
@@ -20,6 +20,7 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html")
 

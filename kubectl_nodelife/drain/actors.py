@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
@@ -55,7 +55,7 @@ class Actor:
     )
 
     def __init__(
-        self, pod: Pod, ledgers: tuple[Ledger, ...], workload: Workload | None, node: str
+        self, pod: Pod, ledgers: tuple[BudgetLedger, ...], workload: Workload | None, node: str
     ) -> None:
         self.pod = pod
         self.ledgers = ledgers

@@ -35,10 +35,10 @@ from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
 from kubectl_nodelife.workloads.eviction import Refused
 
 GATE_WEBHOOK: Final = "webhook"
-GATE_NAMESPACE: Final = "namespace-terminating"
 
 NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
 """namespaceDeletionGracePeriod: how long a namespace terminates before its content is deleted."""

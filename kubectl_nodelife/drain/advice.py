@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.actors import Actor
-from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import PodPlan, Remedy
-from kubectl_nodelife.drain.targets import Target
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
+from kubectl_nodelife.sim.kubectl.progress import Target
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import sync_failure
 from kubectl_nodelife.workloads.eviction import Refused
 
@@ -59,11 +59,11 @@ class Advice:
     def __init__(self, play: Play) -> None:
         self._play = play
 
-    def numbers(self, ledger: Ledger) -> str:
+    def numbers(self, ledger: BudgetLedger) -> str:
         """The budget's arithmetic at the plan's moment."""
         return numbers(self._play.scope.ledgers[ledger.budget.key].budget)
 
-    def why_refused(self, actor: Actor, ledger: Ledger, refusal: Refused) -> str:
+    def why_refused(self, actor: Actor, ledger: BudgetLedger, refusal: Refused) -> str:
         """Why the budget refuses, in a sentence with the numbers as they are at the end."""
         budget = ledger.budget
         told = numbers(budget)
@@ -83,7 +83,7 @@ class Advice:
             return f"it is not Ready, and {told}; {policy} protects it until the others are healthy"
         return f"{told}; {self._why_none(actor, ledger)}"
 
-    def _why_none(self, actor: Actor, ledger: Ledger) -> str:
+    def _why_none(self, actor: Actor, ledger: BudgetLedger) -> str:
         status = ledger.budget.status
         if status.desired_healthy >= status.expected_pods:
             return "it can never spare one"
@@ -92,7 +92,7 @@ class Advice:
             return f"{unready} of its pods are not Ready, and nothing that was read changes that"
         return "it does not refill"
 
-    def remedy(self, plan: PodPlan, actor: Actor, target: Target | None) -> Remedy | None:
+    def remedy(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> Remedy | None:
         """The cheapest change that unblocks the pod, or None where there is nothing to change."""
         gate = actor.held[0] if actor.held is not None else plan.gate
         made = _REMEDIES.get(gate)

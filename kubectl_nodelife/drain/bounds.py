@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.matching import SelectorIndex
 
 RETRY_S = 5.0

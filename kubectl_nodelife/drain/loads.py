@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.filters import DELETE, REFUSE, decide
-from kubectl_nodelife.drain.options import DrainOptions
+from kubectl_nodelife.drain.held import BENIGN_FINALIZERS
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT, BudgetKey, Scope
-from kubectl_nodelife.drain.world import BENIGN_FINALIZERS
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.owners import NEVER
 

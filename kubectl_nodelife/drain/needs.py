@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.results import NotEvaluated
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import can_ignore_budgets
 from kubectl_nodelife.workloads.volumes import claim_names
 

@@ -12,15 +12,8 @@ from typing import Final
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.limiter import BURST, QPS
 from kubectl_nodelife.drain.needs import Unread
-from kubectl_nodelife.drain.options import (
-    FLAG_DELETE_EMPTYDIR_DATA,
-    FLAG_FORCE,
-    FLAG_IGNORE_DAEMONSETS,
-    DrainOptions,
-    WaveOptions,
-)
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.outage import workload_plans
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import (
@@ -48,6 +41,13 @@ from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.waves import cut_waves, play_waves
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.sim.kubectl.client import BURST, QPS
+from kubectl_nodelife.sim.kubectl.options import (
+    FLAG_DELETE_EMPTYDIR_DATA,
+    FLAG_FORCE,
+    FLAG_IGNORE_DAEMONSETS,
+    DrainOptions,
+)
 
 VARIANTS: Final = (
     FAST,

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kubectl_nodelife.drain.actors import Actor
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.kubectl import Kubectl
-from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.targets import NodeRun
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import World
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.progress import NodeRun
 
 
 class Wave(NamedTuple):
@@ -35,7 +36,7 @@ class Play:
     scope: Scope
     options: DrainOptions
     world: World
-    runs: dict[str, NodeRun] = field(default_factory=dict)
+    runs: dict[str, NodeRun[Actor]] = field(default_factory=dict)
     waves: list[Wave] = field(default_factory=list)
     end_ns: int | None = None
 
@@ -54,7 +55,7 @@ def play_kubectl(
     timeline = Timeline()
     world = World(scope, admission, timing, timeline)
     world.cordon(*(name for name in cordoned if name not in scope.pods))
-    process = Kubectl(world, options, scope.nodes)
+    process = KubectlDrain(world, options, scope.nodes, timing.requests)
     process.start(0)
     timeline.run(process.settled, process.answered)
     play = Play(scope, options, world, end_ns=process.ended_ns)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from kubectl_nodelife.drain.filters import is_mirror
 from kubectl_nodelife.drain.loads import NodeLoad
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.terrain import Terrain
@@ -17,6 +16,7 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
+from kubectl_nodelife.sim.kubectl.filters import is_mirror
 
 COUNTED: Final = ("cpu", "memory")
 PODS: Final = "pods"

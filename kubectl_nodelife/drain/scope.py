@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubectl_nodelife.drain.history import History, is_starting
-from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.terrain import Terrain
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
@@ -47,7 +47,7 @@ class Scope:
         self.rules: dict[str, Replacement] = {}
         self.counts: dict[str, tuple[int, int]] = {}
         self.moving: dict[str, list[Pod]] = {}
-        self.ledgers: dict[BudgetKey, Ledger] = {}
+        self.ledgers: dict[BudgetKey, BudgetLedger] = {}
         self.budgets_of: dict[str, tuple[BudgetKey, ...]] = {}
         self.history = History(snapshot)
         self.terrain = terrain or Terrain(snapshot)
@@ -75,7 +75,7 @@ class Scope:
         for pod in self.all_pods():
             for budget in budgets.find(pod.metadata.namespace, pod.metadata.labels):
                 if budget.key not in self.ledgers:
-                    self.ledgers[budget.key] = Ledger(budget, self.snapshot)
+                    self.ledgers[budget.key] = BudgetLedger(budget, self.snapshot)
 
     def _find_members(self) -> None:
         """One pass over the namespaces concerned: siblings, and members of the budgets."""
@@ -115,7 +115,7 @@ class Scope:
             self.moving[uid] = [pod for pod in pods if _moves(pod)]
             self.history.add(uid, pods)
 
-    def _fill(self, ledger: Ledger, pods: list[Pod]) -> None:
+    def _fill(self, ledger: BudgetLedger, pods: list[Pod]) -> None:
         """Count the members as they stand."""
         now_ns = self.snapshot.now_ns
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
@@ -142,8 +142,3 @@ def _moves(pod: Pod) -> bool:
     owner = controller_of(pod.metadata)
     going = pod.metadata.deletion_timestamp is not None
     return going or is_starting(pod) or (owner is not None and owner.kind == "StatefulSet")
-
-
-def is_healthy(pod: Pod) -> bool:
-    """Ready and not marked deleted."""
-    return pod.metadata.deletion_timestamp is None and pod.ready()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.sim.kubectl.cluster import RequestTimes
 
 
 class Timing(NamedTuple):
@@ -33,6 +34,11 @@ class Timing(NamedTuple):
     stop_extra_ns: int
     ready: int
     cut_ns: int
+
+    @property
+    def requests(self) -> RequestTimes:
+        """What of it concerns kubectl's requests."""
+        return RequestTimes(self.startup_ns, self.request_ns, self.conflict_ns)
 
 
 FAST: Final = Timing(

@@ -8,10 +8,8 @@ changes: a budget that waits for a replacement with nowhere to go is not the bud
 from __future__ import annotations
 
 from kubectl_nodelife.drain.actors import Actor, new_pod
-from kubectl_nodelife.drain.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
+from kubectl_nodelife.drain.admission import GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.advice import Advice
-from kubectl_nodelife.drain.filters import KEEP, REFUSE, Decision, decide, faults
-from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import (
@@ -25,13 +23,16 @@ from kubectl_nodelife.drain.results import (
     PodFault,
     PodPlan,
 )
-from kubectl_nodelife.drain.targets import FAILED, GONE, SKIPPED, TIMED_OUT, Target
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
+from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
+from kubectl_nodelife.sim.kubectl.progress import FAILED, GONE, SKIPPED, TIMED_OUT, Target
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 
@@ -57,7 +58,7 @@ class Judge:
         self._selector = play.options.selector() if play.options.pod_selector else None
         self._advice = Advice(play)
         self._places: dict[str, list[Place]] = {}
-        self._targets: dict[str, Target] = {
+        self._targets: dict[str, Target[Actor]] = {
             target.actor.uid: target for run in play.runs.values() for target in run.targets
         }
 
@@ -121,7 +122,7 @@ class Judge:
         found = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
         plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
 
-    def _add_times(self, plan: PodPlan, actor: Actor, target: Target | None) -> None:
+    def _add_times(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> None:
         if target is not None:
             plan.start = seconds(target.accepted_ns)
             plan.tries = len(target.refused) + (target.accepted_ns is not None)
@@ -136,7 +137,7 @@ class Judge:
 
     # --- verdict and gate ------------------------------------------------------------------------
 
-    def _judge(self, plan: PodPlan, actor: Actor, target: Target | None) -> None:
+    def _judge(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> None:
         if target is None or (not target.refused and target.accepted_ns is None):
             if target is not None and target.outcome == GONE:
                 self._goes(plan, actor, target)
@@ -160,7 +161,7 @@ class Judge:
             return f"kubectl never comes to {node}: draining {stuck} does not end"
         return "kubectl stops at another pod's refusal before it comes to this one"
 
-    def _goes(self, plan: PodPlan, actor: Actor, target: Target) -> None:
+    def _goes(self, plan: PodPlan, actor: Actor, target: Target[Actor]) -> None:
         plan.verdict = SLOW if target.refused else READY
         if target.outcome == SKIPPED:
             plan.verdict = SLOW
@@ -178,7 +179,7 @@ class Judge:
             plan.gate = "local-volume"
             plan.reason += "; its replacement waits for a volume on this node"
 
-    def _waits(self, actor: Actor, target: Target) -> str:
+    def _waits(self, actor: Actor, target: Target[Actor]) -> str:
         count = len(target.refused)
         tries = f"{count} time{'s' if count > 1 else ''}"
         if target.refusal is not None and target.refusal.gate == GATE_NAMESPACE:
@@ -192,7 +193,7 @@ class Judge:
             return False
         return bool(self._world.landing.placement.needs(replacement.pod).pinned)
 
-    def _stays(self, plan: PodPlan, actor: Actor, target: Target) -> None:
+    def _stays(self, plan: PodPlan, actor: Actor, target: Target[Actor]) -> None:
         """Its eviction is accepted, and kubectl does not see it go."""
         if actor.held is not None:
             plan.gate, plan.reason = actor.held
@@ -208,7 +209,7 @@ class Judge:
         if actor.gone and self._options.timeout_ns:
             plan.reason += f"; it goes {plan.gone} s after the start, when kubectl has given up"
 
-    def _refusal(self, actor: Actor, target: Target) -> tuple[str, str]:
+    def _refusal(self, actor: Actor, target: Target[Actor]) -> tuple[str, str]:
         refusal = target.refusal
         assert refusal is not None
         if refusal.gate in (GATE_WEBHOOK, GATE_NAMESPACE):
@@ -227,7 +228,7 @@ class Judge:
             )
         return refusal.gate, self._advice.why_refused(actor, ledger, refusal)
 
-    def _homeless(self, ledger: Ledger) -> list[Actor]:
+    def _homeless(self, ledger: BudgetLedger) -> list[Actor]:
         """Replacements that wait for a node, if the budget would refill once they were Ready."""
         waiting = [actor for actor in self._world.waiting if ledger in actor.ledgers]
         status = ledger.budget.status

@@ -17,9 +17,8 @@ from typing import Final
 
 from kubectl_nodelife.drain.actors import Actor
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.kubectl import Kubectl
 from kubectl_nodelife.drain.loads import NodeLoad, cap_of, node_loads
-from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.play import Play, Wave
 from kubectl_nodelife.drain.room import Room
 from kubectl_nodelife.drain.scope import BudgetKey, Scope
@@ -27,6 +26,8 @@ from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import World
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 WAIT_STEP_NS: Final = SECOND_NS
 
@@ -223,11 +224,11 @@ class _Conductor:
         self._options = options
         self._waves = waves
         self._cut = cut
-        self._running: list[Kubectl] = []
+        self._running: list[KubectlDrain[Actor]] = []
         self._left = 0
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self.processes: list[Kubectl] = []
+        self.processes: list[KubectlDrain[Actor]] = []
         self.ended_ns: int | None = None
 
     def begin(self) -> None:
@@ -244,7 +245,14 @@ class _Conductor:
         self._starts.append(now_ns)
         self._left = len(names)
         self._running = [
-            Kubectl(self._world, self._options, (name,), self._one_ended) for name in names
+            KubectlDrain(
+                self._world,
+                self._options,
+                (name,),
+                self._world.timing.requests,
+                on_end=self._one_ended,
+            )
+            for name in names
         ]
         self.processes += self._running
         for process in self._running:

@@ -9,23 +9,25 @@ or by a dead kubelet stays, and a budget whose replacement has no node never ref
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from kubectl_nodelife.drain.actors import Actor, Workload, new_pod
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.answers import ACCEPTED, CONFLICT, MISSING, Answer
+from kubectl_nodelife.drain.held import why_held
 from kubectl_nodelife.drain.history import is_starting
 from kubectl_nodelife.drain.landing import Landing, cordoned, uncordoned
-from kubectl_nodelife.drain.ledger import Ledger
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
-from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.eviction import (
     TERMINAL_PHASES,
@@ -33,14 +35,6 @@ from kubectl_nodelife.workloads.eviction import (
     decide_eviction,
 )
 from kubectl_nodelife.workloads.owners import JOB_BATCH_NS, NEVER
-
-BENIGN_FINALIZERS: Final = frozenset(
-    {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
-)
-"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
-
-OVERDUE_NS: Final = 1 * MINUTE_NS
-"""A pod that long past its grace does not go by itself any more."""
 
 POD_GC_PERIOD_NS: Final = 20 * SECOND_NS
 CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
@@ -57,9 +51,9 @@ class World:
         self, scope: Scope, admission: Admission, timing: Timing, timeline: Timeline
     ) -> None:
         self.scope = scope
-        self.snapshot = scope.snapshot
+        self.snapshot = self.owners = scope.snapshot
         self.timing = timing
-        self.timeline = timeline
+        self.timeline = self.clock = timeline
         self.landing = Landing(scope.terrain)
         self.ledgers = {key: ledger.clone() for key, ledger in scope.ledgers.items()}
         self.workloads: dict[str, Workload] = {}
@@ -131,7 +125,7 @@ class World:
         created = pod.metadata.creation_timestamp
         return 0 if created is None else max(0, self.snapshot.now_ns - created)
 
-    def _disruption_ends(self, ledger: Ledger, name: str) -> None:
+    def _disruption_ends(self, ledger: BudgetLedger, name: str) -> None:
         """Two minutes are over and the pod was not deleted: it counts again."""
         if ledger.disrupted.pop(name, None) is None:
             return
@@ -142,6 +136,15 @@ class World:
         self._sync(ledger)
 
     # --- nodes -----------------------------------------------------------------------------------
+
+    def time_ns(self) -> int:
+        """The present instant, nanoseconds since the epoch."""
+        return self.snapshot.now_ns + self.timeline.now_ns
+
+    def to_cordon(self, names: Sequence[str]) -> list[str]:
+        """Those of the nodes that are not cordoned yet."""
+        nodes = self.landing.nodes
+        return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
 
     def cordon(self, *names: str) -> None:
         """The nodes take no more pods."""
@@ -233,7 +236,7 @@ class World:
 
     def _will_go(self, actor: Actor, due_ns: int) -> None:
         """The kubelet ends the pod and the object goes, unless something holds it."""
-        actor.held = self._held(actor, due_ns)
+        actor.held = why_held(actor.pod, actor.node, self.snapshot, due_ns)
         now_ns = self.timeline.now_ns
         if actor.held is not None:
             actor.goes_ns = None
@@ -246,23 +249,6 @@ class World:
             gone_ns += self.timing.stop_extra_ns
         actor.goes_ns = gone_ns
         self.timeline.at(gone_ns, self._gone, actor)
-
-    def _held(self, actor: Actor, due_ns: int) -> tuple[str, str] | None:
-        """(gate, reason) of what keeps the pod for ever, or None."""
-        if actor.pod.metadata.deletion_grace_period_seconds != 0:
-            silent = self.snapshot.silent_kubelet(actor.node)
-            if silent is not None and not self.snapshot.out_of_service(actor.node):
-                return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
-        finalizers = [f for f in actor.pod.metadata.finalizers if f not in BENIGN_FINALIZERS]
-        if finalizers:
-            return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
-        if due_ns < -OVERDUE_NS:
-            return (
-                "kubelet-unreachable",
-                f"it should have been gone {-due_ns // SECOND_NS} s ago; its kubelet has not ended"
-                " it",
-            )
-        return None
 
     def _gone(self, actor: Actor) -> None:
         if actor.gone:
@@ -383,7 +369,7 @@ class World:
                 at_ns = self.timeline.now_ns + self.timing.controller_ns
                 self.timeline.at(at_ns, self._sync, ledger)
 
-    def _sync(self, ledger: Ledger) -> None:
+    def _sync(self, ledger: BudgetLedger) -> None:
         self._syncs.discard(id(ledger))
         now_ns = self.timeline.now_ns
         before = ledger.budget

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 CREATED = "2026-01-01T00:00:00Z"
 READY = "2026-01-01T00:00:02Z"

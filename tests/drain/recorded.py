@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.commands.cluster.dump import read_dump
-from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 DRAINS = Path(__file__).parents[1] / "drains"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.options import DrainOptions
 from kubectl_nodelife.drain.timeline import Timeline
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (
     budget,
     merged,

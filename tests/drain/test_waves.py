@@ -10,12 +10,13 @@ import pytest
 
 from bench._drain_cluster import cluster
 from kubectl_nodelife.drain.bounds import waves_bound
-from kubectl_nodelife.drain.options import DrainOptions, WaveOptions
+from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import replay
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import budget, node, replica_set, snapshot
 
 OPTIONS = DrainOptions(ignore_daemonsets=True)

@@ -29,6 +29,7 @@ ASSETS = "KUBEBUILDER_ASSETS"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 START_TIMEOUT_S = 90
 
+
 def assets() -> Path | None:
     """The folder with all the programs, or None."""
     folder = os.environ.get(ASSETS)

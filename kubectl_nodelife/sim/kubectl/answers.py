@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.workloads.eviction import Refused
+
+GATE_NAMESPACE: Final = "namespace-terminating"
+"""The gate of a refusal because the pod's namespace is being deleted."""
 
 
 class Accepted(NamedTuple):

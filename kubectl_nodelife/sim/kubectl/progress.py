@@ -1,11 +1,11 @@
-"""What one `kubectl drain` knows of each node's turn and of each pod that it set out to remove."""
+"""How far a `kubectl drain` has come: each node's turn, and each pod that it set out to remove."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Generic
 
-from kubectl_nodelife.drain.actors import Actor
-from kubectl_nodelife.drain.filters import Decision
+from kubectl_nodelife.sim.kubectl.cluster import PodT
+from kubectl_nodelife.sim.kubectl.filters import Decision
 from kubectl_nodelife.workloads.eviction import Refused
 
 # How a target ended.
@@ -15,7 +15,7 @@ FAILED: Final = "failed"
 TIMED_OUT: Final = "timed-out"
 
 
-class Target:
+class Target(Generic[PodT]):
     """One pod that kubectl set out to evict or delete.
 
     `outcome` is None while it goes on. `refused`: when it was refused, `refusal`: the last of
@@ -33,7 +33,7 @@ class Target:
         "version",
     )
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: PodT) -> None:
         self.actor = actor
         self.accepted_ns: int | None = None
         self.outcome: str | None = None
@@ -44,7 +44,7 @@ class Target:
         self.looks = 0
 
 
-class NodeRun:
+class NodeRun(Generic[PodT]):
     """One node's turn.
 
     `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
@@ -65,9 +65,9 @@ class NodeRun:
     def __init__(self, name: str, start_ns: int) -> None:
         self.name = name
         self.start_ns = start_ns
-        self.decisions: list[tuple[Actor, Decision]] = []
+        self.decisions: list[tuple[PodT, Decision]] = []
         self.refused = False
-        self.targets: list[Target] = []
+        self.targets: list[Target[PodT]] = []
         self.left = 0
         self.deadline_ns: int | None = None
         self.end_ns: int | None = None

@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     allowed: int
 
 
-class Ledger:
+class BudgetLedger:
     """A budget, the counts behind it, and how its status went.
 
     `budget` is what the API shows. `healthy`, `matched` are the truth. `last_spent_ns`: when an
@@ -74,9 +74,9 @@ class Ledger:
         self.guessed = ""
         self.entries: list[Entry] = []
 
-    def clone(self) -> Ledger:
+    def clone(self) -> BudgetLedger:
         """A ledger of its own with the same counts, for one run."""
-        copy = Ledger(self.budget, self._owners)
+        copy = BudgetLedger(self.budget, self._owners)
         copy._recorded_failure = self._recorded_failure
         copy._scales = {uid: list(counted) for uid, counted in self._scales.items()}
         copy._failures = dict(self._failures)
@@ -96,6 +96,21 @@ class Ledger:
     def leave(self, pod: Pod) -> None:
         """The object of a pod that the budget matches is gone."""
         self._count(pod, -1)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod that the budget matches came, went or changed; None where it does not match it.
+
+        Keeps all the counts: those who call this call neither `join` nor `leave`.
+        """
+        if old is None and new is not None:
+            self.join(new)
+        elif old is not None and new is None:
+            self.leave(old)
+        was = old is not None and is_healthy(old) and old.name not in self.disrupted
+        if old is not None and (new is None or new.metadata.deletion_timestamp is not None):
+            self.disrupted.pop(old.name, None)
+        now = new is not None and is_healthy(new) and new.name not in self.disrupted
+        self.healthy += now - was
 
     def _count(self, pod: Pod, by: int) -> None:
         self.matched += by
@@ -201,3 +216,8 @@ class Ledger:
         )
         if not self.entries or self.entries[-1][1:] != entry[1:]:
             self.entries.append(entry)
+
+
+def is_healthy(pod: Pod) -> bool:
+    """Ready and not marked deleted."""
+    return pod.metadata.deletion_timestamp is None and pod.ready()

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.drain.options import (
+from kubectl_nodelife.kube.meta import OwnerReference, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
+from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
 )
-from kubectl_nodelife.kube.meta import OwnerReference, controller_of
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.scales import Owners
 

@@ -1,0 +1,37 @@
+"""What keeps a pod that is marked deleted: a silent kubelet, or a finalizer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+
+BENIGN_FINALIZERS: Final = frozenset(
+    {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
+)
+"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
+
+OVERDUE_NS: Final = 1 * MINUTE_NS
+"""A pod that long past its grace does not go by itself any more."""
+
+
+def why_held(pod: Pod, node: str, snapshot: Snapshot, due_ns: int) -> tuple[str, str] | None:
+    """(gate, reason) of what keeps the pod for ever, or None.
+
+    `due_ns`: when it is to be gone, since the plan's moment.
+    """
+    if pod.metadata.deletion_grace_period_seconds != 0:
+        silent = snapshot.silent_kubelet(node)
+        if silent is not None and not snapshot.out_of_service(node):
+            return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
+    finalizers = [f for f in pod.metadata.finalizers if f not in BENIGN_FINALIZERS]
+    if finalizers:
+        return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
+    if due_ns < -OVERDUE_NS:
+        return (
+            "kubelet-unreachable",
+            f"it should have been gone {-due_ns // SECOND_NS} s ago; its kubelet has not ended it",
+        )
+    return None
