@@ -109,7 +109,8 @@ class CatchUp:
     def _planned_in(self, zone: str) -> Iterator[tuple[AddTaints, int]]:
         """Our plans to taint a node of the zone by a token; the cluster shows that it is lost."""
         memory = self._lifecycle.memory
-        for action, since_ns in self._projection.pending_since("Node"):
+        for entry in self._projection.entries("Node"):
+            action, since_ns = entry.action, entry.at_ns
             if not isinstance(action, AddTaints) or not _is_by_token(action.taints):
                 continue
             node = self._projection.shown("Node", ("", action.node))

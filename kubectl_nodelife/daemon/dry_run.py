@@ -36,9 +36,15 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
+from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.executor import Executor, PlanningOnly
-from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.engine.projection import (
+    APPLIED,
+    CONFIRMED,
+    FAILED,
+    SUPERSEDED,
+    Projection,
+)
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
@@ -62,7 +68,7 @@ class DryRun:
         self.ledger = ledger
         self.executor: Executor = executor or PlanningOnly()
         self.cache = Cache()
-        self.projection = Projection(self.cache)
+        self.projection = Projection(self.cache, ledger.numbers)
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
@@ -85,7 +91,10 @@ class DryRun:
         self._witness = Witness(self.cache, self.lifecycle, self.eviction)
         sets = next((c for c in controllers if isinstance(c, DaemonSetController)), None)
         self._daemonsets = DaemonSetWitness(sets, self.projection, self.ledger)
-        self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug)
+        numbers = self.ledger.numbers
+        self.engine = Engine(
+            controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers
+        )
         self._learned = []
         self._catch_up = None
         if self.lifecycle is not None:
@@ -98,7 +107,7 @@ class DryRun:
         self.ledger.end_decisions(now_ns, because)
         for (kind, key), obj in list(self.projection.observed().items()):
             self.cache.set(kind, key, obj)
-        self.projection = Projection(self.cache)
+        self.projection = Projection(self.cache, self.ledger.numbers)
         for event in self._daemonsets.take_held():
             self.cache.apply(event, now_ns)
 
@@ -127,6 +136,8 @@ class DryRun:
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster, and who was ahead of us."""
+        if isinstance(event, Outcome):
+            return self._came_of(event, now_ns)
         if isinstance(event, Unreadable):
             self.cache.apply(event, now_ns)
             return []
@@ -205,6 +216,17 @@ class DryRun:
                 return
             yield
 
+    def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
+        """Note what came of an action that was sent; failures are the controller's business too."""
+        view = self.projection.outcome(outcome, now_ns)
+        if outcome.done:
+            self.ledger.settle(outcome.action, APPLIED, now_ns, "the API server did it")
+        elif outcome.code != NO_ANSWER:
+            error = f"{outcome.code} {outcome.message}".rstrip()
+            self.ledger.settle(outcome.action, FAILED, now_ns, "it was refused", error)
+        self._settle()
+        return [*view, outcome]
+
     def settle_inherited(self, now_ns: int) -> None:
         """End what a daemon before this one had planned and this one has not planned again."""
         for change in list(self.ledger.inherited()):
@@ -259,7 +281,7 @@ class DryRun:
             return []
         before = self.projection.view(action.target)
         events = self.projection.project(action, now_ns)
-        if not any(end.action is action for end in self.projection.settled):
+        if not any(end.action.id == action.id for end in self.projection.settled):
             patch = patch_text(request_of(action, before))
             self.ledger.note(action, now_ns, self._node_of(action), patch)
             self.executor.start(action, now_ns)

@@ -49,7 +49,7 @@ class Journal:
         self.error = ""
         self.failing_since: float | None = None
         self.dropped = 0
-        self.ledger = Ledger(store.next_id(), store.still_open())
+        self.ledger = Ledger(store.next_id(), store.still_open(), store.next_action())
         self._thread = ThreadPoolExecutor(1, "journal")
         self._writing = asyncio.Lock()
         self._waiting: list[Change] = []
@@ -135,7 +135,9 @@ class Journal:
         try:
             if self.store.replaced():
                 await self._begin_anew("it was deleted, or replaced by another")
-            await self._in_thread(self.store.write, self._waiting, self._settlements)
+            await self._in_thread(
+                self.store.write, self._waiting, self._settlements, self.ledger.numbers.next_id
+            )
         except sqlite3.Error as error:
             if _is_broken(error):
                 await self._begin_anew(str(error))

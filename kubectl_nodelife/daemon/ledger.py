@@ -24,7 +24,8 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
-from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.projection import APPLIED, CONFIRMED, SUPERSEDED
 
 _SETTLED_KEPT: Final = 50_000
 """Settled actions that later ones can still name as their cause."""
@@ -66,8 +67,12 @@ class _Entry:
 class Ledger:
     """See the module. `new` and `settled` are what the next batch of the journal has to take."""
 
-    def __init__(self, next_id: int = 0, inherited: Iterable[Change] = ()) -> None:
+    def __init__(
+        self, next_id: int = 0, inherited: Iterable[Change] = (), next_action: int = 1
+    ) -> None:
+        """`next_id` numbers changes, `next_action` actions; both go on over restarts."""
         self.next_id = next_id
+        self.numbers = ActionNumbers(next_action)
         self.new: list[Change] = []
         self.settled: list[Settlement] = []
         self.changed: dict[int, Change] = {}
@@ -78,9 +83,10 @@ class Ledger:
 
     def note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
         """A decision was made; `node`: of the pod that it is about."""
+        self.numbers.ensure(action)
         cause = action.cause
         changes = list(changes_of(action, now_ns, self.next_id, node, self._id_of(cause), patch))
-        entry = self._open[id(action)] = _Entry(action, changes)
+        entry = self._open[action.id] = _Entry(action, changes)
         for number, change in enumerate(changes):
             before = self._inherited.pop(change.same_plan(), None)
             if before is not None:
@@ -96,12 +102,11 @@ class Ledger:
         elif _unseen(action):
             self._settle_with(entry, cause)
 
-    def amend(self, action: Action, by: Action) -> None:
-        """A planned action is from now on known by another one, for the same object."""
-        entry = self._open.pop(id(action), None)
+    def amend(self, by: Action) -> None:
+        """The planned action of that number is from now on told in other words."""
+        entry = self._open.get(by.id)
         if entry is not None:
             entry.action = by
-            self._open[id(by)] = entry
 
     def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
         """A planned action has ended, and with it what hangs on it and nobody can see.
@@ -114,9 +119,9 @@ class Ledger:
             entry = self._end(ending, outcome, now_ns, why, error)
             if entry is not None:
                 ended += entry.dependents
-                if outcome != CONFIRMED:
+                if outcome not in (CONFIRMED, APPLIED):
                     ended += entry.events
-            elif ending is not action:
+            elif not _same(ending, action):
                 continue
             decision = self._entry(ending.cause)
             if decision is not None and _unseen(decision.action):
@@ -193,19 +198,21 @@ class Ledger:
             self._end(action, above.outcome, at_ns, above.why, "")
 
     def _entry(self, action: Action | None) -> _Entry | None:
-        return self._open.get(id(action)) or self._past.get(id(action))
+        if action is None:
+            return None
+        return self._open.get(action.id) or self._past.get(action.id)
 
     def _end(
         self, action: Action, outcome: str, now_ns: int, why: str, error: str
     ) -> _Entry | None:
-        entry = self._open.pop(id(action), None)
+        entry = self._open.pop(action.id, None)
         if entry is None:
             return None
         entry.outcome, entry.why = outcome, why
         for change in entry.changes:
             self._note_end(change, outcome, now_ns, why, error)
         standing = (type(action), action.target)
-        if outcome != SUPERSEDED and self._standing.get(standing) is action:
+        if outcome != SUPERSEDED and _same(self._standing.get(standing), action):
             del self._standing[standing]
         self._remember(entry)
         return entry
@@ -213,7 +220,7 @@ class Ledger:
     def _remember(self, entry: _Entry) -> None:
         """Keep what later ones may name as their cause, as long as there is room."""
         entry.changes = [replace(c, detail="", patch="") for c in entry.changes[:1]]
-        self._past[id(entry.action)] = entry
+        self._past[entry.action.id] = entry
         if len(self._past) > _SETTLED_KEPT:
             self._past.popitem(last=False)
 
@@ -231,6 +238,11 @@ class Ledger:
                 return entry.changes[0].id
             action = action.cause
         return None
+
+
+def _same(action: Action | None, other: Action) -> bool:
+    """Whether these are one decision."""
+    return action is not None and action.id == other.id
 
 
 def _is_decision(action: Action) -> bool:

@@ -22,6 +22,8 @@ from kubectl_nodelife.kube.times import HOUR_NS
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
 SCHEMA: Final = 1
+ACTIONS_RESERVED: Final = 100_000
+"""More actions than are decided between two batches."""
 
 _PRUNED_AT_ONCE = 5_000
 _WAL_PAGES = 1_000
@@ -107,12 +109,18 @@ class Store:
         """Whether the file has been deleted, or another one put in its place."""
         return self.path != ":memory:" and _inode(self.path) != self._inode
 
-    def write(self, changes: Iterable[Change], settlements: Iterable[Settlement]) -> None:
-        """Bring a batch to the file, all of it or nothing."""
+    def write(
+        self,
+        changes: Iterable[Change],
+        settlements: Iterable[Settlement],
+        next_action: int = 1,
+    ) -> None:
+        """Bring a batch to the file, all of it or nothing. `next_action`: none has that number."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, map(astuple, changes))
             self._db.executemany(_SETTLE, settlements)
+            self._reserve_actions(next_action)
 
     def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
         """The changes in the order of their ids; with a limit the newest."""
@@ -128,6 +136,20 @@ class Store:
         (highest,) = self._db.execute("SELECT value FROM marks WHERE name = 'next_id'").fetchone()
         (present,) = self._db.execute("SELECT max(id) + 1 FROM changes").fetchone()
         return max(int(highest), int(present or 0))
+
+    def next_action(self) -> int:
+        """One more than the number of any action so far, even of those that a crash has lost."""
+        rows = self._db.execute("SELECT value FROM marks WHERE name = 'next_action'").fetchall()
+        number = int(rows[0][0]) if rows else 1
+        self._reserve_actions(number)
+        return number
+
+    def _reserve_actions(self, number: int) -> None:
+        self._db.execute(
+            "INSERT INTO marks VALUES ('next_action', ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+            (number + ACTIONS_RESERVED,),
+        )
 
     def still_open(self) -> list[Change]:
         """What a daemon before this one has planned and not settled."""

@@ -160,9 +160,9 @@ class DaemonSetWitness:
                 and isinstance(event, Put)
                 and isinstance(event.obj, ControllerRevision)
             ):
-                for plan, renamed in self._renamed(made, event.obj):
-                    self._ledger.amend(plan, renamed)
-                    view += self._projection.amend(plan, renamed)
+                for renamed in self._renamed(made, event.obj):
+                    self._ledger.amend(renamed)
+                    view += self._projection.amend(renamed)
         return view
 
     def _begin_afresh(self, shown: KubeObject, now_ns: int) -> list[Event]:
@@ -221,8 +221,8 @@ class DaemonSetWitness:
 
     def _renamed(
         self, made: CreateControllerRevision, shown: ControllerRevision
-    ) -> Iterator[tuple[CreatePod, CreatePod]]:
-        """Our plans under our hash, and the same under the one that the revision really has."""
+    ) -> Iterator[CreatePod]:
+        """Our plans under our hash, as they are under the one that the revision really has."""
         ours, theirs = hash_label(made.revision), hash_label(shown)
         owner = controller_of(shown.metadata)
         if ours == theirs or owner is None:
@@ -232,7 +232,7 @@ class DaemonSetWitness:
                 meta = plan.manifest["metadata"]
                 labels = {**meta["labels"], LABEL_CONTROLLER_REVISION_HASH: theirs}
                 manifest = {**plan.manifest, "metadata": {**meta, "labels": labels}}
-                yield plan, replace(plan, manifest=manifest, revision=theirs)
+                yield replace(plan, manifest=manifest, revision=theirs)
 
     def _planned_creates(self, owner_uid: str) -> Iterator[CreatePod]:
         for action in self._projection.created("Pod"):
@@ -283,7 +283,7 @@ def _kind(event: Event) -> str:
 def _by_another(plan: Any, because: str, pod: Pod, **fields: str) -> Action:
     """The same act on another pod."""
     uid = {"pod_uid": pod.uid} if isinstance(plan, DeletePod) else {}
-    seen: Action = replace(plan, pod=pod.name, because=because, cause=None, **uid, **fields)
+    seen: Action = replace(plan, pod=pod.name, because=because, cause=None, id=0, **uid, **fields)
     return seen
 
 

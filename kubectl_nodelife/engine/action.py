@@ -33,8 +33,15 @@ class Requeue(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on."""
+class Action(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False, tag=True, tag_field="action"
+):
+    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on.
+
+    `id`: the number that the engine gives when it hands the decision out, unique in a journal's
+    life (`numbering`); 0 before that. Two actions are equal where they say the same, whatever their
+    numbers.
+    """
 
     writes: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
@@ -43,6 +50,16 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     controller: str
     because: str
     cause: Action | None = None
+    id: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        fields = (name for name in self.__struct_fields__ if name != "id")
+        return all(getattr(self, name) == getattr(other, name) for name in fields)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.controller, self.because, self.target))
 
     @property
     def target(self) -> tuple[str, tuple[str, str]]:

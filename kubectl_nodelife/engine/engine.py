@@ -18,6 +18,7 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller
 from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
+from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.refusal import is_refused
 from kubectl_nodelife.engine.timers import Timers
@@ -51,10 +52,12 @@ class Engine:
         join: bool = False,
         kinds: Iterable[str] = (),
         on_bug: OnBug | None = None,
+        numbers: ActionNumbers | None = None,
     ) -> None:
         """`kinds` must say Synced before the first decision; `join`: begin beside a running one.
 
-        `on_bug` is told of each exception of a controller, which is then contained.
+        `on_bug` is told of each exception of a controller, which is then contained. `numbers`:
+        where to go on counting actions.
         """
         self.controllers = list(controllers)
         self.cache = cache
@@ -64,6 +67,7 @@ class Engine:
         self._unsynced = set(kinds)
         self._timers = Timers()
         self._on_bug = on_bug
+        self._numbers = numbers or ActionNumbers()
         self._refused: deque[tuple[int, Outcome]] = deque()
         self._index_controllers()
 
@@ -204,7 +208,7 @@ class Engine:
                     outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
                     self._refused.append((now_ns + _REFUSAL_NS, outcome))
             else:
-                yield action
+                yield self._numbers.give(action)
 
     def _watched_by(self, action: Action) -> frozenset[str]:
         """The kinds on which the action's controller bases its decisions."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from kubectl_nodelife.engine.actions import (
     Action,
     DeletePod,
@@ -22,15 +24,45 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 
-CONFIRMED = "confirmed"
-SUPERSEDED = "superseded"
+PLANNED, HELD, SENT, APPLIED = "planned", "held", "sent", "applied"
+CONFIRMED, SUPERSEDED, FAILED = "confirmed", "superseded", "failed"
 
 
-def laid_over(obj: KubeObject | None, planned: Iterable[tuple[Action, int]]) -> KubeObject | None:
+class Entry(msgspec.Struct):
+    """An action in the overlay, since `at_ns`, and how far it is.
+
+    `planned`, or `held` by a guard (`why`), then `sent`, then `applied`: the API server did it, as
+    `version` of the object (its resourceVersion, "" where none was shown), and the watch has yet to
+    show it. It leaves the overlay `confirmed`, `superseded` or `failed`. In a dry run nothing is
+    ever sent.
+    """
+
+    action: Action
+    at_ns: int
+    state: str = PLANNED
+    why: str = ""
+    version: str = ""
+
+
+def laid_over(obj: KubeObject | None, planned: Iterable[Entry]) -> KubeObject | None:
     """The object had these plans been carried out."""
-    for action, at_ns in planned:
-        obj = action.effect(obj, at_ns)
+    for entry in planned:
+        obj = entry.action.effect(obj, entry.at_ns)
     return obj
+
+
+def judge_entry(entry: Entry, obj: KubeObject) -> tuple[str, str] | None:
+    """(outcome, why) where the object as the cluster shows it settles the entry."""
+    verdict = judge(entry.action, obj)
+    if verdict is None and entry.state == APPLIED and is_newer(obj, entry.version):
+        return SUPERSEDED, "it was done, and changed again by another"
+    return verdict
+
+
+def is_newer(obj: KubeObject, version: str) -> bool:
+    """Whether the object is of a later resourceVersion; False where that cannot be told."""
+    present = obj.metadata.resource_version
+    return present.isdecimal() and version.isdecimal() and int(present) > int(version)
 
 
 def judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ it, and so do the plans for the pods of a node that is Ready again or has lost i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 import msgspec
@@ -26,16 +26,27 @@ from kubectl_nodelife.engine.actions import (
     RemoveTaints,
     SetNodeConditions,
 )
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
-from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
+from kubectl_nodelife.engine.premises import APPLIED as APPLIED
 from kubectl_nodelife.engine.premises import CONFIRMED as CONFIRMED
+from kubectl_nodelife.engine.premises import FAILED as FAILED
+from kubectl_nodelife.engine.premises import HELD as HELD
+from kubectl_nodelife.engine.premises import PLANNED as PLANNED
+from kubectl_nodelife.engine.premises import SENT as SENT
 from kubectl_nodelife.engine.premises import SUPERSEDED as SUPERSEDED
-from kubectl_nodelife.engine.premises import is_ready, judge, laid_over, lost_premise
+from kubectl_nodelife.engine.premises import (
+    Entry,
+    is_ready,
+    judge_entry,
+    laid_over,
+    lost_premise,
+)
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
-
-ObjectKey = tuple[str, Key]
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -47,87 +58,67 @@ class Settled(msgspec.Struct, frozen=True):
     why: str
 
 
-class Projection:
-    """Planned actions over observed objects. `cache` is the engine's, which holds the projected
-    view.
+class Projection(PlannedView):
+    """Planned actions over observed objects, and how each comes to its end."""
 
-    Only objects with a planned action are kept here as observed (None: the cluster has none).
-    """
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._observed: dict[ObjectKey, KubeObject | None] = {}
-        self._freed: dict[ObjectKey, KubeObject | None] = {}  # the cache may still show plans
-        self._planned: dict[ObjectKey, list[tuple[Action, int]]] = {}
-        self._created: dict[str, dict[ObjectKey, Action]] = {}
-        self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
-        self._live: set[int] = set()
+    def __init__(self, cache: Cache, numbers: ActionNumbers | None = None) -> None:
+        """`numbers`: for actions that come without a number of the engine's."""
+        super().__init__(cache)
+        self._numbers = numbers or ActionNumbers()
         self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
         self._fallen: list[Action] = []
         self.settled: list[Settled] = []
 
-    def pending(self) -> Iterator[Action]:
-        """The actions that have not settled."""
-        for action, _ in self.pending_since():
-            yield action
+    def mark(self, action: Action, state: str, why: str = "") -> None:
+        """The action is `held`, `sent` or `planned` again; `why` says so to people."""
+        entry = self._entries.get(action.id)
+        if entry is not None:
+            entry.state, entry.why = state, why
 
-    def pending_since(self, kind: str = "") -> Iterator[tuple[Action, int]]:
-        """The same, of one kind of object if given, each with when it was planned."""
-        for key, planned in self._planned.items():
-            if not kind or key[0] == kind:
-                yield from planned
+    def outcome(self, outcome: Outcome, now_ns: int) -> list[Event]:
+        """What came of an action that was sent; what the view makes of it.
 
-    def give_up(self, action: Action, now_ns: int, why: str) -> list[Event]:
-        """Take one plan back, and what was planned because of it. What the view makes of that."""
-        entries = [e for e in self._planned.get(action.target, ()) if e[0] is action]
-        return [*self._withdraw(action.target, entries, now_ns, why), *self._fall(now_ns)]
-
-    def observed(self) -> Mapping[ObjectKey, KubeObject | None]:
-        """The objects of which the view differs from the cluster, as the cluster shows them.
-
-        None: the cluster has no such object.
+        What is done stays in the view until the watch shows it; what failed is taken back, with
+        what was planned because of it. Where no answer came nobody knows: it stays as sent.
         """
-        return self._observed
+        entry = self._entries.get(outcome.action.id)
+        if entry is None or outcome.code == NO_ANSWER:
+            return []
+        if not outcome.done:
+            why = f"{outcome.code} {outcome.message}".rstrip()
+            return self.give_up(entry.action, now_ns, why, FAILED)
+        entry.state = APPLIED
+        shown = self.shown(*entry.action.target)
+        if outcome.obj is not None:
+            entry.version = outcome.obj.metadata.resource_version
+            if shown is not None and judge_entry(entry, shown) is not None:
+                return self.observe(Put(entry.action.target[0], shown), now_ns)
+        elif shown is None and _deletes(entry.action):
+            return self.observe(Gone(*entry.action.target), now_ns)
+        return []
 
-    def planned(self, key: ObjectKey) -> Iterator[Action]:
-        """What is planned for one object and has not settled."""
-        for action, _ in self._planned.get(key, ()):
-            yield action
-
-    def created(self, kind: str) -> Iterator[Action]:
-        """What is planned to be made of a kind, and has not settled."""
-        yield from self._created.get(kind, {}).values()
+    def give_up(
+        self, action: Action, now_ns: int, why: str, outcome: str = SUPERSEDED
+    ) -> list[Event]:
+        """Take one plan back, and what was planned because of it. What the view makes of that."""
+        entries = [e for e in self._planned.get(action.target, ()) if e.action.id == action.id]
+        view = self._withdraw(action.target, entries, now_ns, why, outcome)
+        return [*view, *self._fall(now_ns)]
 
     def withdraw(self, planned: Action, now_ns: int, why: str) -> list[Event]:
         """Take one plan back, and nothing that it led to; what the view makes of that."""
         key = planned.target
-        self._led_to.pop(id(planned), None)
-        entries = [entry for entry in self._planned.get(key, ()) if entry[0] is planned]
+        self._led_to.pop(planned.id, None)
+        entries = [entry for entry in self._planned.get(key, ()) if entry.action.id == planned.id]
         return self._withdraw(key, entries, now_ns, why)
 
-    def amend(self, planned: Action, by: Action) -> list[Event]:
-        """A plan in other words, for the same object and of the same instant."""
-        key = planned.target
-        entries = [(by if a is planned else a, at) for a, at in self._planned.get(key, ())]
-        self._planned[key] = entries
-        self._live.discard(id(planned))
-        self._live.add(id(by))
-        if id(planned) in self._led_to:
-            self._led_to[id(by)] = self._led_to.pop(id(planned))
-        if self._created.get(key[0], {}).get(key) is planned:
-            self._created[key[0]][key] = by
-        return self._show(key, self.view(key), by)
-
-    def shown(self, kind: str, key: Key) -> KubeObject | None:
-        """The object as the cluster shows it, or None."""
-        for known in (self._observed, self._freed):
-            if (kind, key) in known:
-                return known[kind, key]
-        return self._cache.get(kind, key)
-
-    def applied(self) -> None:
-        """The cache has taken in all that this has returned so far."""
-        self._freed.clear()
+    def amend(self, by: Action) -> list[Event]:
+        """The plan of that number in other words, for the same object and of the same instant."""
+        self._entries[by.id].action = by
+        created = self._created.get(by.target[0], {})
+        if by.target in created:
+            created[by.target] = by
+        return self._show(by.target, self.view(by.target), by)
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
         """What the view makes of an event of the cluster."""
@@ -148,6 +139,7 @@ class Projection:
         """Lay a decided action over the view. What it changes there comes back as an event."""
         if not action.writes or isinstance(action, RecordEvent):
             return []
+        self._numbers.ensure(action)
         key = action.target
         view = self.view(key)
         after = action.effect(view, now_ns)
@@ -178,10 +170,6 @@ class Projection:
         events = [*self._show(key, after, action), *released]
         return [*events, *self._fall(now_ns)] if self._fallen else events
 
-    def view(self, key: ObjectKey, seen: KubeObject | None = None) -> KubeObject | None:
-        """The object with all that is planned for it; `seen`: as it was seen just now."""
-        return laid_over(seen or self.shown(*key), self._planned.get(key, ()))
-
     def _observe_object(self, kind: str, obj: KubeObject, event: Put, now_ns: int) -> list[Event]:
         key = (kind, obj.key)
         alive = self._lease_renewed(obj, now_ns) if kind == "Lease" else []
@@ -192,20 +180,19 @@ class Projection:
         self._observed[key] = obj
         kept = []
         view: KubeObject | None = obj
-        for action, at_ns in self._planned[key]:
-            verdict = judge(action, obj)
+        for entry in self._planned[key]:
+            verdict = judge_entry(entry, obj)
             if verdict is not None:
-                outcome, why = verdict
-                self._settle(action, outcome, now_ns, why)
+                self._settle(entry.action, verdict[0], now_ns, verdict[1])
                 continue
-            kept.append((action, at_ns))
-            view = action.effect(view, at_ns)
+            kept.append(entry)
+            view = entry.action.effect(view, entry.at_ns)
         self._planned[key] = kept
         return self._show(key, view, event.cause)
 
     def _observe_gone(self, event: Gone, now_ns: int) -> list[Event]:
         key = (event.kind, event.key)
-        for action, _ in self._planned.get(key, []):
+        for action in list(self.planned(key)):
             gone_is_its_end = action.effect(self._observed.get(key), now_ns) is None
             outcome = CONFIRMED if gone_is_its_end or _deletes(action) else SUPERSEDED
             self._settle(action, outcome, now_ns, f"{event.kind} {event.key[1]} is gone")
@@ -222,8 +209,8 @@ class Projection:
         for key, action in list(created.items()):
             if action.shown_by(event.obj):
                 del created[key]
-                for planned, _ in self._planned.get(key, ()):
-                    outcome = CONFIRMED if planned is action else SUPERSEDED
+                for planned in list(self.planned(key)):
+                    outcome = CONFIRMED if planned.id == action.id else SUPERSEDED
                     self._settle(planned, outcome, now_ns, f"{event.obj.name} was created")
                 self._forget(key)
                 yield Gone(event.kind, key[1])
@@ -242,7 +229,7 @@ class Projection:
         """The kubelet speaks again: had the conditions been written, it would now undo them."""
         key = ("Node", ("", node))
         planned = self._planned.get(key, [])
-        losses = [entry for entry in planned if isinstance(entry[0], SetNodeConditions)]
+        losses = [entry for entry in planned if isinstance(entry.action, SetNodeConditions)]
         observed = self._observed.get(key)
         if not losses or not isinstance(observed, Node):
             return []
@@ -265,7 +252,7 @@ class Projection:
         for key in list(self._pods_of.get(node.name, ())):
             pod = cast("Pod | None", self._observed.get(key))
             for entry in list(self._planned.get(key, ())):
-                if why := lost_premise(entry[0], pod, node):
+                if why := lost_premise(entry.action, pod, node):
                     view += self._withdraw(key, [entry], now_ns, why)
         return view
 
@@ -282,8 +269,8 @@ class Projection:
         """Under each planned action that led to this one."""
         cause = action.cause
         while cause is not None:
-            if id(cause) in self._live:
-                self._led_to.setdefault(id(cause), []).append((key, action))
+            if cause.id in self._entries:
+                self._led_to.setdefault(cause.id, []).append((key, action))
             cause = cause.cause
 
     def _fall(self, now_ns: int) -> list[Event]:
@@ -291,23 +278,28 @@ class Projection:
         view: list[Event] = []
         while self._fallen:
             fallen = self._fallen.pop()
-            for key, action in self._led_to.pop(id(fallen), ()):
-                entries = [e for e in self._planned.get(key, ()) if e[0] is action]
+            for key, action in self._led_to.pop(fallen.id, ()):
+                entries = [e for e in self._planned.get(key, ()) if e.action.id == action.id]
                 why = f"what led to it is no longer so: {fallen.because}"
                 view += self._withdraw(key, entries, now_ns, why)
         return view
 
     def _withdraw(
-        self, key: ObjectKey, entries: list[tuple[Action, int]], now_ns: int, why: str
+        self,
+        key: ObjectKey,
+        entries: list[Entry],
+        now_ns: int,
+        why: str,
+        outcome: str = SUPERSEDED,
     ) -> list[Event]:
         """Take plans for an object back, and show it without them."""
         if not entries:
             return []
-        for action, _ in entries:
-            self._settle(action, SUPERSEDED, now_ns, why)
+        for entry in entries:
+            self._settle(entry.action, outcome, now_ns, why)
             self._created.get(key[0], {}).pop(key, None)
-        gone = {id(action) for action, _ in entries}
-        kept = [entry for entry in self._planned[key] if id(entry[0]) not in gone]
+        gone = {entry.action.id for entry in entries}
+        kept = [entry for entry in self._planned[key] if entry.action.id not in gone]
         view = laid_over(self._observed.get(key), kept)
         self._planned[key] = kept
         events = self._show(key, view, None)
@@ -324,7 +316,7 @@ class Projection:
     def _take_back(
         self,
         action: RemoveTaints,
-        planned: list[tuple[Action, int]],
+        planned: list[Entry],
         observed: KubeObject | None,
         now_ns: int,
     ) -> bool:
@@ -333,7 +325,7 @@ class Projection:
         """
         taken_back = False
         for entry in list(planned):
-            added = entry[0]
+            added = entry.action
             if isinstance(added, AddTaints) and all(
                 any(t.matches(r) for r in action.taints) for t in added.taints
             ):
@@ -346,49 +338,28 @@ class Projection:
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
         return taken_back
 
-    def _give_way(self, action: Action, planned: list[tuple[Action, int]], now_ns: int) -> None:
+    def _give_way(self, action: Action, planned: list[Entry], now_ns: int) -> None:
         """Earlier plans of the same kind are no longer what we would do."""
-        for entry in [e for e in planned if type(e[0]) is type(action)]:
+        for entry in [e for e in planned if type(e.action) is type(action)]:
             planned.remove(entry)
-            self._settle(entry[0], SUPERSEDED, now_ns, "a later one takes its place")
+            self._settle(entry.action, SUPERSEDED, now_ns, "a later one takes its place")
 
-    def _note_pod(self, key: ObjectKey, pod: KubeObject | None) -> None:
-        if isinstance(pod, Pod):
-            self._pods_of.setdefault(pod.spec.node_name, {})[key] = None
-
-    def _forget(self, key: ObjectKey) -> None:
-        """Nothing is planned for the object any more."""
-        self._planned.pop(key, None)
-        if key in self._observed:
-            self._freed[key] = self._observed.pop(key)
-        pod = self._freed.get(key) or self._cache.get(*key)
-        if isinstance(pod, Pod) and (others := self._pods_of.get(pod.spec.node_name)) is not None:
-            others.pop(key, None)
-            if not others:
-                del self._pods_of[pod.spec.node_name]
-
-    def _show(self, key: ObjectKey, view: KubeObject | None, cause: Action | None) -> list[Event]:
-        if not self._planned.get(key):
-            self._forget(key)
-        kind, name = key
-        return [Put(kind, view, cause) if view is not None else Gone(kind, name, cause)]
-
-    def _add(self, planned: list[tuple[Action, int]], action: Action, now_ns: int) -> None:
+    def _add(self, planned: list[Entry], action: Action, now_ns: int) -> None:
         shown = self._observed.get(action.target) if action.replaces else None
         if shown is not None and action.shown_by(shown):
             self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
             return
-        planned.append((action, now_ns))
-        self._live.add(id(action))
+        entry = self._entries[action.id] = Entry(action, now_ns)
+        planned.append(entry)
 
     def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:
         self.settled.append(Settled(action, outcome, now_ns, why))
-        self._live.discard(id(action))
-        if id(action) in self._led_to:
-            if outcome == SUPERSEDED:
-                self._fallen.append(action)
+        self._entries.pop(action.id, None)
+        if action.id in self._led_to:
+            if outcome == CONFIRMED:
+                del self._led_to[action.id]
             else:
-                del self._led_to[id(action)]
+                self._fallen.append(action)
 
 
 def _deletes(action: Action) -> bool:

@@ -18,6 +18,7 @@ from kubectl_nodelife.controllers.daemonset import execute, history, update_plan
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced
+from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.projection import CONFIRMED, Projection
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.sim.api import Api
@@ -60,7 +61,8 @@ class Shadow:
         self.kinds = sorted({kind for c in controllers for kind in c.watches})
         self.decided: Counter[str] = Counter()
         self.projection = Projection(cache)
-        self.engine = Engine(controllers, cache, join=True, kinds=self.kinds)
+        apart = ActionNumbers(1_000_000)  # the causes of what it sees are the other engine's
+        self.engine = Engine(controllers, cache, join=True, kinds=self.kinds, numbers=apart)
 
     def see(self, now_ns: int, events: Iterable[Event]) -> None:
         """Events of the cluster, and what follows in the projected view."""
