@@ -17,12 +17,13 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.preload import import_all
-from kubectl_nodelife.daemon.run import PACE, resource_of
+from kubectl_nodelife.daemon.run import PACE
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.kubeconfig import Cluster, User
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import Source
 from kubectl_nodelife.live.target import Target
 

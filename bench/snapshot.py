@@ -46,7 +46,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: bench.Stopwatch) -> dict[st
 def _save(target: Target, stopwatch: bench.Stopwatch) -> dict[str, object]:
     import asyncio
 
-    from kubectl_nodelife.commands.cluster.saving import of_cluster
+    from kubectl_nodelife.commands.cluster.saving import save_cluster
 
     before = peak_rss_bytes()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def _save(target: Target, stopwatch: bench.Stopwatch) -> dict[str, object]:
         path = Path(folder) / "snapshot.json.gz"
         with SnapshotFile(str(path)) as file, stopwatch:
             redaction = Redaction(secrets.token_bytes(KEY_BYTES))
-            done = of_cluster(target, file, redaction, lambda total: lambda count: None)
+            done = save_cluster(target, file, redaction, lambda total: lambda count: None)
             saved = asyncio.run(done)
     return {
         "objects": saved.objects,

@@ -1,6 +1,7 @@
-"""One file for each verb: parse, plug together, call, report.
+"""One file for each verb: parse flags, look at the cluster, make the answer, print it.
 
-A verb is a click command in a module of its own, named in `cli.VERBS` together with its line of
-help, so that nothing here is imported before it is called. A command returns nothing, or its exit
-code.
+A verb is a click command, listed in `cli.VERBS` with its line of help; its module is imported only
+when it is called. A command returns nothing, or its exit code. What verbs share: `ask` (the daemon,
+if one runs), `cluster/` (a dump or a live cluster), `answering/` (what the daemon answers as well),
+`flags` and `pflag`.
 """

@@ -1,7 +1,7 @@
-"""Find the cluster's daemon and ask it: the quick way of every live verb.
+"""Asks the cluster's daemon, or answers without one. The quick path of every live verb.
 
-Nothing heavy is imported unless the kubeconfig must be read, which is only when it changed. The
-answer must come from a daemon that watches the very server that the flags mean.
+Nothing heavy is imported unless the kubeconfig must be read, which is only when it has changed. An
+answer is accepted only from a daemon that watches the server that the flags select.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.known import Known, recall, remember
+from kubectl_nodelife.daemon.known import CachedIdentity, recall, remember
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
 from kubectl_nodelife.report import terminal
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.flags import Connection
 
 
-class Line:
+class DaemonEndpoint:
     """The way to one cluster's daemon."""
 
     __slots__ = ("known", "socket")
 
-    def __init__(self, socket: str, known: Known) -> None:
+    def __init__(self, socket: str, known: CachedIdentity) -> None:
         self.socket = socket
         self.known = known
 
 
-def find(connection: Connection) -> Line | None:
+def find(connection: Connection) -> DaemonEndpoint | None:
     """The way to the daemon of the cluster that the flags mean; None: certainly none runs.
 
     Raises BadInput where the flags mean no cluster, Failed where somebody else has our folder.
@@ -47,7 +47,7 @@ def find(connection: Connection) -> Line | None:
     known = recall(runtime, connection, os.environ)
     if known is None:
         known = resolve(connection, runtime)
-    return Line(socket_path(runtime, known.identity), known)
+    return DaemonEndpoint(socket_path(runtime, known.identity), known)
 
 
 def ask(connection: Connection, question: str, **query: Any) -> dict[str, Any] | None:
@@ -137,13 +137,13 @@ def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
     return EXIT_NO if exit_code and answer.get("inTrouble") else 0
 
 
-def _checked(line: Line, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _checked(line: DaemonEndpoint, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for answer in answers:
         _check(line, answer)
         yield answer
 
 
-def _check(line: Line, answer: dict[str, Any]) -> None:
+def _check(line: DaemonEndpoint, answer: dict[str, Any]) -> None:
     server = answer.get("server")
     if server != line.known.server:
         raise Failed(
@@ -153,7 +153,7 @@ def _check(line: Line, answer: dict[str, Any]) -> None:
         )
 
 
-def resolve(connection: Connection, runtime: str = "") -> Known:
+def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
     """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
 
     Raises BadInput.
@@ -164,7 +164,9 @@ def resolve(connection: Connection, runtime: str = "") -> Known:
 
     overrides = Overrides(**connection._replace(namespace=None)._asdict())
     target = find_target(overrides, os.environ)
-    known = Known(cluster_identity(target), target.server, target.context, target.namespace)
+    known = CachedIdentity(
+        cluster_identity(target), target.server, target.context, target.namespace
+    )
     if target.files and runtime:
         files = kubeconfig_files(overrides.kubeconfig, os.environ)
         authority = target.cluster.certificate_authority
@@ -174,7 +176,7 @@ def resolve(connection: Connection, runtime: str = "") -> Known:
     return known
 
 
-def _replace(line: Line, other: client.OtherProtocol, token: str | None) -> None:
+def _replace(line: DaemonEndpoint, other: client.OtherProtocol, token: str | None) -> None:
     from kubectl_nodelife.daemon.instance import Instance, restart
     from kubectl_nodelife.daemon.places import log_path
 

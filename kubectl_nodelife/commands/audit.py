@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
-from kubectl_nodelife.commands.cluster.look import Reading, look, namespace_of
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_NO, BadInput
@@ -20,7 +20,7 @@ from kubectl_nodelife.report.formats import render
 
 FIRST_LOOK = "a first look: ages are what the objects tell"
 
-READING = Reading(KINDS, needed=("Node",))
+READING = KindsToRead(KINDS, needed=("Node",))
 
 
 @click.command("audit")

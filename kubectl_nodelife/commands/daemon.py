@@ -26,7 +26,7 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.known import Known
+from kubectl_nodelife.daemon.known import CachedIdentity
 from kubectl_nodelife.daemon.places import check_private, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
     EXIT_DONE,
@@ -264,7 +264,7 @@ def connection_arguments(connection: Connection) -> list[str]:
     return words
 
 
-def _instance(connection: Connection) -> tuple[Known, Instance]:
+def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
     """The daemon of the cluster that the flags mean, whether or not it runs."""
     runtime = make_private(runtime_folder(os.environ))
     known = ask.resolve(connection)
@@ -299,7 +299,7 @@ def _health(instance: Instance) -> dict[str, Any]:
         }
 
 
-def _tell_beginning(known: Known, instance: Instance) -> None:
+def _tell_beginning(known: CachedIdentity, instance: Instance) -> None:
     """Wait a little for the first sight of the cluster, and say how it went."""
     end = time.monotonic() + SYNC_SECONDS
     health: dict[str, Any] = {}

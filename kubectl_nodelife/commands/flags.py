@@ -50,7 +50,7 @@ class Connection(NamedTuple):
         return Connection(**merged)
 
 
-class Flag(NamedTuple):
+class ConnectionFlag(NamedTuple):
     """A connection flag: its field of `Connection`, and whether --help shows it.
 
     `value` names the value in help texts; a switch has none.
@@ -64,57 +64,61 @@ class Flag(NamedTuple):
 
 
 CONNECTION_FLAGS = (
-    Flag("kubeconfig", ("--kubeconfig",), "Path to the kubeconfig file to use.", "PATH", True),
-    Flag("context", ("--context",), "The kubeconfig context to use.", "NAME", True),
-    Flag("namespace", ("--namespace", "-n"), "The namespace to look in.", "NAME", True),
-    Flag("impersonate", ("--as",), "User name to impersonate.", "NAME", True),
-    Flag("impersonate_groups", ("--as-group",), "Group to impersonate; repeatable.", "NAME", True),
-    Flag(
+    ConnectionFlag(
+        "kubeconfig", ("--kubeconfig",), "Path to the kubeconfig file to use.", "PATH", True
+    ),
+    ConnectionFlag("context", ("--context",), "The kubeconfig context to use.", "NAME", True),
+    ConnectionFlag("namespace", ("--namespace", "-n"), "The namespace to look in.", "NAME", True),
+    ConnectionFlag("impersonate", ("--as",), "User name to impersonate.", "NAME", True),
+    ConnectionFlag(
+        "impersonate_groups", ("--as-group",), "Group to impersonate; repeatable.", "NAME", True
+    ),
+    ConnectionFlag(
         "request_timeout",
         ("--request-timeout",),
         "How long to wait for one request, such as 1s, 2m or 3h; 0 means for ever.",
         "DURATION",
         True,
     ),
-    Flag("cluster", ("--cluster",), "The kubeconfig cluster to use.", "NAME"),
-    Flag("user", ("--user",), "The kubeconfig user to use.", "NAME"),
-    Flag("server", ("--server", "-s"), "Address and port of the API server.", "URL"),
-    Flag("token", ("--token",), "Bearer token for the API server.", "TOKEN"),
-    Flag("impersonate_uid", ("--as-uid",), "UID to impersonate.", "UID"),
-    Flag(
+    ConnectionFlag("cluster", ("--cluster",), "The kubeconfig cluster to use.", "NAME"),
+    ConnectionFlag("user", ("--user",), "The kubeconfig user to use.", "NAME"),
+    ConnectionFlag("server", ("--server", "-s"), "Address and port of the API server.", "URL"),
+    ConnectionFlag("token", ("--token",), "Bearer token for the API server.", "TOKEN"),
+    ConnectionFlag("impersonate_uid", ("--as-uid",), "UID to impersonate.", "UID"),
+    ConnectionFlag(
         "impersonate_user_extra",
         ("--as-user-extra",),
         "Extra field to impersonate; repeatable.",
         "KEY=VALUE",
     ),
-    Flag(
+    ConnectionFlag(
         "tls_server_name",
         ("--tls-server-name",),
         "Name to check the server's certificate against, if not the server's host name.",
         "NAME",
     ),
-    Flag(
+    ConnectionFlag(
         "insecure_skip_tls_verify",
         ("--insecure-skip-tls-verify",),
         "Do not check the server's certificate. This makes the connection insecure.",
     ),
-    Flag(
+    ConnectionFlag(
         "certificate_authority",
         ("--certificate-authority",),
         "File with the certificate of the authority.",
         "PATH",
     ),
-    Flag(
+    ConnectionFlag(
         "client_certificate", ("--client-certificate",), "File with the client certificate.", "PATH"
     ),
-    Flag("client_key", ("--client-key",), "File with the client's key.", "PATH"),
-    Flag("cache_dir", ("--cache-dir",), "The folder for caches.", "PATH"),
-    Flag(
+    ConnectionFlag("client_key", ("--client-key",), "File with the client's key.", "PATH"),
+    ConnectionFlag("cache_dir", ("--cache-dir",), "The folder for caches.", "PATH"),
+    ConnectionFlag(
         "disable_compression",
         ("--disable-compression",),
         "Ask the server not to compress its answers.",
     ),
-    Flag(
+    ConnectionFlag(
         "max_response_size",
         ("--max-response-size",),
         "The longest answer taken from the API server, decompressed. Default: 512Mi.",
@@ -146,7 +150,7 @@ def connection_flags(callback: Callback) -> Callback:
     return decorated
 
 
-def _click_option(flag: Flag) -> Callable[[Callback], Callback]:
+def _click_option(flag: ConnectionFlag) -> Callable[[Callback], Callback]:
     kind: dict[str, Any] = {"is_flag": True}
     if flag.value:
         repeatable = isinstance(Connection._field_defaults[flag.field], tuple)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, Flag
+from kubectl_nodelife.commands.flags import CONNECTION_FLAGS, ConnectionFlag
 from kubectl_nodelife.report import terminal
 
 
@@ -25,6 +25,6 @@ def options() -> None:
     terminal.write(formatter.getvalue())
 
 
-def _row(flag: Flag) -> tuple[str, str]:
+def _row(flag: ConnectionFlag) -> tuple[str, str]:
     spellings = ", ".join(sorted(flag.spellings, key=len))
     return (f"{spellings} {flag.value}" if flag.value else spellings), flag.help

@@ -19,8 +19,8 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.direct import (
     adding_up,
+    bulk_client,
     or_refused,
-    reading,
     server_now_ns,
     target_of,
 )
@@ -199,7 +199,7 @@ async def _read(
 ) -> tuple[tuple[list[Event], list[tuple[Node, list[FieldManagerEntry]]], list[Pod]], int]:
     progress = adding_up(step)
     aside: list[Unreadable] = []
-    async with reading(target) as client:
+    async with bulk_client(target) as client:
         events, nodes, pods = await asyncio.gather(
             or_refused(read_all(client, Resource(kind_named("Event")), progress, aside)),
             or_refused(_nodes(client, progress, aside)),

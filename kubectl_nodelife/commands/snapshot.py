@@ -38,7 +38,7 @@ def save(file: str, full: bool, connection: Connection) -> None:
     import secrets
 
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.commands.cluster.saving import of_cluster
+    from kubectl_nodelife.commands.cluster.saving import save_cluster
     from kubectl_nodelife.report.progress import progress_bar
     from kubectl_nodelife.snapshot.file import SnapshotFile
     from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
@@ -47,7 +47,7 @@ def save(file: str, full: bool, connection: Connection) -> None:
     redaction = None if full else Redaction(secrets.token_bytes(KEY_BYTES))
     with SnapshotFile(file) as out, contextlib.ExitStack() as bars:
         saved = asyncio.run(
-            of_cluster(
+            save_cluster(
                 target,
                 out,
                 redaction,

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 
 from kubectl_nodelife.daemon.instance import own_command
-from kubectl_nodelife.daemon.known import Known
+from kubectl_nodelife.daemon.known import CachedIdentity
 
 _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NODELIFE_CONFIG")
 """Variables that decide which cluster it is, and let credential plugins be found."""
 
 
-def unit(manager: str | None, known: Known, arguments: Sequence[str]) -> str:
+def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -> str:
     """The text for the service manager; None: the one of this system."""
     if manager is None:
         manager = "launchd" if sys.platform == "darwin" else "systemd"
@@ -24,7 +24,7 @@ def unit(manager: str | None, known: Known, arguments: Sequence[str]) -> str:
     return make(known, command, environment)
 
 
-def _systemd(known: Known, command: list[str], environment: dict[str, str]) -> str:
+def _systemd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
     name = f"nodelife-{known.identity}.service"
     quoted = " ".join(_systemd_quoted(word) for word in command)
     variables = "".join(
@@ -57,7 +57,7 @@ def _systemd_quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def _launchd(known: Known, command: list[str], environment: dict[str, str]) -> str:
+def _launchd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
     import plistlib
 
     label = f"dev.nodelife.{known.identity}"

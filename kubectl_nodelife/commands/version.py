@@ -15,7 +15,7 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, render
 
 
-class Version(NamedTuple):
+class VersionPage(NamedTuple):
     """This program's version and what runs it."""
 
     version: str
@@ -48,7 +48,7 @@ def version(output: str, no_headers: bool) -> None:
       kubectl nodelife version
       kubectl nodelife version -o json
     """
-    answer = Version(
+    answer = VersionPage(
         version=f"v{__version__}",
         python=platform.python_version(),
         platform=f"{platform.system().lower()}/{platform.machine()}",

@@ -1,10 +1,9 @@
-"""Which cluster the connection flags mean, remembered, so that no YAML is parsed to find the
-daemon.
+"""Remembers which cluster the connection flags mean, so that the daemon is found without YAML.
 
-A private file maps (flags, KUBECONFIG) to what they resolved to, good for as long as the kubeconfig
-files and the CA file have the inode, size and modification time that they had then. A miss costs
-the slow path; a file that cannot be read or written is a miss, and never an error. Each answer
-carries the server, which must be the one remembered here.
+A private file maps (flags, KUBECONFIG) to the resolved identity, valid while the kubeconfig files
+and the CA file keep their inode, size and modification time. A miss takes the slow path; a file
+that cannot be read or written is a miss, never an error. Each answer carries the server, which must
+be the one remembered here.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ FIELDS = (
 )
 
 
-class Known:
+class CachedIdentity:
     """A cluster as seen by one user: the daemon's name for it, and what an answer must say."""
 
     __slots__ = ("context", "identity", "namespace", "server")
@@ -50,19 +49,25 @@ class Known:
         self.namespace = namespace
 
 
-def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> Known | None:
+def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentity | None:
     """What these flags meant the last time, if nothing that decides it has changed."""
     entry = _read(folder).get(_key(flags, environ))
     try:
         if entry is None or any(_stamp(path) != stamp for path, stamp in entry["files"]):
             return None
-        return Known(entry["identity"], entry["server"], entry["context"], entry["namespace"])
+        return CachedIdentity(
+            entry["identity"], entry["server"], entry["context"], entry["namespace"]
+        )
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def remember(
-    folder: str, flags: Any, environ: Mapping[str, str], known: Known, files: tuple[str, ...]
+    folder: str,
+    flags: Any,
+    environ: Mapping[str, str],
+    known: CachedIdentity,
+    files: tuple[str, ...],
 ) -> None:
     """Note what the flags mean. `files`: all that decided it, those that do not exist included."""
     entries = _read(folder)

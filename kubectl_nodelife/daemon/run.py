@@ -41,18 +41,23 @@ from kubectl_nodelife.daemon.preload import import_all
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
-from kubectl_nodelife.daemon.settings import Running, Wish, control_plane_pods, decide, read_running
+from kubectl_nodelife.daemon.settings import (
+    DetectedSettings,
+    RequestedSettings,
+    control_plane_pods,
+    detect_settings,
+    resolve_settings,
+)
 from kubectl_nodelife.daemon.sight import Cluster, look
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import Pace, Source
 from kubectl_nodelife.live.target import Overrides, Target, connection_warnings, find_target
 
@@ -128,7 +133,7 @@ class Daemon:
             {"stop": self._order_stop, "reload": self._order_reload},
         )
         self._quarantine_log = QuarantineLog()
-        self._running = Running()
+        self._running = DetectedSettings()
         self._control_plane: frozenset[tuple[str, str]] = frozenset()
 
     def look(self) -> ClusterView:
@@ -140,7 +145,7 @@ class Daemon:
     async def settings(self, cache: Cache) -> Settings:
         """The settings as the running control plane, the user and the config have them."""
         self._control_plane = self._control_plane_now(cache)
-        self._running = await read_running(self.client, cache)
+        self._running = await detect_settings(self.client, cache)
         return self._decide(cache)
 
     async def run(self) -> int:
@@ -253,21 +258,19 @@ class Daemon:
     def _decide(self, cache: Cache) -> Settings:
         """Settings from all that is known; the ones in force where the user's word is wrong."""
         target, said = self.target, []
+        flags = self.options.profile, self.options.assignments
         try:
-            wish = Wish(
-                self.options.profile, self.options.assignments, load_config(self.config_path)
-            )
-            decided = decide(wish, self._running, cache, target.server, target.context)
+            wish = RequestedSettings(*flags, load_config(self.config_path))
+            decided = resolve_settings(wish, self._running, cache, target.server, target.context)
         except BadInput as error:
             said.append(f"{error}: left out")
-            bare = Wish(config=load_config(os.devnull))
-            decided = decide(bare, self._running, cache, target.server, target.context)
+            bare = RequestedSettings(config=load_config(os.devnull))
+            decided = resolve_settings(bare, self._running, cache, target.server, target.context)
             if self.watcher.synced.is_set():
                 decided = msgspec.structs.replace(decided, settings=self.watcher.settings)
         self._settings_said = [*said, *decided.warnings]
-        settings = decided.settings
-        log.info("follows %s (%s)", settings.profile.name, decided.profile_origin)
-        return settings
+        log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
+        return decided.settings
 
     # Keeping house
 
@@ -353,8 +356,10 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     environ = dict(options.environ)
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
-    wish = Wish(options.profile, options.assignments, load_config(config_file(environ)))
-    decide(wish, Running(), Cache(), target.server, target.context)  # errors of the user, at once
+    config = load_config(config_file(environ))
+    asked = RequestedSettings(options.profile, options.assignments, config)
+    # The user's mistakes are told before anything is started.
+    resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
     runtime = make_private(runtime_folder(environ))
     instance = Instance(runtime, identity)
     instance.take()
@@ -393,8 +398,3 @@ def _from_anywhere(options: Options) -> Options:
             replaced[name] = os.path.abspath(path)
     overrides = msgspec.structs.replace(options.overrides, **replaced)
     return msgspec.structs.replace(options, overrides=overrides, environ=environ)
-
-
-def resource_of(kind: str) -> Resource:
-    """What is read of a kind: of leases only the nodes'."""
-    return Resource(kind_named(kind), NODE_LEASE_NAMESPACE if kind == "Lease" else "")

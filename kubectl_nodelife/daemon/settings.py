@@ -1,9 +1,8 @@
-"""Which settings the running controllers have, as far as can be told, and who says so.
+"""Resolves the settings that the running controllers have, with the origin of each.
 
 A kube-controller-manager that runs as a static pod shows its flags in its mirror pod; so does the
-API server. A managed control plane shows nothing: there the config file and the defaults of the
-server's release count. --set is the user's word and wins; where it contradicts what runs, that is
-said. Each setting carries its origin.
+API server. A managed control plane shows nothing: then the config file and the defaults of the
+server's release count. --set wins over everything; if it contradicts what runs, a warning says so.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _CONTROL_PLANE: Final = ("kube-controller-manager", "kube-apiserver")
 _NAMESPACE: Final = "kube-system"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class RequestedSettings(msgspec.Struct, frozen=True):
     """What the user asked for: --profile, --set FLAG=VALUE, and the config file."""
 
     profile: str = ""
@@ -36,7 +35,7 @@ class Wish(msgspec.Struct, frozen=True):
     config: Config = Config()
 
 
-class Running(msgspec.Struct, frozen=True):
+class DetectedSettings(msgspec.Struct, frozen=True):
     """What the cluster tells: its release, and flags by name with the pod that shows them."""
 
     version: str = ""
@@ -44,7 +43,7 @@ class Running(msgspec.Struct, frozen=True):
     origins: dict[str, str] = {}
 
 
-class Decided(msgspec.Struct, frozen=True):
+class ResolvedSettings(msgspec.Struct, frozen=True):
     """The settings, where the profile comes from, and what had to be said on the way."""
 
     settings: Settings
@@ -52,7 +51,7 @@ class Decided(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-async def read_running(client: Client, cache: Cache) -> Running:
+async def detect_settings(client: Client, cache: Cache) -> DetectedSettings:
     """Ask the server for its release, and for the control plane's pods that the cache shows.
 
     What cannot be read is left out: then the next best origin counts.
@@ -75,7 +74,7 @@ async def read_running(client: Client, cache: Cache) -> Running:
         for flag, value in shown.items():
             if FLAGS[flag].origin == component and flag not in flags:
                 flags[flag], origins[flag] = value, f"{component} (pod {name})"
-    return Running(version, flags, origins)
+    return DetectedSettings(version, flags, origins)
 
 
 def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
@@ -96,7 +95,9 @@ def flags_of(pod: Mapping[str, Any], component: str) -> Iterator[tuple[str, str]
         yield from _flags(list(_split(words)))
 
 
-def decide(wish: Wish, running: Running, cache: Cache, server: str, context: str) -> Decided:
+def resolve_settings(
+    wish: RequestedSettings, running: DetectedSettings, cache: Cache, server: str, context: str
+) -> ResolvedSettings:
     """The effective settings. Raises BadInput, naming the flag and the file or option."""
     section = wish.config.section(server, context)
     warnings: list[str] = []
@@ -121,7 +122,7 @@ def decide(wish: Wish, running: Running, cache: Cache, server: str, context: str
         settings = make_settings(profile, flags, origins=origins)
     except SettingsError as error:
         raise BadInput(str(error), on=_whose(str(error), origins)) from None
-    return Decided(settings, profile_origin, warnings)
+    return ResolvedSettings(settings, profile_origin, warnings)
 
 
 def assigned(assignments: Sequence[str]) -> dict[str, str]:
@@ -140,7 +141,11 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _profile(
-    wish: Wish, section: ClusterConfig, running: Running, cache: Cache, warnings: list[str]
+    wish: RequestedSettings,
+    section: ClusterConfig,
+    running: DetectedSettings,
+    cache: Cache,
+    warnings: list[str],
 ) -> tuple[Profile, str]:
     """The first word on the release that makes sense; a wrong one of the user's is an error."""
     for text, origin in (

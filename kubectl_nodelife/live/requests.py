@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from kubectl_nodelife.kube.kinds import Kind
+from kubectl_nodelife.kube.kinds import Kind, kind_named
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 PAGE_SIZE = 500
 
@@ -30,6 +31,14 @@ class Resource(NamedTuple):
 
     def __str__(self) -> str:
         return self.kind.resource
+
+
+def resource_of(kind: str, namespace: str = "") -> Resource:
+    """What is read of a kind: of Leases only the nodes', of namespaced kinds the namespace."""
+    found = kind_named(kind)
+    if kind == "Lease":
+        return Resource(found, NAMESPACE_NODE_LEASE)
+    return Resource(found, namespace if found.namespaced else "")
 
 
 def list_url(resource: Resource, *, limit: int = PAGE_SIZE, continue_: str = "") -> str:

@@ -1,7 +1,6 @@
-"""Results to text: tables as kubectl prints them, JSON, YAML, names. Nobody else prints.
+"""Formats results: tables as kubectl prints them, JSON, YAML, names. Nothing else prints.
 
-A verb hands over an answer (`formats.Answer`), and the formatter that the user named with `-o`
-makes text of it; `terminal.write` is the one way out. What is imported here at the top stays
-light, because `status` through the daemon has 70 ms for everything: msgspec and yaml load only
-when asked for.
+A verb hands over a page (`formats.Page`), and the formatter named with `-o` makes text of it;
+`terminal.write` is the only way to stdout. Top-level imports stay light, because `status` through
+the daemon has 70 ms in all: msgspec and yaml load only when they are needed.
 """

@@ -1,4 +1,4 @@
-"""The pages of `audit` and `repair`. The facts come from `outlook.audit`; here they get a form."""
+"""The pages of `audit` and `repair`: findings, what each class means, and the requests."""
 
 from __future__ import annotations
 

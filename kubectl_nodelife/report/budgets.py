@@ -1,4 +1,4 @@
-"""The page of `budgets`: the arithmetic of each, what to do, and the pools it holds up."""
+"""The page of `budgets`: each budget's arithmetic, its findings, and the pools that it blocks."""
 
 from __future__ import annotations
 

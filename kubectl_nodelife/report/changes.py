@@ -1,7 +1,6 @@
-"""The page of `changes`: what the daemon would do, or what was done, in the order it happened.
+"""The page of `changes`: what the daemon would do, or what was done, in order of time.
 
-Made from the documents that the daemon sends, with nothing but the table: `changes` is a quick
-verb.
+Made from the documents that the daemon sends. A quick verb: only the table is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages of `daemonset` and `rollout`. The facts come from `outlook.daemonset`."""
+"""The pages of `daemonset` and `rollout`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The page of `diverge`: one sentence on top, then what differs and what others did.
+"""The page of `diverge`: the verdict, then what differs, what others did, and likely settings.
 
-Made from the document that the daemon sends, with nothing but the table.
+Made from the document that the daemon sends; it imports nothing but the table.
 """
 
 from __future__ import annotations

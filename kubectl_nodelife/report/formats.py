@@ -1,9 +1,8 @@
-"""A formatter is a function from an answer to text, chosen by its `-o` name.
+"""The output formats: a formatter turns a page into text and is chosen by its `-o` name.
 
-Every verb's result is an `Answer`: it can show itself as blocks of a page, as an API document and
-as names. The same words as kubectl's, except that go-template, jsonpath and custom-columns are
-left out: `-o json` and jq do that. JSON and YAML keep the document's own order of keys, so equal
-answers give equal bytes.
+A `Page` shows a verb's result as blocks for people, as an API document and as names. go-template,
+jsonpath and custom-columns are left out: use `-o json` with jq. JSON and YAML keep the document's
+order of keys, so that equal results give equal bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _UNFOLDED_COLUMNS = 1 << 30
 Block = Table | str
 
 
-class Answer(Protocol):
+class Page(Protocol):
     """What a verb found out, before it has a form."""
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
@@ -32,20 +31,20 @@ class Answer(Protocol):
         """`kind/name` of each object in the answer."""
 
 
-Formatter = Callable[[Answer, bool], str]
+Formatter = Callable[[Page, bool], str]
 
 
-def as_table(answer: Answer, headers: bool) -> str:
+def as_table(answer: Page, headers: bool) -> str:
     """The page, with a blank line between blocks."""
     return _page(answer.blocks(wide=False), headers, wide=False)
 
 
-def as_wide(answer: Answer, headers: bool) -> str:
+def as_wide(answer: Page, headers: bool) -> str:
     """The page with its wide columns."""
     return _page(answer.blocks(wide=True), headers, wide=True)
 
 
-def as_json(answer: Answer, headers: bool) -> str:
+def as_json(answer: Page, headers: bool) -> str:
     """The document as JSON, indented by two."""
     import msgspec
 
@@ -53,7 +52,7 @@ def as_json(answer: Answer, headers: bool) -> str:
     return escape_json(text) + "\n"
 
 
-def as_yaml(answer: Answer, headers: bool) -> str:
+def as_yaml(answer: Page, headers: bool) -> str:
     """The document as YAML, long lines not folded."""
     import msgspec
     import yaml
@@ -78,7 +77,7 @@ def as_yaml(answer: Answer, headers: bool) -> str:
     return text if escape_json(text) == text else dump(allow_unicode=False)
 
 
-def as_name(answer: Answer, headers: bool) -> str:
+def as_name(answer: Page, headers: bool) -> str:
     """One `kind/name` a line."""
     return "".join(f"{printable(name)}\n" for name in answer.names())
 
@@ -92,7 +91,7 @@ FORMATTERS: dict[str, Formatter] = {
 }
 
 
-def render(answer: Answer, output: str, *, headers: bool = True) -> str:
+def render(answer: Page, output: str, *, headers: bool = True) -> str:
     """The text of `answer` in the format `output`, a key of FORMATTERS."""
     return FORMATTERS[output](answer, headers)
 

@@ -1,9 +1,7 @@
-"""The page of `simulate`: what happened when and why, then who lost what, then the settings that
-mattered.
+"""The page of `simulate`: what happened, when and why; lost pods; the settings that mattered.
 
-The table tells what happens alike to many objects at one instant in one line, and leaves out the
-Events that controllers record beside what they do; `-o wide` has a line for each record, with its
-number and that of the record that led to it.
+The table has one line for what happens alike to many objects at one instant, and leaves out Events
+about what controllers do; `-o wide` has a line for each record, with its number and its cause's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages of `status` and `explain`. The facts come from `outlook`; here they only get a form."""
+"""The pages of `status` and `explain`."""
 
 from __future__ import annotations
 

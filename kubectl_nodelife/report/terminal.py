@@ -1,8 +1,8 @@
-"""The way out: text to stdout, notes to stderr, and nothing that a terminal would obey.
+"""Writes text to stdout and notes to stderr, without control characters that a terminal would obey.
 
-Names in a dump can be anything, so each text is cleaned on its way out, as kubectl does with
-table cells (cli-runtime/pkg/printers/terminal.go). kubectl replaces ESC and CR only; here all of
-C0 and C1, DEL, line separators and the marks that reverse the direction of writing are replaced.
+Names in a dump can be anything, so each text is cleaned, as kubectl does with table cells
+(cli-runtime/pkg/printers/terminal.go). kubectl replaces ESC and CR only; here all of C0 and C1,
+DEL, line separators and marks that reverse the direction of writing are replaced.
 """
 
 from __future__ import annotations

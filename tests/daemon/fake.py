@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.known import Known, remember
+from kubectl_nodelife.daemon.known import CachedIdentity, remember
 from kubectl_nodelife.daemon.places import socket_path
 
 IDENTITY = "0123456789abcdef0123"
@@ -54,5 +54,5 @@ def known_cluster(runtime: Path, kubeconfig: Path, environ: dict[str, str]) -> N
     """As if the kubeconfig had been resolved before."""
     runtime.mkdir(mode=0o700, exist_ok=True)
     kubeconfig.write_text("not to be parsed: [")
-    known = Known(IDENTITY, SERVER, "prod", "default")
+    known = CachedIdentity(IDENTITY, SERVER, "prod", "default")
     remember(str(runtime), Connection(), environ, known, (str(kubeconfig),))

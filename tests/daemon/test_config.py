@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon.config import load_config
-from kubectl_nodelife.daemon.settings import Running, Wish, decide, flags_of
+from kubectl_nodelife.daemon.settings import (
+    DetectedSettings,
+    RequestedSettings,
+    flags_of,
+    resolve_settings,
+)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
 
 SERVER = "https://10.0.0.1:6443"
-RUNNING = Running(
+RUNNING = DetectedSettings(
     "v1.33.2",
     {"node-monitor-grace-period": "20s"},
     {"node-monitor-grace-period": "kube-controller-manager (pod kcm-1)"},
@@ -76,8 +81,8 @@ clusters:
   prod:
     settings: {node-monitor-grace-period: 99s, node-eviction-rate: "0.5"}
 """
-    wish = Wish(config=load_config(written(tmp_path, text)))
-    settings = decide(wish, RUNNING, Cache(), SERVER, "prod").settings
+    wish = RequestedSettings(config=load_config(written(tmp_path, text)))
+    settings = resolve_settings(wish, RUNNING, Cache(), SERVER, "prod").settings
     assert settings.profile.name == "v1.33"
     assert settings.flags["node-monitor-grace-period"] == "20s"
     assert settings.flags["node-eviction-rate"] == "0.5"
@@ -87,8 +92,8 @@ clusters:
 
 
 def test_set_wins_and_a_contradiction_is_said() -> None:
-    wish = Wish(assignments=("node-monitor-grace-period=7s",))
-    decided = decide(wish, RUNNING, Cache(), SERVER, "prod")
+    wish = RequestedSettings(assignments=("node-monitor-grace-period=7s",))
+    decided = resolve_settings(wish, RUNNING, Cache(), SERVER, "prod")
     assert decided.settings.flags["node-monitor-grace-period"] == "7s"
     assert decided.settings.origins["node-monitor-grace-period"] == "--set"
     assert decided.warnings == ["--set node-monitor-grace-period=7s, but it runs with 20s"]
@@ -99,12 +104,12 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
 ) -> None:
     config = load_config(written(tmp_path, "clusters: {prod: {profile: v1.30}}"))
     told = [
-        decide(wish, running, Cache(), SERVER, "prod")
+        resolve_settings(wish, running, Cache(), SERVER, "prod")
         for wish, running in (
-            (Wish("v1.29", config=config), RUNNING),
-            (Wish(config=config), RUNNING),
-            (Wish(), RUNNING),
-            (Wish(), Running()),
+            (RequestedSettings("v1.29", config=config), RUNNING),
+            (RequestedSettings(config=config), RUNNING),
+            (RequestedSettings(), RUNNING),
+            (RequestedSettings(), DetectedSettings()),
         )
     ]
     assert [(d.settings.profile.name, d.profile_origin) for d in told] == [
@@ -119,25 +124,33 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
 @pytest.mark.parametrize(
     ("wish", "complaint"),
     [
-        (Wish("v9"), "--profile: unknown profile 'v9'"),
-        (Wish(assignments=("grace=1s",)), "--set: unknown flag grace in profile v1.33"),
-        (Wish(assignments=("node-monitor-period",)), "'node-monitor-period' is not FLAG=VALUE"),
+        (RequestedSettings("v9"), "--profile: unknown profile 'v9'"),
         (
-            Wish(assignments=("node-eviction-rate=fast",)),
+            RequestedSettings(assignments=("grace=1s",)),
+            "--set: unknown flag grace in profile v1.33",
+        ),
+        (
+            RequestedSettings(assignments=("node-monitor-period",)),
+            "'node-monitor-period' is not FLAG=VALUE",
+        ),
+        (
+            RequestedSettings(assignments=("node-eviction-rate=fast",)),
             "--set: flag node-eviction-rate: malformed value 'fast'",
         ),
     ],
 )
-def test_a_wrong_word_of_the_users_is_an_error_with_its_place(wish: Wish, complaint: str) -> None:
+def test_a_wrong_word_of_the_users_is_an_error_with_its_place(
+    wish: RequestedSettings, complaint: str
+) -> None:
     with pytest.raises(BadInput) as wrong:
-        decide(wish, RUNNING, Cache(), SERVER, "prod")
+        resolve_settings(wish, RUNNING, Cache(), SERVER, "prod")
     assert complaint in str(wrong.value)
 
 
 def test_a_running_flag_that_the_release_does_not_know_is_left_out() -> None:
     flags = {"pod-eviction-timeout": "1m", "feature-gates": "PodDisruptionConditions=false,X=true"}
-    running = Running("v1.36.0", flags, dict.fromkeys(flags, "pod"))
-    settings = decide(Wish(), running, Cache(), SERVER, "").settings
+    running = DetectedSettings("v1.36.0", flags, dict.fromkeys(flags, "pod"))
+    settings = resolve_settings(RequestedSettings(), running, Cache(), SERVER, "").settings
     assert "pod-eviction-timeout" not in settings.flags
     assert settings.flags["feature-gates"] == ""
 

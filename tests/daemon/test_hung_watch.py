@@ -15,11 +15,11 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.run import resource_of
 from kubectl_nodelife.daemon.sight import Cluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import LISTING, Pace, Source
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, until

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.known import FILE, Known, recall, remember
+from kubectl_nodelife.daemon.known import FILE, CachedIdentity, recall, remember
 
-KNOWN = Known("0123456789abcdef0123", "https://10.0.0.1", "prod", "shop")
+KNOWN = CachedIdentity("0123456789abcdef0123", "https://10.0.0.1", "prod", "shop")
 
 
 @pytest.fixture

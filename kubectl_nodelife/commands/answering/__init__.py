@@ -1,5 +1,6 @@
-"""Questions that the daemon answers, or a command itself where none runs: one module a question.
+"""Answers that the daemon gives, or the command itself where no daemon runs: a module a question.
 
-Each takes a `ClusterView` and the query as the daemon gets it, and makes the text, so that the
-answer is the same whoever gives it. `for_daemon` hands them to the daemon, `direct` to commands.
+Each takes a `ClusterView` and the query as it comes over the socket, and makes the text, so that
+the answer is the same whoever gives it. `for_daemon` registers them with the daemon, `direct` calls
+them without one.
 """

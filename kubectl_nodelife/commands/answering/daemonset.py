@@ -1,7 +1,6 @@
-"""The question `daemonset`, which `daemonset` and `rollout` ask: sets, a truth table, an update.
+"""Answers `daemonset` and `rollout`: counts, truth table, rollout status, history and undo.
 
-What takes long is done in a thread, on objects that nobody changes, so that the daemon's loop is
-never held up.
+The work is done in a thread, on objects that nobody changes, so that the daemon's loop goes on.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
 from kubectl_nodelife.answers.view import COLD, ClusterView
-from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
 from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
 from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
-from kubectl_nodelife.commands.cluster.look import Reading
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.errors import BadInput, Failed, Unreachable
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
@@ -50,7 +49,7 @@ class NoSuchSet(Failed):
     """There is no set of that name."""
 
 
-class SetLook(NamedTuple):
+class DaemonSetsView(NamedTuple):
     """The sets as they were at one moment, where they are from, and what is to be said of that."""
 
     sets: DaemonSets
@@ -69,13 +68,13 @@ class SetQuestion(NamedTuple):
     headers: bool
 
 
-def reading(query: Query) -> Reading:
+def reading(query: Query) -> KindsToRead:
     """The sets of one namespace or all, with what they hang on.
 
     Without -A only the one namespace is read, but for the nodes, so that somebody who may not read
     more gets an answer too.
     """
-    return Reading(
+    return KindsToRead(
         KINDS,
         needed=("DaemonSet",),
         not_told=not_told,
@@ -84,12 +83,12 @@ def reading(query: Query) -> Reading:
     )
 
 
-def answer(view: ClusterView, query: Query) -> Told:
+def answer(view: ClusterView, query: Query) -> Response:
     """The answer at once. Raises NodelifeError."""
     return prepare(view, query)()
 
 
-def prepare(view: ClusterView, query: Query) -> Callable[[], Told]:
+def prepare(view: ClusterView, query: Query) -> Callable[[], Response]:
     """What makes the answer, in a thread if that is better. Raises BadInput, Failed, Unreachable
     where the sets are not to be had."""
     question = _question_of(query)
@@ -112,7 +111,7 @@ def _question_of(query: Query) -> SetQuestion:
     )
 
 
-def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], SetLook]:
+def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSetsView]:
     if view.watched and "DaemonSet" in view.unread:
         error = view.unread["DaemonSet"]
         if error:
@@ -121,14 +120,14 @@ def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], SetLook]:
         raise Unreachable("the daemon has not read the DaemonSets yet", remedy=remedy)
     sets = daemon_sets(view, question.namespace or None, question.name)
     warnings = [w for w in view.warnings if not w.startswith(COLD)]  # sets do not hang on that
-    return lambda: SetLook(sets(), view.source, warnings)
+    return lambda: DaemonSetsView(sets(), view.source, warnings)
 
 
-def _answer_from(look: SetLook, question: SetQuestion) -> Told:
+def _answer_from(look: DaemonSetsView, question: SetQuestion) -> Response:
     return {"warnings": look.warnings, **_ANSWERS[question.about](look, question)}
 
 
-def _summary(look: SetLook, question: SetQuestion) -> Told:
+def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
     sets = look.sets
     keys = [_find(sets, question)] if question.name else sets.set_keys(question.namespace or None)
     everywhere = not question.namespace
@@ -142,7 +141,7 @@ def _summary(look: SetLook, question: SetQuestion) -> Told:
     return {"text": _text(page, question), "note": note}
 
 
-def _nodes(look: SetLook, question: SetQuestion) -> Told:
+def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
     sets = look.sets
     key = _find(sets, question)
     lacking = sets.read.lacking_to_count()
@@ -153,11 +152,11 @@ def _nodes(look: SetLook, question: SetQuestion) -> Told:
     return {"text": _text(page, question)}
 
 
-def _status(look: SetLook, question: SetQuestion) -> Told:
+def _status(look: DaemonSetsView, question: SetQuestion) -> Response:
     return {"text": _text(_rollout_page(look, question), question)}
 
 
-def _rollout_page(look: SetLook, question: SetQuestion) -> RolloutPage:
+def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
     key = _find(look.sets, question)
     try:
         return RolloutPage(rollout_outlook(_view(look.sets, key)), look.source)
@@ -165,7 +164,7 @@ def _rollout_page(look: SetLook, question: SetQuestion) -> RolloutPage:
         raise Failed(str(error), on=_on(key)) from None
 
 
-def _history(look: SetLook, question: SetQuestion) -> Told:
+def _history(look: DaemonSetsView, question: SetQuestion) -> Response:
     view, number = _view_with_revisions(look, question), question.revision
     if number:
         try:
@@ -180,7 +179,7 @@ def _history(look: SetLook, question: SetQuestion) -> Told:
     return {"text": _text(page, question)}
 
 
-def _undo(look: SetLook, question: SetQuestion) -> Told:
+def _undo(look: DaemonSetsView, question: SetQuestion) -> Response:
     view = _view_with_revisions(look, question)
     try:
         page = UndoPage(undo_outlook(view, question.revision), look.source)
@@ -189,7 +188,7 @@ def _undo(look: SetLook, question: SetQuestion) -> Told:
     return {"text": _text(page, question)}
 
 
-_ANSWERS: Final[dict[str, Callable[[SetLook, SetQuestion], Told]]] = {
+_ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = {
     SUMMARY: _summary,
     NODES: _nodes,
     STATUS: _status,
@@ -198,7 +197,7 @@ _ANSWERS: Final[dict[str, Callable[[SetLook, SetQuestion], Told]]] = {
 }
 
 
-async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Told]:
+async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Response]:
     """`rollout status` each time that there is something else to say, until the update is over."""
     question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)
     ends = time.monotonic() + timeout_seconds
@@ -230,7 +229,7 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[
 
 
 def _glance(
-    looking: Callable[[], SetLook], question: SetQuestion
+    looking: Callable[[], DaemonSetsView], question: SetQuestion
 ) -> tuple[RolloutPage, str, list[str]]:
     look = looking()
     page = _rollout_page(look, question)
@@ -269,7 +268,7 @@ def _view(sets: DaemonSets, key: tuple[str, str]) -> SetView:
     return view
 
 
-def _view_with_revisions(look: SetLook, question: SetQuestion) -> SetView:
+def _view_with_revisions(look: DaemonSetsView, question: SetQuestion) -> SetView:
     key = _find(look.sets, question)
     if not look.sets.read.revisions:
         raise Failed("no ControllerRevisions were read, and they are the history", on=_on(key))

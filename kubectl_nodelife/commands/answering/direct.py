@@ -1,4 +1,4 @@
-"""Answer a question without a daemon: from a dump, or by a first look at the cluster."""
+"""Answers a question without a daemon, from a dump or from one direct look at the cluster."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering import daemonset, explain, status
-from kubectl_nodelife.commands.answering.query import Query, Told, as_sent
-from kubectl_nodelife.commands.cluster.look import Reading, look
+from kubectl_nodelife.commands.answering.query import Query, Response, as_sent
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 
 
-class Question(NamedTuple):
+class QuestionHandler(NamedTuple):
     """What must be read to answer, and the answer."""
 
-    reading: Callable[[Query], Reading]
-    answer: Callable[[ClusterView, Query], Told]
+    reading: Callable[[Query], KindsToRead]
+    answer: Callable[[ClusterView, Query], Response]
 
 
 QUESTIONS: Final = {
-    "status": Question(status.reading, status.answer),
-    "explain": Question(explain.reading, explain.answer),
-    daemonset.QUESTION: Question(daemonset.reading, daemonset.answer),
+    "status": QuestionHandler(status.reading, status.answer),
+    "explain": QuestionHandler(explain.reading, explain.answer),
+    daemonset.QUESTION: QuestionHandler(daemonset.reading, daemonset.answer),
 }
 
 
-def answer(where: Where, question: str, query: dict[str, Any]) -> Told:
+def answer(where: Where, question: str, query: dict[str, Any]) -> Response:
     """Look and answer. Raises NodelifeError."""
     asked, sent = QUESTIONS[question], as_sent(query)
     return asked.answer(look(where, asked.reading(sent)), sent)

@@ -1,8 +1,7 @@
-"""What the daemon answers to each question, once and as it goes on.
+"""All questions that the daemon answers, once (`Answer`) or repeatedly (`Stream`).
 
-Handed to the daemon by `daemon run`, since only commands may join the daemon with the reports. What
-takes long goes in small steps, and text is made in a thread, so that the daemon's loop is never
-held up.
+Passed to the daemon by `daemon run`: commands may import reports, the daemon may not. Long work is
+done in small steps and text is made in a thread, so that the daemon's loop is never blocked.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.answers.status import NodeEntry
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering import daemonset, explain, status
-from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
 from kubectl_nodelife.daemon.changes import Change, document
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
@@ -27,7 +26,7 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage, node_lines
 from kubectl_nodelife.report.table import Widths
 
-Look = Callable[[], ClusterView]
+ViewSource = Callable[[], ClusterView]
 
 WATCH_SECONDS: Final = 1.0
 
@@ -38,21 +37,21 @@ _NUMBER = re.compile(r"\d+")
 
 
 def make_answers(
-    look: Look, journal: Journal, now_ns: Callable[[], int]
+    look: ViewSource, journal: Journal, now_ns: Callable[[], int]
 ) -> tuple[dict[str, Answer], dict[str, Stream]]:
     """All questions about the cluster that a daemon answers."""
 
-    async def status_now(query: Query) -> Told:
+    async def status_now(query: Query) -> Response:
         made = await sliced(status.steps(look(), query))
         return await asyncio.to_thread(status.told, made, query)
 
-    async def explain_now(query: Query) -> Told:
+    async def explain_now(query: Query) -> Response:
         return explain.answer(look(), query)
 
-    async def sets_now(query: Query) -> Told:
+    async def sets_now(query: Query) -> Response:
         return await asyncio.to_thread(daemonset.prepare(look(), query))
 
-    async def changes(query: Query) -> Told:
+    async def changes(query: Query) -> Response:
         found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
         said = journal_warnings(journal)
         if len(found) == MOST_CHANGES:
@@ -74,7 +73,7 @@ def make_answers(
     )
 
 
-async def _watch_status(look: Look, query: Query) -> AsyncIterator[dict[str, Any]]:
+async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[str, Any]]:
     """All nodes, then each second those about which there is something else to say."""
     output, headers = output_of(query), headers_of(query)
     widths = Widths()

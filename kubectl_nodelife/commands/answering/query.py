@@ -1,4 +1,4 @@
-"""A question's query, words by key as they come over the socket, and what is told in answer."""
+"""The query of a question, as words by key, and the response's keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubectl_nodelife.report.formats import FORMATTERS
 
 Query = Mapping[str, list[str]]
 
-Told = dict[str, Any]
+Response = dict[str, Any]
 """`text` for stdout, `warnings` and `note` for stderr, `inTrouble` for --exit-code."""
 
 

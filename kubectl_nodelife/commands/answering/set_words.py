@@ -1,4 +1,4 @@
-"""What may be asked about DaemonSets, by the names that the daemon knows."""
+"""The words by which the daemon is asked about DaemonSets."""
 
 SUMMARY, NODES, STATUS, HISTORY, UNDO = "counts", "nodes", "status", "history", "undo"
 

@@ -1,4 +1,4 @@
-"""The question `status`: nodes by name or selector, as text."""
+"""Answers `status`: the nodes asked for, and all zones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from kubectl_nodelife.answers.status import KINDS, NodeLifeStatus, not_told, status_steps
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering.query import Query, Told, headers_of, output_of, word
-from kubectl_nodelife.commands.cluster.look import Reading
+from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage
 
@@ -15,9 +15,9 @@ NOTHING_TO_SHOW = ("table", "wide", "name")
 """The formats that show nothing at all where no node is left."""
 
 
-def reading(query: Query) -> Reading:
+def reading(query: Query) -> KindsToRead:
     """Nodes, their Leases, and pods."""
-    return Reading(KINDS, needed=("Node",), not_told=not_told)
+    return KindsToRead(KINDS, needed=("Node",), not_told=not_told)
 
 
 def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
@@ -25,7 +25,7 @@ def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStat
     return status_steps(view, query.get("node", []), word(query, "selector"))
 
 
-def told(status: NodeLifeStatus, query: Query) -> Told:
+def told(status: NodeLifeStatus, query: Query) -> Response:
     """The status as text. Raises BadInput."""
     output = output_of(query)
     text = ""
@@ -39,7 +39,7 @@ def told(status: NodeLifeStatus, query: Query) -> Told:
     }
 
 
-def answer(view: ClusterView, query: Query) -> Told:
+def answer(view: ClusterView, query: Query) -> Response:
     """The status of the nodes asked for. Raises BadInput, Failed."""
     return told(finished(steps(view, query)), query)
 

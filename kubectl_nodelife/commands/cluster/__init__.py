@@ -1,3 +1,4 @@
-"""How every verb looks at a cluster: `look` reads a dump (`-f`) or the API server into one
-`ClusterView`. The daemon is asked before that, by `commands/ask`.
+"""Reads a cluster for a verb: `look` makes a `ClusterView` of a dump (`-f`) or of the API server.
+
+`commands/ask` asks the daemon first.
 """

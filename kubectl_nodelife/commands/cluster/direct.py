@@ -1,6 +1,6 @@
-"""What every direct look at a live cluster shares: the way there, its lists, the server's clock.
+"""What direct reads of a live cluster share: target, client, refused lists, the server's clock.
 
-A list that RBAC refuses is an answer as well: whoever asked says what is not evaluated without it.
+A list that RBAC forbids is no error: the verb says what it cannot tell without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.places import config_file
-from kubectl_nodelife.daemon.settings import Wish
+from kubectl_nodelife.daemon.settings import RequestedSettings
 from kubectl_nodelife.daemon.sight import clock_warning
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
@@ -31,13 +31,13 @@ def target_of(connection: Connection) -> Target:
     return find_target(Overrides(**connection._asdict()), os.environ)
 
 
-def wish_of(profile: str | None, assignments: tuple[str, ...]) -> Wish:
+def requested_settings(profile: str | None, assignments: tuple[str, ...]) -> RequestedSettings:
     """The settings that the user asks for, by flags and by the config file. Raises BadInput."""
-    return Wish(profile or "", assignments, load_config(config_file(os.environ)))
+    return RequestedSettings(profile or "", assignments, load_config(config_file(os.environ)))
 
 
 @contextlib.asynccontextmanager
-async def reading(target: Target) -> AsyncIterator[Client]:
+async def bulk_client(target: Target) -> AsyncIterator[Client]:
     """A client to read much with; its clock may be asked afterwards.
 
     The collector is off: a first read makes objects that stay, or go by counting references.

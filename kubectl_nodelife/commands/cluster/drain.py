@@ -1,6 +1,6 @@
-"""What `drain-plan` and `budgets` look at: every kind that a plan or a budget hangs on.
+"""The kinds that `drain-plan` and `budgets` read, and the cluster as the planner takes it.
 
-Whether the user may evict pods at all is not asked: the API answers that only to a POST.
+Whether the user may evict pods is not checked: the API answers that only to a POST.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.cluster.look import Reading, look
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import Snapshot
 
@@ -48,7 +48,7 @@ class DrainLook(NamedTuple):
 
 def look_for_drain(where: Where) -> DrainLook:
     """The dump that `-f` names, or else the cluster. Raises NodelifeError."""
-    view = look(where, Reading(KINDS, needed=("Node", "Pod"), not_told=_not_told))
+    view = look(where, KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told))
     read = {kind for kind in KINDS if kind not in view.unread}
     keep = ("kind", "context", "server")
     source = {

@@ -33,7 +33,9 @@ from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNIN
 from kubectl_nodelife.report.progress import progress_bar
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.settings import Running  # which knows how to ask a cluster
+    from kubectl_nodelife.daemon.settings import (
+        DetectedSettings,  # which knows how to ask a cluster
+    )
 
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input tells."""
@@ -57,7 +59,7 @@ class Dump(NamedTuple):
     kinds_read: frozenset[str]
     complete: bool
     warnings: list[str]
-    running: Running | None = None
+    running: DetectedSettings | None = None
     unreadable: tuple[Unreadable, ...] = ()
 
     def moment(self) -> dict[str, str]:
@@ -166,7 +168,9 @@ def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Pr
     return parse_profile(NEWEST), "the newest release known here"
 
 
-def _noted_profile(running: Running | None, given: str | None) -> tuple[Profile, str] | None:
+def _noted_profile(
+    running: DetectedSettings | None, given: str | None
+) -> tuple[Profile, str] | None:
     """The release that the snapshot notes, unless the user names one."""
     if running is None or given:
         return None
@@ -176,13 +180,13 @@ def _noted_profile(running: Running | None, given: str | None) -> tuple[Profile,
         return None
 
 
-def _running(text: str, warnings: list[str]) -> Running | None:
+def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
     if not text:
         return None
-    from kubectl_nodelife.daemon.settings import Running
+    from kubectl_nodelife.daemon.settings import DetectedSettings
 
     try:
-        return msgspec.json.decode(text, type=Running)
+        return msgspec.json.decode(text, type=DetectedSettings)
     except msgspec.MsgspecError as error:
         warnings.append(f"the annotation {ANNOTATION_RUNNING} makes no sense ({error})")
         return None
@@ -195,10 +199,10 @@ def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
     """
     if dump.running is None:
         return settings_from(dump.profile, assignments)
-    from kubectl_nodelife.daemon.settings import Wish, decide
+    from kubectl_nodelife.daemon.settings import RequestedSettings, resolve_settings
 
-    wish = Wish(dump.profile.name, tuple(assignments))
-    return decide(wish, dump.running, Cache(), "", "").settings
+    wish = RequestedSettings(dump.profile.name, tuple(assignments))
+    return resolve_settings(wish, dump.running, Cache(), "", "").settings
 
 
 def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:

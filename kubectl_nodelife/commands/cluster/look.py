@@ -13,17 +13,17 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.direct import (
     adding_up,
+    bulk_client,
     direct_source,
     or_refused,
-    reading,
+    requested_settings,
     server_now_ns,
     skew_warnings,
     target_of,
-    wish_of,
 )
 from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.daemon.settings import Wish, decide, read_running
+from kubectl_nodelife.daemon.settings import RequestedSettings, detect_settings, resolve_settings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Failed
@@ -31,10 +31,9 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.report.progress import progress_bar
 
@@ -44,7 +43,7 @@ _NOT_SERVED: Final = 404
 Progress = Callable[[int], None]
 
 
-class Reading(NamedTuple):
+class KindsToRead(NamedTuple):
     """What a verb reads. `kinds` in that order; without one of `needed` there is no answer.
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
@@ -59,7 +58,7 @@ class Reading(NamedTuple):
     pods_everywhere: Callable[[Settings], bool] = lambda settings: False
 
 
-def look(where: Where, wanted: Reading) -> ClusterView:
+def look(where: Where, wanted: KindsToRead) -> ClusterView:
     """The dump that `-f` names, or else the cluster at first sight. Raises NodelifeError."""
     where.check()
     if where.filename:
@@ -86,17 +85,19 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
     )
 
 
-def _of_cluster(where: Where, wanted: Reading) -> ClusterView:
+def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
     target = target_of(where.connection)
-    wish = wish_of(where.profile, where.assignments)
+    wish = requested_settings(where.profile, where.assignments)
     with progress_bar(f"reading {target.server}") as step:
         return asyncio.run(_read(target, wish, wanted, step))
 
 
-async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> ClusterView:
+async def _read(
+    target: Target, wish: RequestedSettings, wanted: KindsToRead, step: Progress
+) -> ClusterView:
     progress = adding_up(step)
     aside: list[Unreadable] = []
-    async with reading(target) as client:
+    async with bulk_client(target) as client:
         lists = await asyncio.gather(
             *(_list(client, kind, wanted.namespace, progress, aside) for kind in wanted.kinds)
         )
@@ -107,8 +108,8 @@ async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> 
                 remedy = "see 'kubectl nodelife rbac'"
                 raise Failed(error.what, on=kind_named(kind).resource, remedy=remedy)
         among = _control_plane(found)
-        running = await read_running(client, among)
-        decided = decide(wish, running, among, target.server, target.context)
+        running = await detect_settings(client, among)
+        decided = resolve_settings(wish, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
             pods = await _list(client, "Pod", "", progress, [])
             found["Pod"] = found["Pod"] if isinstance(pods, ApiError) else pods
@@ -134,9 +135,7 @@ async def _read(target: Target, wish: Wish, wanted: Reading, step: Progress) -> 
 async def _list(
     client: Client, kind: str, namespace: str, progress: Progress, aside: list[Unreadable]
 ) -> list[KubeObject] | ApiError:
-    described = kind_named(kind)
-    within = NAMESPACE_NODE_LEASE if kind == "Lease" else namespace if described.namespaced else ""
-    found = await or_refused(read_all(client, Resource(described, within), progress, aside))
+    found = await or_refused(read_all(client, resource_of(kind, namespace), progress, aside))
     return [] if isinstance(found, ApiError) and found.code == _NOT_SERVED else found
 
 

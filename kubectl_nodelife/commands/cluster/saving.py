@@ -1,9 +1,9 @@
-"""What `snapshot save` reads, in which order, and what it notes beside the objects.
+"""What `snapshot save` reads, in which order, and what it notes in the file.
 
-Admission comes first, since its expressions tell which annotations of pods count; nodes and their
-Leases come last and close together: the snapshot's moment is the moment of the Leases' list, so
-that no node looks silent for as long as the reading of the pods took. A kind that may not be listed
-is declared by its absence from the annotation; one that is not served has no objects.
+Admission policies come first, since their expressions tell which pod annotations matter. Nodes and
+their Leases come last and close together: the snapshot's moment is when the Leases are listed, so
+that no node looks silent for as long as listing the pods took. A kind that may not be listed is
+left out of the file's list of kinds; one that is not served has no objects.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.commands.cluster.direct import or_refused, reading, server_now_ns
+from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, server_now_ns
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.places import config_file
-from kubectl_nodelife.daemon.settings import Running, read_running
+from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode
@@ -31,10 +31,9 @@ from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_KINDS,
     ANNOTATION_MOMENT,
     ANNOTATION_RUNNING,
-    NAMESPACE_NODE_LEASE,
 )
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.snapshot.file import SnapshotFile
 from kubectl_nodelife.snapshot.flags import is_control_plane
@@ -54,7 +53,7 @@ KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)
 """All kinds that some verb reads of a dump, in the order of reading."""
 
 
-class Saved(NamedTuple):
+class SaveResult(NamedTuple):
     """What came of it. `refused`: kind -> the server's words."""
 
     objects: int
@@ -63,7 +62,7 @@ class Saved(NamedTuple):
     refused: dict[str, str]
 
 
-class Plan(NamedTuple):
+class SavePlan(NamedTuple):
     """What will be read, about how much that is, and what may not be read."""
 
     kinds: list[str]
@@ -71,7 +70,7 @@ class Plan(NamedTuple):
     refused: dict[str, str]
 
 
-async def plan(client: Client) -> Plan:
+async def plan(client: Client) -> SavePlan:
     """Ask how many there are of each kind. Raises Failed where nothing may be listed."""
     counts = await asyncio.gather(*(_count(client, kind) for kind in KINDS))
     refused = {k: n.what for k, n in zip(KINDS, counts, strict=True) if isinstance(n, ApiError)}
@@ -79,17 +78,17 @@ async def plan(client: Client) -> Plan:
         remedy = "see 'kubectl nodelife rbac'"
         raise Failed(f"nothing may be listed: {refused['Node']}", on=client.server, remedy=remedy)
     objects = sum(n for n in counts if isinstance(n, int))
-    return Plan([kind for kind in KINDS if kind not in refused], objects, refused)
+    return SavePlan([kind for kind in KINDS if kind not in refused], objects, refused)
 
 
 async def save(
     client: Client,
     target: Target,
-    planned: Plan,
+    planned: SavePlan,
     file: SnapshotFile,
     redaction: Redaction | None,
     step: Callable[[int], None],
-) -> Saved:
+) -> SaveResult:
     """Read everything into the file; without a redaction as it is. Raises NodelifeError."""
     taking = _Taking(client, file, redaction, step)
     for kind in planned.kinds:
@@ -107,7 +106,7 @@ async def save(
     }
     if planned.refused:
         noted["nodelife.dev/not-read"] = ",".join(kind_named(k).plural for k in planned.refused)
-    return Saved(file.written, file.finish(noted), moment, planned.refused)
+    return SaveResult(file.written, file.finish(noted), moment, planned.refused)
 
 
 class _Taking:
@@ -130,7 +129,7 @@ class _Taking:
     async def kind(self, kind: Kind) -> None:
         """Read and write all objects of a kind."""
         try:
-            async for page in pages(self._client, _resource(kind)):
+            async for page in pages(self._client, resource_of(kind.name)):
                 if kind.name == "Lease" and not self.moment_ns:
                     self.moment_ns = server_now_ns(self._client)
                 for document in page:
@@ -152,33 +151,29 @@ class _Taking:
 
 
 async def _count(client: Client, kind: str) -> int | ApiError:
-    found = await or_refused(count(client, _resource(kind_named(kind))))
+    found = await or_refused(count(client, resource_of(kind)))
     return 0 if isinstance(found, ApiError) and found.code == 404 else found
-
-
-def _resource(kind: Kind) -> Resource:
-    return Resource(kind, NAMESPACE_NODE_LEASE if kind.name == "Lease" else "")
 
 
 async def _running(client: Client, target: Target, control_plane: list[KubeObject]) -> str:
     """The release and the flags that run there, the user's own word on them included, as JSON."""
     cache = Cache()
     cache.fill(control_plane, 0)
-    found = await read_running(client, cache)
+    found = await detect_settings(client, cache)
     section = load_config(config_file(os.environ)).section(target.server, target.context)
     flags = {name: str(value) for name, value in section.settings.items()} | found.flags
     origins = dict.fromkeys(section.settings, "the config file, when the snapshot was taken")
-    noted = Running(section.profile or found.version, flags, origins | found.origins)
+    noted = DetectedSettings(section.profile or found.version, flags, origins | found.origins)
     return msgspec.json.encode(noted).decode()
 
 
-async def of_cluster(
+async def save_cluster(
     target: Target,
     file: SnapshotFile,
     redaction: Redaction | None,
     begin: Callable[[int], Callable[[int], None]],
-) -> Saved:
+) -> SaveResult:
     """Save the cluster. `begin` is told about how many objects come. Raises NodelifeError."""
-    async with reading(target) as client:
+    async with bulk_client(target) as client:
         planned = await plan(client)
         return await save(client, target, planned, file, redaction, begin(planned.objects))

@@ -1,4 +1,4 @@
-"""Which cluster a verb is about, and how it is looked at: the flags that choose it."""
+"""The flags that select which cluster a verb looks at, and how."""
 
 from __future__ import annotations
 
