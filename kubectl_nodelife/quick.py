@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.known import FIELDS, recall
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
 from kubectl_nodelife.report import terminal
 
-OUTPUTS = ("table", "wide", "json", "yaml", "name")
+OUTPUTS = ("table", "wide", "json", "yaml", "name", "markdown")
 
 # flag -> what it is called here; all of them take a value
 _WITH_VALUE = {

@@ -29,7 +29,7 @@ OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed")
 @click.option(
     "--outcome", type=click.Choice(OUTCOMES), metavar="WORD", help=f"One of {', '.join(OUTCOMES)}."
 )
-@output_flags("table", "wide", "json", "yaml", "name")
+@output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def changes(
     subject: tuple[str, ...],
@@ -66,7 +66,7 @@ def changes(
     items = answer["items"]
     if not items:
         terminal.note("No changes found")
-        if output in ("table", "wide", "name"):
+        if output in ("table", "wide", "name", "markdown"):
             return
     terminal.write(render(ChangesPage(items, source), output, headers=not no_headers))
 
@@ -94,8 +94,8 @@ def _query(
 
 
 def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    if output == "yaml":
-        raise BadInput("is not for watching", on="-o yaml", remedy="use -o json")
+    if output in ("yaml", "markdown"):
+        raise BadInput("is not for watching", on=f"-o {output}", remedy="use -o json")
     answers = ask.follow(connection, "changes", **query)
     if answers is None:
         raise Unreachable(

@@ -27,7 +27,7 @@ _NO_DAEMON: Final = (
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 4 if something differs, 1 if nothing is judged."
 )
-@output_flags("table", "wide", "json", "yaml", "name")
+@output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def diverge(
     watch: bool,
@@ -79,8 +79,8 @@ def _duration(text: str | None) -> int | None:
 
 
 def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    if output == "yaml":
-        raise BadInput("is not for watching", on="-o yaml", remedy="use -o json")
+    if output in ("yaml", "markdown"):
+        raise BadInput("is not for watching", on=f"-o {output}", remedy="use -o json")
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
         raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])

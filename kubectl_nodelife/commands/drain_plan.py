@@ -22,7 +22,7 @@ from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
-FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html")
+FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
 
 @click.command("drain-plan")

@@ -30,7 +30,7 @@ _KINDS = {
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
-@output_flags("table", "json", "yaml")
+@output_flags("table", "json", "yaml", "markdown")
 @connection_flags
 def explain(
     subject: tuple[str, ...],

@@ -55,7 +55,7 @@ from kubectl_nodelife.snapshot.reading import pages
 @click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
 @click.option("--since", default="1h", metavar="DURATION", help="How far back, 1h if not given.")
 @click.option("--all", "everything", is_flag=True, help="Also images pulled, containers started.")
-@output_flags("table", "wide", "json", "yaml", "html", "name")
+@output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
 @connection_flags
 def replay(
     subject: tuple[str, ...],
@@ -89,7 +89,7 @@ def replay(
         terminal.warn(warning)
     if not lines:
         terminal.note("Nothing was found")
-        if output in ("table", "wide", "name"):
+        if output in ("table", "wide", "name", "markdown"):
             return
     if output == "html":
         from kubectl_nodelife.report.replay_html import page as html

@@ -53,7 +53,7 @@ def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
 @_subject
 @click.option("-w", "--watch", is_flag=True, help="Go on until the update is over.")
 @click.option("--timeout", metavar="DURATION", help="How long to go on at most, such as 10m.")
-@output_flags("table", "json", "yaml", "name")
+@output_flags("table", "json", "yaml", "name", "markdown")
 @connection_flags
 def status(
     subject: tuple[str, ...],
@@ -125,7 +125,7 @@ def history(
 @rollout.command("undo")
 @_subject
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
-@output_flags("table", "json", "yaml", "name")
+@output_flags("table", "json", "yaml", "name", "markdown")
 @connection_flags
 def undo(
     subject: tuple[str, ...],

@@ -44,6 +44,13 @@ def as_wide(answer: Page, headers: bool) -> str:
     return _page(answer.blocks(wide=True), headers, wide=True)
 
 
+def as_markdown(answer: Page, headers: bool) -> str:
+    """The page as Markdown, with the columns of `table`."""
+    from kubectl_nodelife.report.markdown import markdown
+
+    return markdown(answer.blocks(wide=False), headers)
+
+
 def as_json(answer: Page, headers: bool) -> str:
     """The document as JSON, indented by two."""
     import msgspec
@@ -88,6 +95,7 @@ FORMATTERS: dict[str, Formatter] = {
     "json": as_json,
     "yaml": as_yaml,
     "name": as_name,
+    "markdown": as_markdown,
 }
 
 

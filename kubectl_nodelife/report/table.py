@@ -3,7 +3,7 @@
 Follows the tabwriter settings of cli-runtime/pkg/printers/tabwriter.go (cells padded with three
 spaces to at least six columns, the last cell not at all) and the cells of tableprinter.go: cut at
 the first line break with `...` behind, control characters replaced. By hand instead of with
-`tabulate`, whose import alone would cost more than the rest of `status`.
+`tabulate` (see `markdown`), whose import alone would cost more than the rest of `status`.
 """
 
 from __future__ import annotations

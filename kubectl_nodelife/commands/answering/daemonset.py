@@ -135,7 +135,7 @@ def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
         [summarize(sets, key) for key in keys], look.source, sets.now_ns, everywhere, look.warnings
     )
     where = "" if everywhere else f" in {question.namespace} namespace"
-    if not keys and question.output in (*_PAGES, "name"):
+    if not keys and question.output in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}
     note = "" if keys else f"No resources found{where}"
     return {"text": _text(page, question), "note": note}

@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage
 
-NOTHING_TO_SHOW = ("table", "wide", "name")
+NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 """The formats that show nothing at all where no node is left."""
 
 
