@@ -161,6 +161,7 @@ def _zone(zone: ZoneOutlook) -> dict[str, Any]:
         "rate": zone.rate,
         "queued": zone.queued,
         "because": zone.why,
+        "metrics": zone.metrics(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -11,11 +12,14 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, parse_assignments, read_dump
 from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import NarrationPage
@@ -69,8 +73,10 @@ def simulate(
     setting = setting.under(settings)
     for doubt in settings.doubts(_heartbeat_ns(setting, settings)):
         terminal.warn(doubt)
-    done = _play(setting, settings, _until_ns(until))
-    story = tell(done, settings)
+    names, until_ns = setting.scenario.controllers, _until_ns(until)
+    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+    done = _play(setting, controllers, until_ns)
+    story = tell(done, settings, _zone_metrics(controllers))
     if only is not None:
         story = _narrow(story, done, *only)
     if not setting.cluster.nodes:
@@ -148,9 +154,16 @@ def _heartbeat_ns(setting: Setting, settings: Settings) -> int:
     return min(kubelet.lease_renew_interval_ns, posts_ns) if settings.leases_count else posts_ns
 
 
-def _play(setting: Setting, settings: Settings, until_ns: int | None) -> Run:
-    names = setting.scenario.controllers
-    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+def _zone_metrics(controllers: Iterable[Controller]) -> dict[str, dict[str, float]]:
+    """The node lifecycle controller's metrics of each zone, by the zone's name."""
+    lifecycle = next((c for c in controllers if isinstance(c, NodeLifecycleController)), None)
+    if lifecycle is None:
+        return {}
+    memory = lifecycle.memory
+    return {zone.name: zone.metrics() for zone in zones(memory, memory.settings)}
+
+
+def _play(setting: Setting, controllers: Sequence[Controller], until_ns: int | None) -> Run:
     duration_ns = setting.scenario.duration_ns
     total_ns = duration_ns if until_ns is None else min(duration_ns, until_ns)
     with progress_bar("simulating", total_ns) as step:

@@ -171,17 +171,14 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost).
-
-    No record: no condition changes, and the records of real runs do not tell it either.
-    """
+    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost)."""
 
     reason: str
     message: str
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """None."""
-        return iter(())
+        """SetPodReason."""
+        yield "SetPodReason", {"reason": self.reason, "message": self.message}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The pod with the reason."""
@@ -259,7 +256,10 @@ class RecordEvent(Action, frozen=True, kw_only=True, gc=False):
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """RecordEvent."""
-        yield "RecordEvent", {"type": self.type, "reason": self.reason}
+        detail: Detail = {"type": self.type, "reason": self.reason}
+        if self.message:
+            detail["message"] = self.message
+        yield "RecordEvent", detail
 
 
 class SetZoneState(Action, frozen=True, kw_only=True, gc=False):

@@ -11,9 +11,10 @@ from kubectl_nodelife.kube.zones import zone_display
 
 
 class ZoneOutlook(msgspec.Struct, frozen=True):
-    """`nodes`, `not_ready`:
+    """`nodes`, `not_ready`: those that the controller counts. `rate`: nodes a second.
 
-    the counted ones. `rate`: nodes a second. `why`: the rule that applies.
+    `why`: the rule that applies. `evictions`: nodes that were tainted (classic: whose pods were
+    evicted) since the controller began.
     """
 
     key: str
@@ -25,6 +26,21 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
     rate: float
     queued: list[str]
     why: str
+    evictions: int
+
+    def metrics(self) -> dict[str, float]:
+        """Upstream's metrics of the zone, by their names there without the prefix.
+
+        Follows `zoneHealth`, `zoneSize`, `unhealthyNodes` and `evictionsNumber` of
+        pkg/controller/nodelifecycle/metrics.go: health is a percentage.
+        """
+        healthy = self.nodes - self.not_ready
+        return {
+            "evictionsNumber": self.evictions,
+            "zoneHealth": round(100 * healthy / self.nodes, 3) if self.nodes else 0.0,
+            "zoneSize": self.nodes,
+            "unhealthyNodesInZone": self.not_ready,
+        }
 
 
 def zones(memory: Memory, settings: Settings) -> list[ZoneOutlook]:
@@ -53,6 +69,7 @@ def _zone(
         rate=memory.zones.rate(key) if key in memory.zones.queues else 0.0,
         queued=memory.zones.queues[key].waiting() if key in memory.zones.queues else [],
         why=_why(settings, state, size, not_ready, dark),
+        evictions=memory.zones.evictions.get(key, 0),
     )
 
 

@@ -168,7 +168,10 @@ def _lines(lines: dict[tuple[float, str, str], list[Record]]) -> Iterator[Sequen
 
 
 def _what(record: Record) -> str:
-    return " ".join(filter(None, (record.action, _detail(record))))
+    """A record's own words; those of an Event with its message."""
+    said = record.detail.get("message") if record.action == "RecordEvent" else None
+    detail = ": ".join(filter(None, (_detail(record), said)))
+    return " ".join(filter(None, (record.action, detail)))
 
 
 def _detail(record: Record) -> str:
@@ -183,6 +186,8 @@ def _detail(record: Record) -> str:
         case "SetNodeLabel":
             return f"{d['key']}={d['value']}"
         case "RecordEvent":
+            return str(d["reason"])
+        case "SetPodReason":
             return str(d["reason"])
         case "ScheduleEviction":
             return f"at {_at(d['due'])}"

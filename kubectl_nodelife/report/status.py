@@ -38,6 +38,8 @@ _ZONE_COLUMNS = (
     Column("threshold"),
     Column("rate"),
     Column("queue"),
+    Column("health", wide=True),
+    Column("evictions", wide=True),
     Column("why"),
 )
 _TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("from"))
@@ -155,6 +157,8 @@ def _zone_row(zone: ZoneOutlook) -> list[object]:
         f"{zone.threshold:g}",
         f"{zone.rate:g}/s",
         len(zone.queued),
+        f"{zone.metrics()['zoneHealth']:g}%",
+        zone.evictions,
         zone.why,
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -47,8 +47,10 @@ class Story(msgspec.Struct, frozen=True):
         }
 
 
-def tell(run: Run, settings: Settings) -> Story:
-    """The whole story of a run."""
+def tell(
+    run: Run, settings: Settings, zones: Mapping[str, Mapping[str, float]] | None = None
+) -> Story:
+    """The whole story of a run. `zones`: the controller's metrics at the end, by zone name."""
     records = run.timeline.records(run.failures)
     return Story(
         name=run.setting.scenario.name,
@@ -56,7 +58,7 @@ def tell(run: Run, settings: Settings) -> Story:
         start_ns=run.setting.start_ns,
         duration_ns=run.end_ns - run.setting.start_ns,
         records=records,
-        final=_final(run, settings, records),
+        final=_final(run, settings, records, zones or {}),
         nodes=node_losses(records, run.setting.cluster, _zones(run, settings)),
         workloads=workload_losses(records, run.setting.cluster),
     )
@@ -130,8 +132,13 @@ def _zone(node: Node, settings: Settings) -> str:
     return zone_display(zone_key(node.metadata.labels, beta_only=beta_only))
 
 
-def _final(run: Run, settings: Settings, records: Iterable[Record]) -> dict[str, Any]:
-    """The contract's `final`."""
+def _final(
+    run: Run,
+    settings: Settings,
+    records: Iterable[Record],
+    metrics: Mapping[str, Mapping[str, float]],
+) -> dict[str, Any]:
+    """The contract's `final`. Zones count as the controller does, where there is one."""
     cluster = run.cluster
     states = {r.object.name: r.detail for r in records if r.action == "SetZoneState"}
     zones: dict[str, dict[str, Any]] = {}
@@ -161,6 +168,10 @@ def _final(run: Run, settings: Settings, records: Iterable[Record]) -> dict[str,
         )
         counts["nodes"] += 1
         counts["notReady"] += entry["ready"] != "True"
+    for name, counted in metrics.items():
+        if name in zones:
+            size, unhealthy = counted["zoneSize"], counted["unhealthyNodesInZone"]
+            zones[name].update(nodes=size, notReady=unhealthy, metrics=dict(counted))
     pods = _pod_counts(cluster.pods.values())
     pods["gone"] = sum(key not in cluster.pods for key in run.setting.cluster.pods)
     return {"nodes": nodes, "zones": [zones[z] for z in sorted(zones)], "pods": pods}

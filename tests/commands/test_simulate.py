@@ -169,3 +169,39 @@ def test_control_characters_do_not_reach_the_terminal(
         code, out, err = run(capsys, "-f", str(scenario), "-o", output)
         assert code == 0
         assert "\x1b" not in out + err
+
+
+def test_the_end_counts_zones_as_the_controller_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    excluded = "node.kubernetes.io/exclude-disruption"
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {excluded: ""} if name == "n3" else {}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for name in ("n1", "n2", "n3")
+    ]
+    stop = {"at": "30s", "kubelet": {"nodes": ["n1", "n3"], "heartbeats": "stop"}}
+    scenario = {
+        "apiVersion": "nodelife.dev/v1alpha1",
+        "kind": "Scenario",
+        "metadata": {"name": "excluded"},
+        "spec": {"profile": "v1.36", "objects": nodes, "events": [stop], "duration": "3m"},
+    }
+    path = tmp_path / "excluded.yaml"
+    path.write_text(json.dumps(scenario))
+    assert main(["simulate", "-f", str(path), "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (zone,) = document["final"]["zones"]
+    assert (zone["nodes"], zone["notReady"]) == (2, 1)
+    assert zone["metrics"] == {
+        "evictionsNumber": 2,  # upstream counts a taint of an excluded node as well
+        "zoneHealth": 50.0,
+        "zoneSize": 2,
+        "unhealthyNodesInZone": 1,
+    }
+    events = [r["detail"] for r in document["records"] if r["action"] == "RecordEvent"]
+    assert "Node n1 status is now: NodeNotReady" in [e.get("message") for e in events]

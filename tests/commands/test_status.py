@@ -74,6 +74,12 @@ def test_zones_show_the_rule_that_applies(capsys: pytest.CaptureFixture[str]) ->
         "rate": 0.1,
         "queued": [],
         "because": "",
+        "metrics": {
+            "evictionsNumber": 0,
+            "zoneHealth": 66.667,
+            "zoneSize": 3,
+            "unhealthyNodesInZone": 1,
+        },
     }
 
 
