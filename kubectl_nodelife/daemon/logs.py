@@ -18,6 +18,10 @@ log: Final = logging.getLogger("nodelife")
 
 _MOST_BYTES = 2 << 20
 _FILES = 5
+_STORM_MESSAGES = 10
+_STORM_SECONDS = 60.0
+_STORM_KEY = 60
+_STORM_KEYS = 1_000
 _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
 
 
@@ -27,6 +31,33 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         return open(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8")
+
+
+class _Storms(logging.Filter):
+    """Lets a message through a few times a minute, whatever its arguments are.
+
+    Without it what fails many times a second (a socket that cannot accept while file descriptors
+    are short) turns the files round within minutes, and what came before is lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write it; the first one after a pause says how many were not written."""
+        key = record.name, str(record.msg)[:_STORM_KEY]
+        began, count = self._seen.get(key, (record.created, 0))
+        if record.created - began > _STORM_SECONDS or record.created < began:
+            left_out = count - _STORM_MESSAGES
+            if left_out > 0:
+                record.msg = f"{record.getMessage()} ({left_out} more were left out before)"
+                record.args = ()
+            began, count = record.created, 0
+        if len(self._seen) > _STORM_KEYS:
+            self._seen.clear()
+        self._seen[key] = began, count + 1
+        return count < _STORM_MESSAGES
 
 
 def begin_log(path: str, *, to_terminal: bool) -> None:
@@ -44,6 +75,9 @@ def begin_log(path: str, *, to_terminal: bool) -> None:
     for handler in handlers:
         handler.setFormatter(formatter)
         log.addHandler(handler)
+    storms = _Storms()
+    for logger in (log, logging.getLogger("asyncio")):
+        logger.addFilter(storms)
     log.setLevel(logging.INFO)
     log.propagate = False
     logging.getLogger("asyncio").handlers = list(log.handlers)

@@ -54,7 +54,7 @@ from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.requests import resource_of
@@ -327,6 +327,7 @@ class Daemon:
             "asked": self.server.asked,
         }
         said = [*self.said, *self._settings_said, *connection_warnings(self.target)]
+        said += spread_warnings(self.client.clock)
         return health(self.watcher, self.journal, self.cluster, more, said)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:

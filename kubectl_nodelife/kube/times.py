@@ -10,10 +10,9 @@ is here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from kubectl_nodelife.kube.meta import MicroTime, Time
 
@@ -100,20 +99,27 @@ def to_datetime(instant_ns: int) -> datetime:
     return _EPOCH_UTC + timedelta(microseconds=within // MICROSECOND_NS)
 
 
-def _decode_time(type_: type[Any], text: Any) -> Any:
+@lru_cache(maxsize=1 << 18)
+def _cached_time(text: str) -> Time:
     if not isinstance(text, str):
         raise ValueError(f"expected an RFC 3339 time, got {text!r}")
+    return _parse_time(text)
+
+
+def decode_time(type_: type[Any], text: Any) -> Any:
+    """The `dec_hook` of every decoder of slices: RFC 3339 text to Time or MicroTime.
+
+    Times are cached, because a cluster's objects name the same instants over and over, and because
+    equal instants then are one object. MicroTimes are not: each renewal of a lease has one of its
+    own, and a daemon reads millions. Raises NotImplementedError for a type that is not an instant,
+    ValueError for a value that is not RFC 3339 text, TypeError for a list or a map.
+    """
     if type_ is Time:
-        return _parse_time(text)
-    if type_ is MicroTime:
-        return MicroTime(_parse_time(text))
-    raise NotImplementedError(f"no decoding for {type_!r}")
-
-
-decode_time = cast(Callable[[type[Any], Any], Any], lru_cache(maxsize=1 << 18)(_decode_time))
-"""The `dec_hook` of every decoder of slices: RFC 3339 text to Time or MicroTime.
-
-Cached, because a cluster's objects name the same instants over and over, and because equal instants
-then are one object. Raises NotImplementedError for a type that is not an instant, ValueError for a
-value that is not RFC 3339 text, TypeError for a list or a map.
-"""
+        return _cached_time(text)
+    if type_ is not MicroTime:
+        raise NotImplementedError(f"no decoding for {type_!r}")
+    if isinstance(text, list | dict):
+        raise TypeError(f"expected an RFC 3339 time, got {text!r}")
+    if not isinstance(text, str):
+        raise ValueError(f"expected an RFC 3339 time, got {text!r}")
+    return MicroTime(_parse_time(text))

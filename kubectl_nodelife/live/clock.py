@@ -4,6 +4,10 @@ A laptop's clock may be wrong by minutes, and every age of a heartbeat would be 
 `Date` has whole seconds, so an answer only bounds the offset; the bounds of several answers
 together narrow it down. In between, time goes by a local clock that nobody sets and that counts
 sleep: the wall clock may be stepped.
+
+Behind one address there may be several API servers whose clocks differ. Each is learned by itself,
+and one of them is gone by, until it is heard no more or a clock shows up that was never seen: that
+is a clock which somebody has set. So each of them changes the time once, and not with each answer.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ SKEW_TOLD_NS = 2 * SECOND_NS
 """A difference between our clock and the server's that is told to the user."""
 
 _KEPT = 16
+_MOST_CLOCKS = 8
+_SAME_CLOCK_NS = SECOND_NS  # by which answers may disagree and still be of one clock
+_MOST_MISSED = 4 * _KEPT
+_LEAST_S, _MOST_S = 1_400_000_000, 7_258_118_400  # 2014, before Kubernetes; 2200
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; on macOS CLOCK_MONOTONIC counts sleep
 
@@ -27,48 +35,101 @@ def steady_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME)
 
 
-class ServerClock:
-    """Bounds of (server's clock - our monotonic clock), from the newest answers."""
+class _Clock:
+    """Bounds of (one server's clock - our steady clock), from its newest answers."""
 
     def __init__(self) -> None:
-        self._bounds: deque[tuple[int, int]] = deque(maxlen=_KEPT)
-        self._offset_ns: int | None = None
+        self.bounds: deque[tuple[int, int]] = deque(maxlen=_KEPT)
+        self.offset_ns = 0
+        self.missed = 0
 
-    @property
-    def known(self) -> bool:
-        """Whether any answer had a usable date."""
-        return self._offset_ns is not None
+    def agrees(self, low: int, high: int) -> bool:
+        """Whether an answer with these bounds may be of this clock."""
+        return low - _SAME_CLOCK_NS <= self.offset_ns <= high + _SAME_CLOCK_NS
 
-    def observe(self, date: str | None, sent_ns: int, received_ns: int) -> None:
-        """An answer said `Date`; the request went out and the answer came at these monotonic ns."""
-        try:
-            stamp = parsedate_to_datetime(date or "")
-        except (ValueError, TypeError):
-            return
-        second_ns = int(stamp.timestamp()) * SECOND_NS
-        bounds = (second_ns - received_ns, second_ns + SECOND_NS - sent_ns)
-        self._bounds.append(bounds)
-        self._offset_ns = self._middle()
+    def take(self, low: int, high: int) -> None:
+        """One more answer of this clock."""
+        self.bounds.append((low, high))
+        self.offset_ns = self._middle()
+        self.missed = 0
 
     def _middle(self) -> int:
-        """The middle of what all bounds allow; where they disagree a clock moved, and the newest
+        """The middle of what all bounds allow; where they disagree the clock moved, and the newest
         count.
         """
-        low, high = self._bounds[-1]
-        for number in range(len(self._bounds) - 2, -1, -1):
-            lower, upper = self._bounds[number]
+        low, high = self.bounds[-1]
+        for number in range(len(self.bounds) - 2, -1, -1):
+            lower, upper = self.bounds[number]
             if max(low, lower) > min(high, upper):
                 for _ in range(number + 1):
-                    self._bounds.popleft()
+                    self.bounds.popleft()
                 break
             low, high = max(low, lower), min(high, upper)
         return (low + high) // 2
 
+
+class ServerClock:
+    """The API server's time, as its answers say it."""
+
+    def __init__(self) -> None:
+        self._clocks: list[_Clock] = []
+        self._current: _Clock | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether any answer had a usable date."""
+        return self._current is not None
+
+    @property
+    def spread_ns(self) -> int:
+        """By how much the clocks of the servers behind the address differ."""
+        offsets = [clock.offset_ns for clock in self._clocks]
+        return max(offsets) - min(offsets) if offsets else 0
+
+    def observe(self, date: str | None, sent_ns: int, received_ns: int) -> None:
+        """An answer said `Date`; the request went out and the answer came at these steady ns.
+
+        A date that cannot be, such as one in the year 9999, says nothing.
+        """
+        try:
+            seconds = int(parsedate_to_datetime(date or "").timestamp())
+        except (ValueError, TypeError, OverflowError):
+            return
+        if not _LEAST_S <= seconds <= _MOST_S:
+            return
+        low, high = seconds * SECOND_NS - received_ns, (seconds + 1) * SECOND_NS - sent_ns
+        clock = next((c for c in self._clocks if c.agrees(low, high)), None)
+        if clock is None:
+            clock = _Clock()
+            self._clocks = [*self._clocks, clock][-_MOST_CLOCKS:]
+            self._current = clock
+        clock.take(low, high)
+        self._forget(clock)
+
+    def _forget(self, newest: _Clock) -> None:
+        """Go by another clock where the one gone by is heard no more."""
+        for clock in self._clocks:
+            clock.missed += clock is not newest
+        self._clocks = [c for c in self._clocks if c.missed < _MOST_MISSED]
+        current = self._current
+        if current is None or current not in self._clocks or current.missed >= _KEPT:
+            if current in self._clocks:
+                self._clocks.remove(current)
+            self._current = newest
+
     def now_ns(self, monotonic_ns: int) -> int | None:
         """The server's time at this monotonic instant, in ns since the epoch; None: not known."""
-        return None if self._offset_ns is None else monotonic_ns + self._offset_ns
+        return None if self._current is None else monotonic_ns + self._current.offset_ns
 
     def skew_ns(self, monotonic_ns: int, wall_ns: int) -> int:
         """How far our wall clock is ahead of the server's (negative: behind); 0 while unknown."""
         server = self.now_ns(monotonic_ns)
         return 0 if server is None else wall_ns - server
+
+
+def spread_warnings(clock: ServerClock) -> list[str]:
+    """What is to be said where API servers behind one address disagree about the time."""
+    if clock.spread_ns <= SKEW_TOLD_NS:
+        return []
+    seconds = clock.spread_ns / SECOND_NS
+    return [f"the clocks of the API servers differ by {seconds:.0f}s; ages may be wrong by as much"]

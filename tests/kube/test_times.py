@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubectl_nodelife.kube import times
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.times import (
     SECOND_NS,
@@ -91,3 +92,11 @@ def test_decode_time_refuses() -> None:
         decode_time(Time, 7)
     with pytest.raises(NotImplementedError):
         decode_time(dict, "2026-01-01T00:00:00Z")
+
+
+def test_instants_of_leases_are_not_kept() -> None:
+    """Each renewal has another one: they filled a cache that nobody asked again."""
+    before = times._cached_time.cache_info().currsize
+    for number in range(1_000):
+        decode_time(MicroTime, f"2026-01-31T12:00:00.{number:06d}Z")
+    assert times._cached_time.cache_info().currsize == before

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from email.utils import formatdate
 
-from kubectl_nodelife.live.clock import SECOND_NS, ServerClock
+from kubectl_nodelife.live.clock import SECOND_NS, ServerClock, spread_warnings
 
 EPOCH_S = 1_767_225_600
 MS = 1_000_000
@@ -55,3 +56,47 @@ def test_skew_is_our_wall_clock_against_the_servers() -> None:
     answer(clock, 0, offset_ns)
     ahead_ns = clock.skew_ns(0, offset_ns + 90 * SECOND_NS)
     assert abs(ahead_ns - 90 * SECOND_NS) <= SECOND_NS
+
+
+def test_a_date_that_cannot_be_says_nothing() -> None:
+    """The year 9999 made `daemon status` fail, and every age with it."""
+    clock = ServerClock()
+    for date in (
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Mon, 01 Jan 0001 00:00:00 GMT",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "Fri, 31 Dec 99999 23:59:59 GMT",
+        "Mon, 01 Jan 2026 00:00:00 +99999999",
+    ):
+        clock.observe(date, 0, 1)
+    assert not clock.known
+
+
+def test_two_servers_whose_clocks_differ_are_no_clock_that_is_set() -> None:
+    """By 4 s: the time changes once, when the second one is first heard, and then no more."""
+    clock, offset_ns = ServerClock(), EPOCH_S * SECOND_NS
+    offsets = []
+    for number in range(60):
+        ahead_ns = 4 * SECOND_NS if number % 3 == 1 else 0
+        answer(clock, number * 7 * SECOND_NS, offset_ns + ahead_ns)
+        now_ns = clock.now_ns(number * 7 * SECOND_NS)
+        assert now_ns is not None
+        offsets.append(now_ns - number * 7 * SECOND_NS - offset_ns)
+    jumps = sum(abs(b - a) > 2 * SECOND_NS for a, b in itertools.pairwise(offsets))
+    assert jumps == 1
+    assert abs(clock.spread_ns - 4 * SECOND_NS) <= SECOND_NS
+    assert spread_warnings(clock) == [
+        "the clocks of the API servers differ by 4s; ages may be wrong by as much"
+    ]
+
+
+def test_a_server_that_is_heard_no_more_is_forgotten() -> None:
+    clock, offset_ns = ServerClock(), EPOCH_S * SECOND_NS
+    answer(clock, 0, offset_ns)
+    answer(clock, SECOND_NS, offset_ns + 60 * SECOND_NS)  # set by mistake
+    for number in range(2, 30):
+        answer(clock, number * SECOND_NS, offset_ns)  # and set back
+    now_ns = clock.now_ns(30 * SECOND_NS)
+    assert now_ns is not None
+    assert abs(now_ns - 30 * SECOND_NS - offset_ns) <= SECOND_NS
+    assert spread_warnings(clock) == []
