@@ -106,7 +106,8 @@ def run(
       kubectl nodelife daemon run --context production
     """
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.run import Options, run_daemon
+    from kubectl_nodelife.daemon.options import Options
+    from kubectl_nodelife.daemon.run import run_daemon
     from kubectl_nodelife.live.target import Overrides
 
     connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))

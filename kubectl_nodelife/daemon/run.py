@@ -30,6 +30,7 @@ from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_p
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import begin_log, log
+from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.places import (
     config_file,
@@ -59,7 +60,7 @@ from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import Pace, Source
-from kubectl_nodelife.live.target import Overrides, Target, connection_warnings, find_target
+from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
@@ -75,20 +76,6 @@ Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
     [Look, Journal, Callable[[], int]], tuple[dict[str, Answer], dict[str, Stream]]
 ]
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
-
-    `arguments` start another one like it, apart from secrets.
-    """
-
-    overrides: Overrides
-    environ: Mapping[str, str]
-    profile: str = ""
-    assignments: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    ready_fd: int | None = None
 
 
 class Daemon:
@@ -353,7 +340,7 @@ def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
 
 def _run(options: Options, make_answers: MakeAnswers) -> int:
     import_all()
-    options = _from_anywhere(options)
+    options = from_anywhere(options)
     environ = dict(options.environ)
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
@@ -384,18 +371,3 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
 def _session(target: Target, environ: Mapping[str, str]) -> Session:
     """Connections whose errors may be logged."""
     return Session(target, environ, show_plugin_stderr=False)
-
-
-def _from_anywhere(options: Options) -> Options:
-    """The same options without relative paths: the daemon does not stay where it was started."""
-    environ = dict(options.environ)
-    if environ.get("KUBECONFIG"):
-        paths = environ["KUBECONFIG"].split(os.pathsep)
-        environ["KUBECONFIG"] = os.pathsep.join(os.path.abspath(p) for p in paths if p)
-    replaced: dict[str, Any] = {}
-    for name in ("kubeconfig", "certificate_authority", "client_certificate", "client_key"):
-        path = getattr(options.overrides, name)
-        if path:
-            replaced[name] = os.path.abspath(path)
-    overrides = msgspec.structs.replace(options.overrides, **replaced)
-    return msgspec.structs.replace(options, overrides=overrides, environ=environ)

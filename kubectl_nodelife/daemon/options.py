@@ -1,0 +1,40 @@
+"""How a daemon was asked for: by flags, in an environment, by a parent that waits or by nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.live.target import Overrides
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
+
+    `arguments` start another one like it, apart from secrets.
+    """
+
+    overrides: Overrides
+    environ: Mapping[str, str]
+    profile: str = ""
+    assignments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    ready_fd: int | None = None
+
+
+def from_anywhere(options: Options) -> Options:
+    """The same options without relative paths: the daemon does not stay where it was started."""
+    environ = dict(options.environ)
+    if environ.get("KUBECONFIG"):
+        paths = environ["KUBECONFIG"].split(os.pathsep)
+        environ["KUBECONFIG"] = os.pathsep.join(os.path.abspath(p) for p in paths if p)
+    replaced: dict[str, Any] = {}
+    for name in ("kubeconfig", "certificate_authority", "client_certificate", "client_key"):
+        path = getattr(options.overrides, name)
+        if path:
+            replaced[name] = os.path.abspath(path)
+    overrides = msgspec.structs.replace(options.overrides, **replaced)
+    return msgspec.structs.replace(options, overrides=overrides, environ=environ)
