@@ -12,6 +12,7 @@ from typing import Any
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, PodPlan
 from kubectl_nodelife.report.drain import blockers, clock, headline, landing_text
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
+from kubectl_nodelife.report.html import render_page
 
 _MOST_ROWS = 600
 """Rows of the table of pods; the others are counted."""
@@ -21,51 +22,11 @@ _MOST_NOTES = 200
 _LONGEST = 600
 """Characters of a text from the cluster: a policy's message may have a million."""
 
-_STYLE = """
-:root { --ink: #1d2530; --dim: #667085; --line: #d9dee6; --paper: #fff; --ready: #2f7d4f;
-  --slow: #9a6700; --never: #b42318; --going: #e08c1f; --starting: #5b8def; --waiting: #c3cad5; }
-* { box-sizing: border-box; }
-body { margin: 2rem auto; max-width: 1160px; padding: 0 1rem; color: var(--ink);
-  background: var(--paper); font: 14px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-.verdict { display: inline-block; padding: .1rem .6rem; border-radius: 1rem; color: #fff;
-  background: var(--dim); font-weight: 600; }
-.verdict.ready { background: var(--ready); }
-.verdict.slow, .verdict.unknown { background: var(--slow); }
-.verdict.never, .verdict.refused { background: var(--never); }
-.dim { color: var(--dim); } code { font: 12px/1.4 ui-monospace, monospace; }
-ul.blockers { list-style: none; padding: 0; } ul.blockers li { border-left: 4px solid var(--never);
-  margin: .5rem 0; padding: .3rem .8rem; background: #fdf3f2; }
-table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
-th { text-align: left; border-bottom: 2px solid var(--line); padding: .25rem .5rem; }
-td { border-bottom: 1px solid var(--line); padding: .2rem .5rem; vertical-align: top;
-  overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--ink); }
-svg .tick { fill: var(--dim); text-anchor: middle; } svg .tick.end { text-anchor: end; }
-svg .grid { stroke: var(--line); } svg .group .label { font-weight: 600; }
-svg .mark { fill: var(--dim); } svg .never .mark, svg .refused .mark { fill: var(--never); }
-h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; } td.short { white-space: nowrap; }
-svg rect.wave { fill: #c9d4e5; } svg rect.node { fill: #dbe3ef; }
-svg rect.waiting { fill: var(--waiting); } svg rect.going { fill: var(--going); }
-svg rect.starting { fill: var(--starting); } svg rect.stuck { fill: #f2b8b5; }
-svg polyline { fill: none; stroke-width: 1.8; } svg .healthy { stroke: var(--ready); }
-svg .desired { stroke: var(--never); stroke-dasharray: 4 3; }
-.key span { display: inline-block; width: .9rem; height: .7rem; margin: 0 .3rem 0 1rem; }
-.budgets { display: flex; flex-wrap: wrap; gap: 1rem; } .budgets figure { margin: 0; }
-@media print { body { margin: 0; max-width: none; } h2 { break-after: avoid; }
-  tr, li, figure { break-inside: avoid; } .scroll { overflow: visible; } svg { max-width: 100%; } }
-"""
-
 
 def page(plan: DrainPlan, source: dict[str, Any]) -> str:
     """The page. What comes from the cluster is escaped."""
     shown = plan.with_flags or plan
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(_title(plan))}</title><style>{_STYLE}</style></head><body>",
         *_head(plan, source),
         *_blockers(plan),
     ]
@@ -80,9 +41,8 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         *_workloads(shown),
         *_pods(shown),
         *_notes(shown),
-        "</body></html>",
     ]
-    return "\n".join(parts) + "\n"
+    return render_page("drain", _title(plan), parts)
 
 
 def _title(plan: DrainPlan) -> str:

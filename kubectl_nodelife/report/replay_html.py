@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
+from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
 
 _MOST_LANES: Final = 60
@@ -27,35 +28,6 @@ _ACTORS: Final = (
     ("other", "others, or not known"),
 )
 
-_STYLE: Final = """
-:root { --ink: #1d2530; --dim: #667085; --line: #d9dee6; --paper: #fff; --controller: #5b8def;
-  --kubelet: #2f7d4f; --user: #b42318; --us: #e08c1f; --other: #667085; }
-* { box-sizing: border-box; }
-body { margin: 2rem auto; max-width: 1160px; padding: 0 1rem; color: var(--ink);
-  background: var(--paper); font: 14px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-.dim { color: var(--dim); } a { color: inherit; }
-table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
-th { text-align: left; border-bottom: 2px solid var(--line); padding: .25rem .5rem; }
-td { border-bottom: 1px solid var(--line); padding: .2rem .5rem; vertical-align: top;
-  overflow-wrap: anywhere; }
-td.short { white-space: nowrap; } tr:target td { background: #fff6e5; }
-.scroll { overflow-x: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--ink); }
-svg .tick { fill: var(--dim); text-anchor: middle; } svg .tick.end { text-anchor: end; }
-svg .grid, svg .lane { stroke: var(--line); }
-.controller { fill: var(--controller); } .kubelet { fill: var(--kubelet); }
-.user { fill: var(--user); } .us { fill: var(--paper); stroke: var(--us); stroke-width: 2; }
-.other { fill: var(--other); }
-.key svg { vertical-align: -1px; margin: 0 .3rem 0 1rem; }
-.who { border-left: 4px solid; padding-left: .4rem; }
-.who.controller { border-color: var(--controller); } .who.kubelet { border-color: var(--kubelet); }
-.who.user { border-color: var(--user); } .who.us { border-color: var(--us); }
-.who.other { border-color: var(--other); }
-@media print { body { margin: 0; max-width: none; } tr { break-inside: avoid; }
-  .scroll { overflow: visible; } svg { max-width: 100%; } }
-"""
-
 
 def page(replay: ReplayPage, subject: str) -> str:
     """The page. What comes from the cluster is escaped."""
@@ -64,18 +36,13 @@ def page(replay: ReplayPage, subject: str) -> str:
     server = str(replay.source.get("server", ""))
     between = f"{clock(replay.since_ns)} to {clock(replay.until_ns)}"
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         f'<p class="dim">{escape(between)}, {escape(server)}; {len(replay.lines)} lines.</p>',
         *_chart(replay, folded),
         *_table(folded),
         *_notes(replay.warnings),
-        "</body></html>",
     ]
-    return "\n".join(parts) + "\n"
+    return render_page("replay", title, parts)
 
 
 def _chart(replay: ReplayPage, folded: Sequence[Folded]) -> Iterable[str]:
