@@ -6,15 +6,14 @@ a budget, and as siblings that show how long a workload's pods take to be Ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kubectl_nodelife.drain.history import History, is_starting
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.terrain import Terrain
-from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy
-from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
 
@@ -124,18 +123,6 @@ class Scope:
             if is_healthy(pod) and pod.name not in ledger.disrupted:
                 ledger.healthy += 1
         ledger.begin(now_ns)
-
-
-def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) -> dict[str, Time]:
-    """The entries of disruptedPods that still keep a pod from counting."""
-    if not disrupted:
-        return {}
-    unmarked = {pod.name for pod in pods if pod.metadata.deletion_timestamp is None}
-    return {
-        name: since
-        for name, since in disrupted.items()
-        if name in unmarked and since + DELETION_TIMEOUT_NS > now_ns
-    }
 
 
 def _moves(pod: Pod) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubectl_nodelife.drain.advice import rule_of
-from kubectl_nodelife.drain.scope import standing
 from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.survey_findings import (
     BLOCKING,
@@ -34,6 +33,7 @@ from kubectl_nodelife.kube.workload import (
     PodDisruptionBudget,
     ReplicaSet,
 )
+from kubectl_nodelife.workloads.budget_ledger import standing
 from kubectl_nodelife.workloads.budgets import (
     Expectation,
     count_healthy_pods,

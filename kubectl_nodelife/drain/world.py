@@ -25,21 +25,17 @@ from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, evict_under
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.eviction import (
     TERMINAL_PHASES,
     Refused,
-    decide_eviction,
 )
 from kubectl_nodelife.workloads.owners import JOB_BATCH_NS, NEVER
 
 POD_GC_PERIOD_NS: Final = 20 * SECOND_NS
-CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
-"""Two evictions under one budget within this time have read the same status: one must go again."""
-
 BACK_OFF_NS: Final = 1 * SECOND_NS
 """How long the scheduler lets a pod wait before it tries again."""
 
@@ -169,20 +165,13 @@ class World:
         refused = self._admission.refuses_eviction(actor.pod)
         if refused is not None:
             return refused
-        budgets = [ledger.budget for ledger in actor.ledgers]
-        now_ns = self.timeline.now_ns
-        decision = decide_eviction(actor.pod, budgets, self.snapshot.now_ns + now_ns)
-        if isinstance(decision, Refused):
-            asks_budget = decision.code == 429
-        else:
-            asks_budget = decision.status is not None
-        if asks_budget and not again and _within(actor.ledgers[0].last_spent_ns, now_ns):
+        answer = evict_under(
+            actor.ledgers, actor.pod, self.timeline.now_ns, self.time_ns(), again=again
+        )
+        if answer is None:
             return CONFLICT
-        if isinstance(decision, Refused):
-            return decision
-        if decision.status is not None and decision.budget is not None:
-            spent = msgspec.structs.replace(decision.budget, status=decision.status)
-            actor.ledgers[0].spend(now_ns, spent)
+        if isinstance(answer, Refused):
+            return answer
         self._mark(actor, requested_grace)
         return ACCEPTED
 
@@ -376,10 +365,6 @@ class World:
         ledger.sync(now_ns, self.snapshot.now_ns + now_ns)
         if ledger.budget is not before:
             self.version += 1
-
-
-def _within(spent_ns: int | None, now_ns: int) -> bool:
-    return spent_ns is not None and now_ns - spent_ns < CONFLICT_WINDOW_NS
 
 
 _RUNNING = PodStatus(phase="Running", conditions=(PodCondition(type="Ready", status="True"),))

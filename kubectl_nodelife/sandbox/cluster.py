@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
-from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.events import Event, Heartbeats, Put
 from kubectl_nodelife.engine.loop import EngineHost, Tick
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.live.loop import Slices, drive
-from kubectl_nodelife.sandbox.budgets import BudgetStatuses
 from kubectl_nodelife.sandbox.deleting import Deleter
 from kubectl_nodelife.sandbox.heartbeats import Renewals
 from kubectl_nodelife.sandbox.resources import BY_KIND
@@ -71,7 +70,6 @@ class Cluster:
         )
         self.api.bind = self.world.scheduler.bind
         Script(self.world, setting.scenario.events)
-        self.budgets = BudgetStatuses(self.api)
         self._renewals = Renewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         self.api.pending = []  # what was there at the beginning is listed, not news
@@ -96,14 +94,13 @@ class Cluster:
         now_ns = self.clock()
         _, events = self.world.advance(now_ns)
         self._renewals.run(now_ns)
-        self.budgets.run(now_ns)
         events = [*events, *self.api.pending]
         self.api.pending = []
         return [(now_ns, list(self._react(events)))]
 
     async def _wait(self, due_ns: int | None) -> None:
         """Until a client wrote or something is due."""
-        parts = (self.world.agenda.next_at(), self._renewals.next_due(), self.budgets.next_due())
+        parts = (self.world.agenda.next_at(), self._renewals.next_due())
         due = [at_ns for at_ns in (due_ns, *parts) if at_ns is not None]
         wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
         with contextlib.suppress(TimeoutError):
@@ -116,13 +113,8 @@ class Cluster:
             if isinstance(event, Heartbeats):
                 self._renewals.follow(event)
                 continue
-            if isinstance(event, Put):
-                if event.kind == "Node":
-                    self._obey(event.obj.name, event.obj.metadata.annotations or {})
-                elif event.kind == "PodDisruptionBudget":
-                    self.budgets.changed(event.obj.namespace)
-            elif isinstance(event, Gone) and event.kind == "PodDisruptionBudget":
-                self.budgets.changed(event.key[0])
+            if isinstance(event, Put) and event.kind == "Node":
+                self._obey(event.obj.name, event.obj.metadata.annotations or {})
             yield event
 
     def _obey(self, node: str, annotations: dict[str, str]) -> None:

@@ -54,6 +54,7 @@ class Api:
         self.pending: list[Event] = []
         self._journal = journal
         self._pod_listeners: list[PodListener] = []
+        self._condition_listeners: list[PodListener] = []
         self._node_listeners: list[NodeListener] = []
         self._object_listeners: list[ObjectListener] = []
         self._created = 0
@@ -63,6 +64,10 @@ class Api:
         conditions.
         """
         self._pod_listeners.append(listener)
+
+    def on_pod_conditions(self, listener: PodListener) -> None:
+        """Have `listener` called when nothing but a pod's conditions changes."""
+        self._condition_listeners.append(listener)
 
     def on_node(self, listener: NodeListener) -> None:
         """Have `listener` called on each change of a node."""
@@ -75,6 +80,7 @@ class Api:
     def forget_listeners(self) -> None:
         """Tell nobody any more."""
         self._object_listeners.clear()
+        self._condition_listeners.clear()
         self._pod_listeners.clear()
         self._node_listeners.clear()
 
@@ -91,6 +97,9 @@ class Api:
             before = cast("Pod | None", old)
             if before is None or not same_but_for_conditions(before, obj):
                 self._tell_pod(before, obj, cause)
+            else:
+                for on_conditions in self._condition_listeners:
+                    on_conditions(before, obj, cause)
         elif type(obj) is Node:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)

@@ -14,6 +14,7 @@ from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.fields import (
     Place,
     describe,
@@ -25,6 +26,7 @@ from kubectl_nodelife.sim.fields import (
     text,
     texts,
 )
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 _STATUSES = ("True", "False", "Unknown")
 
@@ -60,6 +62,13 @@ class CordonEvent(msgspec.Struct, frozen=True):
     unschedulable: bool
 
 
+class DrainEvent(msgspec.Struct, frozen=True):
+    """Somebody calls `kubectl drain`."""
+
+    targets: Targets
+    options: DrainOptions
+
+
 class ApplyEvent(msgspec.Struct, frozen=True):
     """Somebody creates an object, or merge-patches the one that exists."""
 
@@ -77,7 +86,7 @@ class DeleteEvent(msgspec.Struct, frozen=True):
     name: str
 
 
-Happening = KubeletEvent | TaintEvent | CordonEvent | ApplyEvent | DeleteEvent
+Happening = KubeletEvent | TaintEvent | CordonEvent | DrainEvent | ApplyEvent | DeleteEvent
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True):
@@ -173,6 +182,44 @@ def _read_uncordon(value: Any, at: Place) -> CordonEvent:
     return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), False)
 
 
+_DRAIN_SWITCHES = {
+    "force": "force",
+    "ignoreDaemonSets": "ignore_daemonsets",
+    "deleteEmptyDirData": "delete_emptydir_data",
+    "disableEviction": "disable_eviction",
+}
+_DRAIN_DURATIONS = ("gracePeriod", "timeout", "skipWaitForDeleteTimeout")
+
+
+def _read_drain(value: Any, at: Place) -> DrainEvent:
+    """kubectl's flags, in the spelling of this document's fields."""
+    fields = ("nodes", "selector", *_DRAIN_SWITCHES, *_DRAIN_DURATIONS, "podSelector")
+    drain = mapping(value, at, fields)
+    targets = _targets(drain, at)
+    given: dict[str, Any] = {}
+    for key, field in _DRAIN_SWITCHES.items():
+        if key in drain:
+            if not isinstance(drain[key], bool):
+                raise at.key(key).fault(f"found {describe(drain[key])}", "give true or false")
+            given[field] = drain[key]
+    if "podSelector" in drain:
+        given["pod_selector"] = text(drain["podSelector"], at.key("podSelector"))
+        try:
+            parse_selector(given["pod_selector"])
+        except ValueError as error:
+            remedy = "write it as for kubectl -l"
+            raise at.key("podSelector").fault(str(error), remedy) from None
+    if "timeout" in drain:
+        given["timeout_ns"] = duration_ns(drain["timeout"], at.key("timeout"))
+    if "gracePeriod" in drain:
+        grace_ns = duration_ns(drain["gracePeriod"], at.key("gracePeriod"))
+        given["grace_period_seconds"] = grace_ns // SECOND_NS
+    if "skipWaitForDeleteTimeout" in drain:
+        key = "skipWaitForDeleteTimeout"
+        given["skip_wait_seconds"] = duration_ns(drain[key], at.key(key)) // SECOND_NS
+    return DrainEvent(targets, DrainOptions(**given))
+
+
 def _read_apply(value: Any, at: Place) -> ApplyEvent:
     document = mapping(value, at)
     word = text(document.get("kind"), at.key("kind"))
@@ -210,6 +257,7 @@ _READERS: dict[str, Callable[[Any, Place], Happening]] = {
     "taint": _read_taint,
     "cordon": _read_cordon,
     "uncordon": _read_uncordon,
+    "drain": _read_drain,
     "apply": _read_apply,
     "delete": _read_delete,
 }

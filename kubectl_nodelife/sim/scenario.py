@@ -28,6 +28,7 @@ from kubectl_nodelife.sim.defaults import as_created, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
+    DrainEvent,
     KubeletEvent,
     ScenarioEvent,
     TaintEvent,
@@ -309,7 +310,7 @@ def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
         if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":
             nodes.add(event.what.name)
     for event in scenario.events:
-        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent)):
+        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent, DrainEvent)):
             for i, name in enumerate(event.what.targets.nodes):
                 if name not in nodes:
                     place = event.place.key("nodes").item(i)

@@ -25,10 +25,12 @@ from kubectl_nodelife.sim.acts import MakePod, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
+from kubectl_nodelife.sim.drained import start_drain
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
     DeleteEvent,
+    DrainEvent,
     KubeletEvent,
     ScenarioEvent,
     TaintEvent,
@@ -59,6 +61,9 @@ class Script:
             case CordonEvent() as cordon:
                 for node in self._nodes(cordon.targets):
                     self._cordon(node, cordon.unschedulable)
+            case DrainEvent() as drain:
+                if nodes := self._nodes(drain.targets):
+                    start_drain(self._world, nodes, drain.options)
             case ApplyEvent() as apply:
                 self._apply(apply)
             case DeleteEvent() as gone:

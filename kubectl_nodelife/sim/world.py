@@ -28,6 +28,7 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
 from kubectl_nodelife.sim.owners import Owners
 from kubectl_nodelife.sim.scheduler import Scheduler
@@ -81,6 +82,7 @@ class World:
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api, kinds_read)
         self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
+        self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
         self._rounds = 0
@@ -95,6 +97,7 @@ class World:
         listed = self.api.store.copy()
         self.scheduler.begin()
         self.owners.begin()
+        self.disruption.begin()
         self.kubelets.begin()
         self.agenda.run(self.api.now_ns)
         self.scheduler.place_waiting()

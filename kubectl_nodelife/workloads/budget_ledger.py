@@ -8,14 +8,17 @@ arithmetic itself is that of `workloads.budgets`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import (
+    DELETION_TIMEOUT_NS,
     Expectation,
     computed_status,
     counts_scales,
@@ -23,7 +26,11 @@ from kubectl_nodelife.workloads.budgets import (
     failed_status,
     sync_failure,
 )
+from kubectl_nodelife.workloads.eviction import Allowed, Refused, decide_eviction
 from kubectl_nodelife.workloads.scales import Owners, ScaleUnknown, SyncFailure, scale_of_pod
+
+CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
+"""Two evictions under one budget within this time have read the same status: one must go again."""
 
 
 class Entry(NamedTuple):
@@ -185,13 +192,14 @@ class BudgetLedger:
             old.disruptions_allowed,
         )
 
-    def sync(self, at_ns: int, now_ns: int) -> bool:
+    def sync(self, at_ns: int, now_ns: int, *, reads_spec: bool = False) -> bool:
         """The controller writes the status; whether it allows another number than before.
 
-        `at_ns`: since the plan's moment; `now_ns`: since the epoch.
+        `at_ns` counts as the entries do; `now_ns`: since the epoch. `reads_spec`: a spec newer than
+        the status is taken in; otherwise the controller is held to be stuck on it.
         """
         before = self.budget.status.disruptions_allowed
-        if self._recorded_failure is not None or self.is_stale():
+        if self._recorded_failure is not None or (self.is_stale() and not reads_spec):
             return False
         try:
             expectation = self.expectation()
@@ -221,3 +229,38 @@ class BudgetLedger:
 def is_healthy(pod: Pod) -> bool:
     """Ready and not marked deleted."""
     return pod.metadata.deletion_timestamp is None and pod.ready()
+
+
+def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) -> dict[str, Time]:
+    """The entries of disruptedPods that still keep a pod from counting."""
+    if not disrupted:
+        return {}
+    unmarked = {pod.name for pod in pods if pod.metadata.deletion_timestamp is None}
+    return {
+        name: since
+        for name, since in disrupted.items()
+        if name in unmarked and since + DELETION_TIMEOUT_NS > now_ns
+    }
+
+
+def evict_under(
+    ledgers: Sequence[BudgetLedger], pod: Pod, at_ns: int, now_ns: int, *, again: bool
+) -> Allowed | Refused | None:
+    """What the Eviction API answers; where it lets the pod go, the budget is spent in its ledger.
+
+    None: another eviction wrote to the budget at the same moment, and the API server itself tries
+    once more (`again`). `at_ns` counts as the ledgers do, `now_ns` is since the epoch.
+    """
+    decision = decide_eviction(pod, [ledger.budget for ledger in ledgers], now_ns)
+    if isinstance(decision, Refused):
+        asks_budget = decision.code == 429
+    else:
+        asks_budget = decision.status is not None
+    if asks_budget and not again:
+        spent_ns = ledgers[0].last_spent_ns
+        if spent_ns is not None and at_ns - spent_ns < CONFLICT_WINDOW_NS:
+            return None
+    if isinstance(decision, Allowed) and decision.status is not None:
+        budget = ledgers[0].budget
+        ledgers[0].spend(at_ns, msgspec.structs.replace(budget, status=decision.status))
+    return decision

@@ -93,7 +93,8 @@ NODE = node("a1")
             {"events": [{"at": "1s", "cordon": {"nodes": ["a1"]}, "delete": {}}]},
             "spec.events[0]: has cordon and delete; give exactly one",
         ),
-        ({"events": [{"at": "1s", "drain": {}}]}, "spec.events[0].drain: unknown field"),
+        ({"events": [{"at": "1s", "reboot": {}}]}, "spec.events[0].reboot: unknown field"),
+        ({"events": [{"at": "1s", "drain": {}}]}, "spec.events[0].drain: names no nodes"),
         (
             {"objects": [NODE], "events": [{"at": "1s", "cordon": {"nodes": ["a2"]}}]},
             "spec.events[0].cordon.nodes[0]: node a2 never exists; did you mean a1?",

@@ -1,0 +1,149 @@
+"""The disruption controller and the Eviction API of the virtual cluster.
+
+The arithmetic is `workloads.budget_ledger`'s and the decision `workloads.eviction`'s; here is when
+a budget's status is brought up to date (a moment after a pod of it changed) and what an eviction
+writes. Follows pkg/controller/disruption and pkg/registry/core/pod/storage/eviction.go. Left out:
+admission, and namespaces that are being deleted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
+from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
+from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.workloads.scales import Owners
+
+SYNC_NS: Final = 30 * MILLISECOND_NS
+"""From a pod's change to the status that tells of it."""
+
+_KIND = "PodDisruptionBudget"
+_SCALED = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"})
+
+
+class DisruptionController:
+    """Keeps the status of every budget; `budgets_of` finds those that guard a pod."""
+
+    def __init__(self, api: Api, agenda: Agenda, owners: Owners) -> None:
+        self._api = api
+        self._agenda = agenda
+        self._owners = owners
+        self._ledgers: dict[Key, BudgetLedger] = {}
+        self._index: SelectorIndex[BudgetLedger] = SelectorIndex()
+        self._due: set[Key] = set()
+        self._writes = False
+        self._listens = False
+
+    def begin(self) -> None:
+        """Count what is there, and follow it from now on."""
+        self._api.on_object(self._object_changed)
+        self._count_all()
+
+    def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
+        """The budgets that match the pod."""
+        return self._index.find(pod.namespace, pod.metadata.labels)
+
+    def write(self, ledger: BudgetLedger, cause: Action | None = None) -> None:
+        """Put the budget as the ledger has it into the API."""
+        self._writes = True
+        self._api.put(_KIND, ledger.budget, cause)
+        self._writes = False
+
+    def _count_all(self) -> None:
+        """Begin anew with the budgets and pods as they are."""
+        found = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
+        self._ledgers = {budget.key: BudgetLedger(budget, self._owners) for budget in found}
+        self._index = SelectorIndex()
+        if not found:
+            return
+        if not self._listens:
+            self._listens = True
+            self._api.on_pod(self._pod_changed)
+            self._api.on_pod_conditions(self._pod_changed)
+        for key, ledger in self._ledgers.items():
+            self._index.add(key[0], ledger.budget.spec.selector, ledger)
+        members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
+        for pod in self._api.store.pods.values():
+            for ledger in self.budgets_of(pod):
+                members[ledger.budget.key].append(pod)
+        for key, pods in members.items():
+            self._fill(self._ledgers[key], pods)
+
+    def _fill(self, ledger: BudgetLedger, pods: list[Pod]) -> None:
+        now_ns = self._api.now_ns
+        ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
+        for pod in pods:
+            ledger.pod_changed(None, pod)
+        before = ledger.budget
+        ledger.begin(now_ns)
+        if ledger.budget is not before:
+            self.write(ledger)
+        if ledger.needs_sync:
+            self._sync_soon(ledger)
+        for name, since in ledger.disrupted.items():
+            ends = partial(self._disruption_ends, ledger.budget.key, name)
+            self._agenda.add(since + DELETION_TIMEOUT_NS, KUBELET, ends)
+
+    def _disruption_ends(self, key: Key, name: str, now_ns: int) -> None:
+        """Two minutes are over and the pod was not deleted: it counts again."""
+        ledger = self._ledgers.get(key)
+        if ledger is None or name not in ledger.disrupted:
+            return
+        pod = self._api.store.pods.get((key[0], name))
+        if pod is not None:
+            ledger.pod_changed(pod, None)
+        ledger.disrupted.pop(name, None)
+        if pod is not None:
+            ledger.pod_changed(None, pod)
+        self._sync_soon(ledger)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        before = self.budgets_of(old) if old is not None else []
+        after = self.budgets_of(new) if new is not None else []
+        for ledger in dict.fromkeys(before + after):
+            ledger.pod_changed(old if ledger in before else None, new if ledger in after else None)
+            self._sync_soon(ledger)
+
+    def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        """A budget came, went or was written by somebody else; or a workload was scaled."""
+        if self._writes or not (kind == _KIND or (kind in _SCALED and self._ledgers)):
+            return
+        if _spec_of(old) == _spec_of(new):
+            ledger = self._ledgers.get(new.key) if new is not None and kind == _KIND else None
+            if ledger is not None and isinstance(new, PodDisruptionBudget):
+                ledger.budget = new
+                self._sync_soon(ledger)
+            return
+        self._count_all()
+        for ledger in self._ledgers.values():
+            self._sync_soon(ledger)
+
+    def _sync_soon(self, ledger: BudgetLedger) -> None:
+        key = ledger.budget.key
+        if key not in self._due:
+            self._due.add(key)
+            self._agenda.add(self._api.now_ns + SYNC_NS, KUBELET, partial(self._sync, key))
+
+    def _sync(self, key: Key, now_ns: int) -> None:
+        self._due.discard(key)
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            return
+        before = ledger.budget
+        ledger.sync(now_ns, now_ns, reads_spec=True)
+        if ledger.budget is not before:
+            self.write(ledger)
+
+
+def _spec_of(obj: KubeObject | None) -> object:
+    return getattr(obj, "spec", None)

@@ -1,0 +1,229 @@
+"""The virtual cluster as `kubectl drain` sees it: requests are answered, and told as records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.agenda import SCRIPT, Agenda
+from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.filters import REFUSE
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.kubectl.progress import GONE, SKIPPED, NodeRun
+from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.budget_ledger import evict_under
+from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.workloads.scales import Owners
+
+
+class ListedPod:
+    """A pod that kubectl has listed; a successor of its name is another pod."""
+
+    __slots__ = ("_api", "_key", "_last", "goes_ns", "refusal")
+
+    def __init__(self, api: Api, pod: Pod) -> None:
+        self._api = api
+        self._key: Key = pod.key
+        self._last = pod
+        self.goes_ns: int | None = None
+        self.refusal = ""
+
+    @property
+    def pod(self) -> Pod:
+        """The object as it is, or as it last was."""
+        found = self._api.store.pods.get(self._key)
+        if found is not None and found.uid == self._last.uid:
+            self._last = found
+        return self._last
+
+    @property
+    def going(self) -> bool:
+        """Whether it is marked deleted."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the object is gone."""
+        found = self._api.store.pods.get(self._key)
+        return found is None or found.uid != self._last.uid
+
+
+class AgendaClock:
+    """The world's agenda as a process's clock."""
+
+    def __init__(self, api: Api, agenda: Agenda) -> None:
+        self._api = api
+        self._agenda = agenda
+
+    @property
+    def now_ns(self) -> int:
+        """The present instant, nanoseconds since the epoch."""
+        return self._api.now_ns
+
+    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call at that instant."""
+        self._agenda.add(max(instant_ns, self.now_ns), SCRIPT, lambda _: call(*arguments))
+
+    ask_again_at = at
+    alarm_at = at
+
+
+class WorldUnderDrain:
+    """A world as one kubectl process meets it.
+
+    `causes`: node -> the record that began its drain.
+    """
+
+    version = 0
+
+    def __init__(self, world: World, causes: dict[str, Action]) -> None:
+        self._world = world
+        self._api = world.api
+        self._causes = causes
+        self.clock = AgendaClock(world.api, world.agenda)
+        self.owners: Owners = world.owners
+
+    def time_ns(self) -> int:
+        """The present instant."""
+        return self._api.now_ns
+
+    def to_cordon(self, names: Sequence[str]) -> list[str]:
+        """Those of the nodes that are not cordoned yet."""
+        nodes = self._api.store.nodes
+        return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
+
+    def cordon(self, *names: str) -> None:
+        """Set spec.unschedulable."""
+        for name in self.to_cordon(names):
+            node = self._api.store.nodes[name]
+            why = "kubectl drain cordons all its nodes first"
+            done = self._api.note(told(node, "Cordoned", why, cause=self._causes[name]))
+            spec = replace(node.spec, unschedulable=True)
+            self._api.put("Node", replace(node, spec=spec), done)
+
+    def pods_on(self, node: str) -> list[ListedPod]:
+        """The pods that a list call for the node returns now."""
+        pods = sorted(self._api.store.pods_on(node), key=lambda pod: pod.key)
+        return [ListedPod(self._api, pod) for pod in pods]
+
+    def evict(
+        self, target: ListedPod, requested_grace: int | None, *, again: bool = False
+    ) -> Answer:
+        """POST pods/eviction: the budgets decide, then the pod is marked and deleted."""
+        if target.gone:
+            return MISSING
+        pod, now_ns = target.pod, self._api.now_ns
+        ledgers = self._world.disruption.budgets_of(pod)
+        answer = evict_under(ledgers, pod, now_ns, now_ns, again=again)
+        if answer is None:
+            return CONFLICT
+        if isinstance(answer, Refused):
+            self._tell_refusal(target, answer)
+            return answer
+        if answer.status is not None:
+            self._world.disruption.write(ledgers[0])
+        cause = self._set_disruption_target(pod)
+        self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
+        return ACCEPTED
+
+    def delete(self, target: ListedPod, requested_grace: int | None) -> Answer:
+        """DELETE of the pod (--disable-eviction)."""
+        if target.gone:
+            return MISSING
+        pod = target.pod
+        self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
+        return ACCEPTED
+
+    def _tell_refusal(self, target: ListedPod, refusal: Refused) -> None:
+        """A record, unless the last try was told the same."""
+        why = refusal.cause or refusal.message
+        if why != target.refusal:
+            target.refusal = why
+            pod = target.pod
+            because = f"{refusal.code}: {why}"
+            refused = told(pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True)
+            self._api.note(refused)
+
+    def _set_disruption_target(self, pod: Pod) -> Action:
+        marked = SetPodCondition(
+            controller=CLUSTER,
+            because="the Eviction API lets it go",
+            cause=self._cause_of(pod),
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            condition=PodCondition(
+                type="DisruptionTarget",
+                status="True",
+                reason=EVICTION_BY_EVICTION_API,
+                message="Eviction API: evicting",
+                last_transition_time=Time(whole_seconds(self._api.now_ns)),
+            ),
+        )
+        self._api.note(marked)
+        self._world.start(marked, self._api.now_ns)
+        return marked
+
+    def _delete(self, pod: Pod, grace: int | None, because: str, cause: Action | None) -> None:
+        delete = DeletePod(
+            controller=CLUSTER,
+            because=because,
+            cause=cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            grace_period_seconds=grace,
+        )
+        self._api.note(delete)
+        self._world.start(delete, self._api.now_ns)
+
+    def _cause_of(self, pod: Pod) -> Action | None:
+        return self._causes.get(pod.spec.node_name)
+
+
+def start_drain(world: World, nodes: Sequence[Node], options: DrainOptions) -> None:
+    """Somebody calls `kubectl drain` for these nodes now."""
+    causes: dict[str, Action] = {}
+    for node in nodes:
+        why = f"somebody calls {options.command(*(node.name for node in nodes))}"
+        causes[node.name] = world.api.note(told(node, "DrainStarted", why))
+
+    def tell_end(run: NodeRun[ListedPod]) -> None:
+        reason, because, warning = _end_of(run, options)
+        about = world.api.store.nodes.get(run.name) or ("Node", "", run.name)
+        cause = causes[run.name]
+        world.api.note(told(about, reason, because, cause=cause, warning=warning))
+
+    cluster = WorldUnderDrain(world, causes)
+    names = tuple(node.name for node in nodes)
+    process: KubectlDrain[ListedPod] = KubectlDrain(cluster, options, names, on_node=tell_end)
+    process.start(world.api.now_ns)
+
+
+def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, bool]:
+    """(reason, sentence, whether it is a warning) of a node's turn that has ended."""
+    if run.refused:
+        said = dict.fromkeys(d.message for _, d in run.decisions if d.verb == REFUSE)
+        return "DrainRefused", f"kubectl touches nothing there: {'; '.join(said)}", True
+    count = len(run.targets)
+    if run.drained:
+        return (
+            "Drained",
+            f"kubectl drain is through: {count} pod{'s' * (count != 1)} removed",
+            False,
+        )
+    left = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
+    names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in left[:5])
+    more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+    return "DrainFailed", f"kubectl drain gives up on {names}{more}", True
