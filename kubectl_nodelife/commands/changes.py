@@ -43,7 +43,7 @@ def changes(
     """Say what the controllers would change, or have changed, when, why, and how it ended.
 
     `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
-    another hand; `superseded`: overtaken by something else. Nothing is ever written by us.
+    another; `superseded`: overtaken by something else. Nothing is ever written by us.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """A change: one record of what the daemon would do, or did, as the journal keeps it.
 
 The same records as a simulated run's timeline, with wall-clock time, how it ended, and the request.
-The outcome `would` is open; `confirmed` (the cluster shows it by another hand) and `superseded`
+The outcome `would` is open; `confirmed` (the cluster shows it, done by another) and `superseded`
 (overtaken) are the ends of a dry run.
 """
 

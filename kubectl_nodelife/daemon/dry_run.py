@@ -1,8 +1,9 @@
-"""The thinking half of the watcher: engine, controllers and projection over one cache. No I/O.
+"""Runs the controllers over one cache, with their plans laid over what the cluster shows. No I/O.
 
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
-left to decide. Every decision is noted in the ledger, and so is what another hand did first.
+left to decide. Every decision is noted in the ledger and handed to the executor. What other
+controllers do in the cluster is the follower's affair (`follow`).
 """
 
 from __future__ import annotations
@@ -10,27 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from msgspec.structs import replace
-
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.catch_up import CatchUp
 from kubectl_nodelife.daemon.changes import patch_text
+from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower, NoFollower
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.quarantine_log import log_bug
-from kubectl_nodelife.daemon.witness import Witness
-from kubectl_nodelife.daemon.witness_daemonset import DaemonSetWitness, in_order
 from kubectl_nodelife.engine.actions import (
     Action,
-    AddTaints,
-    DeletePod,
     RecordEvent,
-    RemoveTaints,
-    SetPodCondition,
-    SetZoneState,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
@@ -46,10 +37,8 @@ from kubectl_nodelife.engine.projection import (
     Projection,
 )
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
@@ -73,10 +62,7 @@ class DryRun:
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
         self.onlooker: Onlooker = lambda old, new, now_ns: None
-        self._witness = Witness(self.cache, None, None)
-        self._catch_up: CatchUp | None = None
-        self._learned: list[Action] = []  # what another hand did since the last look
-        self._daemonsets = DaemonSetWitness(None, self.projection, ledger)
+        self.follower: Follower = NoFollower()
 
     def join(self, settings: Settings, names: Iterable[str]) -> None:
         """Look over the shoulder of the running controllers from here on; they begin cold."""
@@ -88,17 +74,13 @@ class DryRun:
                 controller.memory.begins_cold = True
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
-        self._witness = Witness(self.cache, self.lifecycle, self.eviction)
-        sets = next((c for c in controllers if isinstance(c, DaemonSetController)), None)
-        self._daemonsets = DaemonSetWitness(sets, self.projection, self.ledger)
         numbers = self.ledger.numbers
         self.engine = Engine(
             controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers
         )
-        self._learned = []
-        self._catch_up = None
-        if self.lifecycle is not None:
-            self._catch_up = CatchUp(self.engine, self.lifecycle, self.projection)
+        self.follower = ControllerFollower(
+            self.engine, self.projection, self.ledger, self._node_of
+        )
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""
@@ -108,7 +90,7 @@ class DryRun:
         for (kind, key), obj in list(self.projection.observed().items()):
             self.cache.set(kind, key, obj)
         self.projection = Projection(self.cache, self.ledger.numbers)
-        for event in self._daemonsets.take_held():
+        for event in self.follower.pop_deferred():
             self.cache.apply(event, now_ns)
 
     def forget(self, kind: str) -> None:
@@ -135,37 +117,34 @@ class DryRun:
         return count
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
-        """What the view makes of an event of the cluster, and who was ahead of us."""
+        """What the view makes of an event of the cluster, or of what came of an action."""
         if isinstance(event, Outcome):
             return self._came_of(event, now_ns)
         if isinstance(event, Unreadable):
             self.cache.apply(event, now_ns)
             return []
-        if isinstance(event, (Put, Gone)):
-            key = event.obj.key if isinstance(event, Put) else event.key
-            self.cache.quarantine.lift(event.kind, key)
-        event, ended = self._daemonsets.before(event, now_ns)
-        if isinstance(event, Put) and event.kind != "Lease":
-            before = self.projection.shown(event.kind, event.obj.key)
-            if before is not None:
-                if same_version(before, event.obj):
-                    return []
-                self.onlooker(before, event.obj, now_ns)
-                for action in self._witness.changed(before, event.obj, now_ns):
-                    event = Put(event.kind, event.obj, self._seen(action, now_ns) or event.cause)
-        elif isinstance(event, Gone):
-            before = self.projection.shown(event.kind, event.key)
-            if before is None:
-                return []
-            self.onlooker(before, None, now_ns)
-            for action in self._witness.gone(before):
-                event = Gone(event.kind, event.key, self._seen(action, now_ns) or event.cause)
-        view = [*ended, *self.projection.observe(event, now_ns)]
-        view += self._daemonsets.after(event)
-        self._learned += self._settle()
-        if isinstance(event, Gone):
-            self.ledger.gone((event.kind, event.key), now_ns)
-        return [*view, *self._catch(now_ns)]
+        if not isinstance(event, (Put, Gone)):
+            return self.projection.observe(event, now_ns)
+        self.cache.quarantine.lift(*_target(event))
+        if isinstance(event, Put) and event.kind == "Lease":
+            view = self.projection.observe(event, now_ns)
+            self._settle()
+            return view
+        new = event.obj if isinstance(event, Put) else None
+        old = self.projection.shown(*_target(event))
+        if (old is None and new is None) or (old and new and same_version(old, new)):
+            return []
+        if old is not None:
+            self.onlooker(old, new, now_ns)
+        event, view = self.follower.before(event, old, now_ns)
+        view += self.projection.observe(event, now_ns)
+        view += self.follower.after(event)
+        confirmed = self._settle()
+        if new is None:
+            self.ledger.gone(_target(event), now_ns)
+        view += self.follower.learn(confirmed, now_ns)
+        self._settle()
+        return view
 
     def _observe_contained(self, event: Event, now_ns: int) -> list[Event]:
         """The same; an object at which we fail is shown as it is, and named as a bug."""
@@ -187,14 +166,14 @@ class DryRun:
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in in_order([*self._daemonsets.take_held(), *events]):
-            act = self._daemonsets.is_act(event)
+        for event in self.follower.arrange(events):
+            act = self.follower.is_act(event)
             if act:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
                 yield from self._step(view, now_ns)
                 yield
-            if self._daemonsets.holds(event, act, now_ns):
+            if self.follower.defers(event, act, now_ns):
                 continue
             view += self._observe_contained(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
@@ -233,52 +212,15 @@ class DryRun:
             outcome, why = fate_of(change, self.projection)
             self.ledger.settle_inherited(change, outcome, now_ns, why)
 
-    def _seen(self, action: Action, now_ns: int) -> Action | None:
-        """Note what another hand did first; None where we had planned it, which is then told."""
-        planned = [p for p in self.projection.planned(action.target) if type(p) is type(action)]
-        if planned and isinstance(action, (AddTaints, RemoveTaints)):
-            ours = [t for p in planned for t in cast("AddTaints | RemoveTaints", p).taints]
-            others = tuple(t for t in action.taints if not any(t.matches(o) for o in ours))
-            if not others:
-                return None
-            action = replace(action, taints=others)
-        elif planned:
-            return None
-        self.ledger.note(action, now_ns, self._node_of(action), "")
-        self.ledger.settle(action, CONFIRMED, now_ns, self._who_was_first(action, now_ns))
-        self._learned.append(action)
-        return action
-
-    def _who_was_first(self, action: Action, now_ns: int) -> str:
-        due_ns = self._catch_up.due_ns(action, now_ns) if self._catch_up is not None else None
-        if isinstance(action, (DeletePod, SetPodCondition)) and self.eviction is not None:
-            work = self.eviction.workers.get(action.target[1])
-            due_ns = work.due_ns if work is not None else None
-        if due_ns is None or due_ns <= now_ns:
-            return "another hand was first"
-        return f"another hand was first, ours was due in {format_duration(_ms(due_ns - now_ns))}"
-
-    def _catch(self, now_ns: int) -> list[Event]:
-        """Bring our copy in step with what another hand did."""
-        learned, self._learned = self._learned, []
-        events: list[Event] = []
-        for action in learned:
-            if self._catch_up is not None:
-                events += self._catch_up.done(action, now_ns)
-        self._settle()
-        return events
-
     def _plan(self, action: Action, now_ns: int) -> list[Event]:
         """Lay a decision over the view, and note it unless there was nothing left to do."""
         if not action.writes or isinstance(action, RecordEvent):
             self.ledger.note(action, now_ns, self._node_of(action), "")
             if action.writes:
                 self.executor.start(action, now_ns)
-            if isinstance(action, SetZoneState) and self._catch_up is not None:
-                events = self._catch_up.decided(action, now_ns)
-                self._settle()
-                return events
-            return []
+            events = self.follower.decided(action, now_ns)
+            self._settle()
+            return events
         before = self.projection.view(action.target)
         events = self.projection.project(action, now_ns)
         if not any(end.action.id == action.id for end in self.projection.settled):
@@ -307,8 +249,8 @@ class DryRun:
         return cast(Pod, pod).spec.node_name if pod is not None else ""
 
 
-def _ms(duration_ns: int) -> int:
-    return duration_ns // MILLISECOND_NS * MILLISECOND_NS
+def _target(event: Put | Gone) -> tuple[str, Key]:
+    return event.kind, event.key if isinstance(event, Gone) else event.obj.key
 
 
 def same_version(before: KubeObject, after: KubeObject) -> bool:

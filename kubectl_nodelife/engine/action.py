@@ -82,7 +82,7 @@ class Action(
     def shown_by(self, obj: KubeObject) -> bool:
         """Whether the object, as the cluster shows it, has this change already, by whatever hand.
 
-        Instants do not count: another hand stamps its own.
+        Instants do not count: another writer stamps its own.
         """
         return self.effect(obj, 0) is obj
 

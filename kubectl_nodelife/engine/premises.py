@@ -1,4 +1,4 @@
-"""How a planned action stands by what is shown now: done by another hand, overtaken, or moot.
+"""How a planned action stands by what is shown now: done by another, overtaken, or moot.
 
 In a cluster these writes would have been made by now, and nobody takes them back: a pod that is
 deleted stays deleted. A plan that was never carried out is different. A controller that began on

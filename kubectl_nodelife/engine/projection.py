@@ -6,7 +6,7 @@ cache holds the sum. The projection stands between the source and the engine: wh
 comes in by `observe`, what the controllers decide by `project`, and out come the events of the
 projected view.
 
-An action *settles* when the cluster shows the same change by another hand (confirmed), or when what
+An action *settles* when the cluster shows the change done by another (confirmed), or when what
 it was for is no longer so (superseded): its object is gone or another one, the kubelet speaks
 again, or we ourselves take back what was never written. What was planned because of it falls with
 it, and so do the plans for the pods of a node that is Ready again or has lost its taint.

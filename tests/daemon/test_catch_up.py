@@ -42,7 +42,7 @@ def test_a_node_that_was_taken_too_early_goes_back_into_the_queue(tmp_path: Path
         ]
         assert no_execute == [
             ("n0", "superseded", "the zone's token went to node n1"),
-            ("n1", "confirmed", "another hand was first, ours was due in 18.999s"),
+            ("n1", "confirmed", "already done by another controller, 18.999s before ours"),
         ]
         came_ns = lab.now
         await lab.after(19, *(f"n{number}" for number in range(2, 8)))

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.decisions import ChangeSettings
-from kubectl_nodelife.daemon.witness_daemonset import MOST_HELD, in_order
+from kubectl_nodelife.daemon.follow.daemonset_acts import MOST_DEFERRED
+from kubectl_nodelife.daemon.follow.event_order import in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.source import Happened
@@ -125,7 +126,7 @@ def test_what_waits_is_not_lost_when_the_controllers_begin_anew(tmp_path: Path) 
 def test_what_comes_in_bulk_does_not_wait(tmp_path: Path) -> None:
     async def story() -> None:
         lab = await at_rest(tmp_path)
-        names = [f"agent-{number}" for number in range(MOST_HELD + 50)]
+        names = [f"agent-{number}" for number in range(MOST_DEFERRED + 50)]
         pods = [daemon_pod("n1") for _ in names]
         strays = [
             replace(pod, metadata=replace(pod.metadata, name=name, uid=name))

@@ -32,7 +32,7 @@ MAIN: Mapping[str, tuple[str, ...]] = {
 }
 """The writes that are compared, and the fields of each that count."""
 
-_DUE_IN = re.compile(r"another hand was first, ours was due in (\S+)")
+_DUE_IN = re.compile(r"already done by another controller, (\S+) before ours")
 
 POD_GC_PERIOD_S = 20.0
 BUSY_S = 0.6
@@ -108,7 +108,7 @@ def _compare_one(
         else:
             error = abs(wrote[i][0] - due(standing[i][1]))
             tally.matched += 1
-            tally.seen += standing[i][1].get("settledBecause", "").startswith("another hand")
+            tally.seen += standing[i][1].get("settledBecause", "").startswith("already done")
             tally.largest_s = max(tally.largest_s, error)
             over_s = error - window.tolerance_s(key[0], at)
             tally.over += 0 < over_s <= BUSY_S
@@ -117,7 +117,7 @@ def _compare_one(
 
 
 def due(change: Json) -> float:
-    """When it was foretold for; where another hand was first, when ours was due."""
+    """When it was foretold for; where another controller was first, when ours was due."""
     found = _DUE_IN.search(change.get("settledBecause", ""))
     later_ns = parse_duration(found[1]) if found is not None else 0
     return instant(change["time"]) + later_ns / 1e9

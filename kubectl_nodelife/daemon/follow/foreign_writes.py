@@ -1,10 +1,10 @@
-"""Changes that another hand made before ours was due: the same actions, read off the cluster.
+"""Detects writes of other controllers by comparing two versions of an object, and reports them as
+actions.
 
-The running controllers' passes and tokens fall at instants that nobody outside knows, so that they
-are ahead of ours about as often as behind. What they do first is told all the same, as confirmed at
-once, and becomes the cause of what follows. Only what these controllers do is recognised:
-conditions that turn Unknown for a silent kubelet, the taints that mirror conditions, pods marked
-not ready, evicted, or collected. A person's taints and deletions are not theirs.
+Only what node-lifecycle, taint-eviction and pod-gc do is recognised: conditions that turn Unknown
+for a silent kubelet, the taints that mirror conditions, pods marked not ready, evicted, or
+collected. A person's taints and deletions are not theirs. Nothing is changed by detecting; what
+follows from a finding is the caller's affair.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ _TOGETHER_NS: Final = 5 * SECOND_NS
 """What one pass did to a node and to its pods is seen within this time."""
 
 
-class Witness:
-    """Reads actions off two sights of an object. `lifecycle`, `eviction`: for causes and clocks."""
+class ForeignWriteDetector:
+    """Reads actions off two versions of an object.
+
+    `lifecycle`, `eviction`: our own copies, for causes and clocks.
+    """
 
     def __init__(
         self,
@@ -64,8 +67,8 @@ class Witness:
         self._early: dict[str, dict[Key, tuple[Pod, int]]] = {}  # marked, by node that is Ready
         self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was told, until gone
 
-    def changed(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
-        """What one of the controllers did between these two sights of one object."""
+    def compare(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
+        """What one of the controllers did between these two versions of one object."""
         if old.uid != new.uid:
             return
         if isinstance(old, Node) and isinstance(new, Node):
@@ -73,7 +76,7 @@ class Witness:
         elif isinstance(old, Pod) and isinstance(new, Pod):
             yield from self._pod(old, new, now_ns)
 
-    def gone(self, old: KubeObject) -> Iterator[Action]:
+    def removed(self, old: KubeObject) -> Iterator[Action]:
         """Who took an object away at once: only pods that pod-gc collects are told."""
         if not isinstance(old, Pod) or not old.spec.node_name:
             return

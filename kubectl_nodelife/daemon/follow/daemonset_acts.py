@@ -1,19 +1,18 @@
-"""What the running DaemonSet controller does, held against what our copy plans.
+"""Holds what the running DaemonSet controller does against what our copy plans.
 
-Other than node-lifecycle's passes, its syncs follow at once from what the cluster shows, so that
-our copy can decide the same just before the act is seen: `is_act` says when it must. Three things
-it cannot know: the hash that upstream gives to a revision, which hangs on how Go prints structs;
-which of equal nodes is next, the order of a Go map; and the names of pods. A revision and a pod are
-recognised by what they are (`engine.projection`). What was planned under our hash goes on under the
-real one; and a pod made or deleted on another of equal nodes takes the place of one that we had
-planned, and is told as done by another hand. Each kind has a watch of its own: events are put in
-order (`in_order`), and an act that nothing explains yet waits a little for its reason (`holds`).
+Its syncs follow at once from what the cluster shows, so that our copy can decide the same just
+before the act is seen: `is_act` says when it must. Three things it cannot know: the hash that
+upstream gives to a revision, which hangs on how Go prints structs; which of equal nodes is next,
+the order of a Go map; and the names of pods. A revision and a pod are recognised by what they are
+(`engine.projection`). What was planned under our hash goes on under the real one; and a pod made or
+deleted on another of equal nodes takes the place of one that we had planned, and is told as done by
+another controller. Each kind has a watch of its own: an act that nothing explains yet is put off a
+little (`defers`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -39,13 +38,13 @@ _ACTED_ON: Final = ("Pod", "ControllerRevision")
 PATIENCE_NS: Final = 500 * MILLISECOND_NS
 """For so long an act waits for what led to it."""
 
-MOST_HELD: Final = 100
+MOST_DEFERRED: Final = 100
 """So many acts may wait: what comes in bulk, as after a gap, is no race between watches."""
 
 _CHANCE: Final = "which of equal nodes is next is chance"
 
 
-class DaemonSetWitness:
+class DaemonSetFollower:
     """Reads the controller's acts off the cluster. `controller` None: it is not looked at."""
 
     def __init__(
@@ -54,17 +53,17 @@ class DaemonSetWitness:
         self._controller = controller
         self._projection = projection
         self._ledger = ledger
-        self._held: list[Put | Gone] = []
-        self._held_since: dict[tuple[str, Key], int] = {}
+        self._deferred: list[Put | Gone] = []
+        self._deferred_since: dict[tuple[str, Key], int] = {}
 
-    def take_held(self) -> list[Put | Gone]:
-        """The events that `holds` kept back, which are now to be brought again."""
-        held, self._held = self._held, []
-        kept = {_target(event) for event in held}
-        self._held_since = {k: at for k, at in self._held_since.items() if k in kept}
-        return held
+    def pop_deferred(self) -> list[Put | Gone]:
+        """The events that `defers` kept back, which are now to be brought again."""
+        deferred, self._deferred = self._deferred, []
+        kept = {_target(event) for event in deferred}
+        self._deferred_since = {k: at for k, at in self._deferred_since.items() if k in kept}
+        return deferred
 
-    def holds(self, event: Event, act: bool, now_ns: int) -> bool:
+    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
         """Whether an act waits for what led to it, which other watches may tell some moments later.
 
         Only what our copy would not do waits, and what is said of the same object after it.
@@ -72,21 +71,21 @@ class DaemonSetWitness:
         if not isinstance(event, (Put, Gone)):
             return False
         target = _target(event)
-        if target not in self._held_since:
-            if not act or len(self._held) >= MOST_HELD or self._is_expected(event):
+        if target not in self._deferred_since:
+            if not act or len(self._deferred) >= MOST_DEFERRED or self._is_expected(event):
                 return False
-            self._held_since[target] = now_ns
-        if now_ns - self._held_since[target] > PATIENCE_NS:
+            self._deferred_since[target] = now_ns
+        if now_ns - self._deferred_since[target] > PATIENCE_NS:
             return False
-        if act and self._is_expected(event) and all(_target(e) != target for e in self._held):
-            del self._held_since[target]
+        if act and self._is_expected(event) and all(_target(e) != target for e in self._deferred):
+            del self._deferred_since[target]
             return False
-        self._held.append(event)
+        self._deferred.append(event)
         return True
 
     def _is_expected(self, event: Put | Gone) -> bool:
         """Whether our copy has planned this act, or the same for another of equal nodes."""
-        before, after = self._sights(event)
+        before, after = self._versions(event)
         present = after if after is not None else before
         if present is None or any(self._projection.planned(_target(event))):
             return True
@@ -109,7 +108,7 @@ class DaemonSetWitness:
             return False
         if event.kind not in _ACTED_ON:
             return False
-        before, after = self._sights(event)
+        before, after = self._versions(event)
         present = after if after is not None else before
         owner = controller_of(present.metadata) if present is not None else None
         if owner is None or owner.kind != "DaemonSet":
@@ -122,7 +121,7 @@ class DaemonSetWitness:
             return after.revision != before.revision
         return _is_going(after) and not _is_going(before)
 
-    def before(self, event: Event, now_ns: int) -> tuple[Event, list[Event]]:
+    def before(self, event: Put | Gone, now_ns: int) -> tuple[Put | Gone, list[Event]]:
         """The event with the act that it shows for its cause, where our copy had planned that act
         for another of equal nodes; and what the view makes of plans that end with it.
         """
@@ -132,7 +131,7 @@ class DaemonSetWitness:
             return event, self._begin_afresh(event.obj, now_ns)
         if event.kind != "Pod":
             return event, []
-        before, pod = self._sights(event)
+        before, pod = self._versions(event)
         tracked = self._owner(pod) if pod is not None else None
         if tracked is None or not isinstance(pod, Pod):
             return event, []
@@ -145,7 +144,8 @@ class DaemonSetWitness:
             return event, []
         seen, planned = swap
         self._ledger.note(seen, now_ns, _node_of(pod), "")
-        self._ledger.settle(seen, CONFIRMED, now_ns, f"another hand was first: {_CHANCE}")
+        why = f"already done by another controller: {_CHANCE}"
+        self._ledger.settle(seen, CONFIRMED, now_ns, why)
         why = f"{pod.name} on {_node_of(pod)} was first: {_CHANCE}"
         return Put("Pod", pod, seen), self._projection.withdraw(planned, now_ns, why)
 
@@ -239,7 +239,7 @@ class DaemonSetWitness:
             if isinstance(action, CreatePod) and action.owner_uid == owner_uid:
                 yield action
 
-    def _sights(self, event: Put | Gone) -> tuple[KubeObject | None, KubeObject | None]:
+    def _versions(self, event: Put | Gone) -> tuple[KubeObject | None, KubeObject | None]:
         """The object as the cluster showed it before, and as it does now."""
         after = event.obj if isinstance(event, Put) else None
         key = event.key if isinstance(event, Gone) else event.obj.key
@@ -250,34 +250,8 @@ class DaemonSetWitness:
         return self._controller.index.resolve(obj)
 
 
-def in_order(events: Sequence[Event]) -> Sequence[Event]:
-    """Events of several watches in the order in which they happened, as far as versions tell.
-
-    Each kind has a connection of its own, and a pod's deletion may come before the change of the
-    set that led to it. What is gone tells no version: it stays before what came next of its kind.
-    Anything but numbers for versions leaves the order as it is.
-    """
-    if len({_kind(event) for event in events}) < 2:
-        return events
-    numbers: list[float] = []
-    upcoming: dict[str, float] = {}
-    for event in reversed(events):
-        if isinstance(event, Put):
-            version = event.obj.metadata.resource_version
-            if not version.isdecimal():
-                return events
-            upcoming[event.kind] = float(version)
-        numbers.append(upcoming.get(_kind(event), math.inf))
-    ranked = sorted(zip(reversed(numbers), range(len(events)), strict=True))
-    return [events[position] for _, position in ranked]
-
-
 def _target(event: Put | Gone) -> tuple[str, Key]:
     return (event.kind, event.key if isinstance(event, Gone) else event.obj.key)
-
-
-def _kind(event: Event) -> str:
-    return event.kind if isinstance(event, (Put, Gone)) else ""
 
 
 def _by_another(plan: Any, because: str, pod: Pod, **fields: str) -> Action:

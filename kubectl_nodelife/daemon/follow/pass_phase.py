@@ -1,4 +1,4 @@
-"""Keeps our copy in step with the running controllers where they show what nobody can know.
+"""Adjusts the phase of monitor passes and the token buckets to writes that were observed.
 
 The phase of the monitor's passes and the tokens of a zone's limiter are invisible until they are
 used. A node that is called lost shows when a pass began; a NoExecute taint shows which node was
@@ -26,11 +26,11 @@ from kubectl_nodelife.kube.wellknown import (
 )
 
 _CONFLICT = 409
-_OURS = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+_LOST_TAINTS = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
 
 
-class CatchUp:
-    """See the module."""
+class PassPhase:
+    """The phase of node-lifecycle's passes and tokens, as its writes show it."""
 
     def __init__(
         self, engine: Engine, lifecycle: NodeLifecycleController, projection: Projection
@@ -41,7 +41,7 @@ class CatchUp:
         self._aligned_ns: int | None = None
 
     def due_ns(self, action: Action, now_ns: int) -> int | None:
-        """When our own copy would have done what another hand has just done; None: that follows at
+        """When our own copy would have done what another has just done; None: that follows at
         once from what the cluster showed before, or is not known.
         """
         memory = self._lifecycle.memory
@@ -67,13 +67,13 @@ class CatchUp:
         return next_ns + ((at_ns - next_ns) // period_ns + 1) * period_ns
 
     def done(self, action: Action, now_ns: int) -> list[Event]:
-        """Another hand did this. What the view makes of what we learn from that."""
+        """Another controller did this. What the view makes of what we learn from that."""
         if isinstance(action, SetNodeConditions):
             self._align(now_ns)
         elif isinstance(action, AddTaints) and _is_by_token(action.taints):
             node = self._projection.shown("Node", ("", action.node))
-            if isinstance(node, Node) and not all(node.has_taint(k, NO_EXECUTE) for k in _OURS):
-                return self._token_spent(node, now_ns)  # both: exchanged, which costs no token
+            if isinstance(node, Node) and not _has_both(node):
+                return self._token_spent(node, now_ns)
         return []
 
     def decided(self, action: SetZoneState, now_ns: int) -> list[Event]:
@@ -117,7 +117,7 @@ class CatchUp:
             if not isinstance(node, Node) or memory.zones.place(node) != zone:
                 continue
             ready = node.ready()
-            exchanged = any(node.has_taint(key, NO_EXECUTE) for key in _OURS)
+            exchanged = any(node.has_taint(key, NO_EXECUTE) for key in _LOST_TAINTS)
             if ready is not None and ready.status != "True" and not exchanged:
                 yield action, since_ns
 
@@ -131,9 +131,14 @@ class CatchUp:
         return events
 
 
+def _has_both(node: Node) -> bool:
+    """Whether one taint is being exchanged for the other, which costs no token."""
+    return all(node.has_taint(key, NO_EXECUTE) for key in _LOST_TAINTS)
+
+
 def _is_node(obj: object) -> TypeGuard[Node]:
     return isinstance(obj, Node)
 
 
 def _is_by_token(taints: Iterable[Taint]) -> bool:
-    return any(t.key in _OURS and t.effect == NO_EXECUTE for t in taints)
+    return any(t.key in _LOST_TAINTS and t.effect == NO_EXECUTE for t in taints)
