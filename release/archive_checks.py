@@ -16,7 +16,7 @@ from release.krew_rules import archive_faults
 from release.platforms import PYTHONS, Platform
 
 MOST_BYTES: Final = 20_000_000
-OLDEST_MACOS: Final = (11, 0)
+OLDEST_MACOS: Final = (13, 0)
 
 _ABI: Final = re.compile(r"\.cpython-(\d)(\d+)-([a-z0-9_-]+)\.so$")
 

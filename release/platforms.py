@@ -50,7 +50,7 @@ def _linux(arch: str, machine: str) -> Platform:
 PLATFORMS: Final = (
     _linux("amd64", "x86_64"),
     _linux("arm64", "aarch64"),
-    Platform("darwin", "amd64", ("macosx_11_0_x86_64",), ("x86_64",), "darwin"),
-    Platform("darwin", "arm64", ("macosx_11_0_arm64",), ("arm64",), "darwin"),
+    Platform("darwin", "amd64", ("macosx_13_0_x86_64",), ("x86_64",), "darwin"),
+    Platform("darwin", "arm64", ("macosx_13_0_arm64",), ("arm64",), "darwin"),
 )
 BY_NAME: Final = {platform.name: platform for platform in PLATFORMS}

@@ -22,6 +22,10 @@ from release.platforms import PYTHONS, Platform
 from release.source import ReleaseError
 
 _SOURCES: Final = (".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi", ".hash", ".pyc", ".pyi")
+
+# Extension modules not worth their size: charset_normalizer works without, and only guesses the
+# encoding of what requests fetches, which nobody asks it for; the other tests multidict.
+_SPARE: Final = ("charset_normalizer/", "multidict/_testcapi")
 _LICENCE_NAMES: Final = ("licen", "copying", "notice", "authors")
 
 
@@ -100,13 +104,18 @@ def unpack(wheels: Iterable[Path]) -> list[Package]:
     return [packages[name] for name in sorted(packages)]
 
 
+def _is_spare(path: str) -> bool:
+    # mypyc's common part of charset_normalizer lies beside the package, named by a hash.
+    return path.endswith(".so") and (path.startswith(_SPARE) or "__mypyc" in path)
+
+
 def _read(wheel: Path) -> Package:
     name, version = wheel.name.split("-")[:2]
     package = Package(lock.normalised(name), version, {}, {}, b"")
     with zipfile.ZipFile(wheel) as archive:
         for path in sorted(archive.namelist()):
             top, _, inner = path.partition("/")
-            if path.endswith(("/", *_SOURCES)):
+            if path.endswith(("/", *_SOURCES)) or _is_spare(path):
                 continue
             content = archive.read(path)
             if top.endswith(".dist-info"):

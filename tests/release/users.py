@@ -1,0 +1,96 @@
+"""Somebody with an empty home and a short PATH, who runs what a release holds."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from release.platforms import PYTHONS
+
+KUBECTL = shutil.which("kubectl")
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+
+
+class User:
+    """Runs programs with a home of their own; `bin` comes first on PATH."""
+
+    def __init__(self, home: Path, python: str = "", path: str = "/usr/bin:/bin") -> None:
+        self.home = home
+        self.bin = home / "bin"
+        self.bin.mkdir(parents=True)
+        (home / "run").mkdir(mode=0o700)
+        if python:
+            self.link(python, f"python{version_of(python)}")
+        self.environ = {
+            "HOME": str(home),
+            "PATH": f"{self.bin}:{path}",
+            "NODELIFE_RUNTIME_DIR": str(home / "run"),
+            "LANG": "C.UTF-8",
+        }
+
+    def link(self, target: str | Path, name: str) -> Path:
+        """Put a link to a program on PATH."""
+        link = self.bin / name
+        link.symlink_to(target)
+        return link
+
+    def script(self, name: str, text: str) -> Path:
+        """Put a script on PATH."""
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def run(
+        self, *words: str | Path, seconds: float = 120, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program; `more` goes into its environment."""
+        return subprocess.run(
+            words,
+            env={**self.environ, **more},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def ok(self, *words: str | Path, **more: str) -> str:
+        """The output of a program that must succeed."""
+        done = self.run(*words, **more)
+        shown = " ".join(map(str, words))
+        assert done.returncode == 0, f"{shown}: {done.returncode}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+
+@functools.cache
+def version_of(python: str) -> str:
+    """major.minor of an interpreter; "" if it does not run."""
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@functools.cache
+def pythons() -> Mapping[str, str]:
+    """Each CPython on this machine that is shipped for, by major.minor; pyenv's included."""
+    base = getattr(sys, "_base_executable", sys.executable)
+    named = [shutil.which(f"python{python}") or "" for python in PYTHONS]
+    kept = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
+    found: dict[str, str] = {}
+    for python in (base, *kept, *named):
+        version = version_of(python) if python else ""
+        if version in PYTHONS:
+            found.setdefault(version, python)
+    return found
