@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action, Detail
+from kubectl_nodelife.engine.action_data import encode_action
+from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.zones import zone_display
@@ -29,7 +30,8 @@ class Change(msgspec.Struct, gc=False):
     """One record. Instants in ns since the epoch; `detail` and `patch` are JSON texts.
 
     `cause` is the id of the change that led to this one. `node`: where the pod was that it is
-    about. `why`: what the outcome was seen by. `error`: what the API server said.
+    about. `why`: what the outcome was seen by. `error`: what the API server said. `data`: the
+    action itself (`engine.action_data`), for as long as it is open.
     """
 
     id: int
@@ -50,6 +52,7 @@ class Change(msgspec.Struct, gc=False):
     why: str = ""
     error: str = ""
     patch: str = ""
+    data: str = ""
 
     def same_plan(self) -> tuple[str, ...]:
         """What tells this plan from others, whenever it was made."""
@@ -65,6 +68,8 @@ def changes_of(
 ) -> Iterator[Change]:
     """The records of one action, numbered from `first_id` on."""
     kind, (namespace, name) = action.target
+    kept = action.writes and not isinstance(action, RecordEvent)
+    data = encode_action(action).decode() if kept else ""
     for number, (word, detail) in enumerate(action.records(), first_id):
         yield Change(
             id=number,
@@ -81,6 +86,7 @@ def changes_of(
             cause=cause,
             mode="dry-run",
             patch=patch,
+            data=data,
         )
 
 

@@ -219,14 +219,14 @@ class Ledger:
 
     def _remember(self, entry: _Entry) -> None:
         """Keep what later ones may name as their cause, as long as there is room."""
-        entry.changes = [replace(c, detail="", patch="") for c in entry.changes[:1]]
+        entry.changes = [replace(c, detail="", patch="", data="") for c in entry.changes[:1]]
         self._past[entry.action.id] = entry
         if len(self._past) > _SETTLED_KEPT:
             self._past.popitem(last=False)
 
     def _note_end(self, change: Change, outcome: str, now_ns: int, why: str, error: str) -> None:
         change.outcome, change.settled_ns = outcome, max(now_ns, change.time_ns)
-        change.why, change.error = why, error
+        change.why, change.error, change.data = why, error, ""
         self.settled.append(Settlement(outcome, change.settled_ns, why, error, change.id))
         self.changed[change.id] = change
 

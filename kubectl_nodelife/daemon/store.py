@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.times import HOUR_NS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 ACTIONS_RESERVED: Final = 100_000
 """More actions than are decided between two batches."""
 
@@ -36,7 +36,9 @@ _TYPES = {
 }
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
-_SETTLE = "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ? WHERE id = ?"
+_SETTLE = (
+    "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ?, data = '' WHERE id = ?"
+)
 
 
 class Settlement(NamedTuple):
@@ -228,7 +230,12 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version not in (0, SCHEMA):
+    if version == 1:  # of a release that did not keep the actions themselves
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ALTER TABLE changes ADD COLUMN data TEXT NOT NULL DEFAULT ''")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute("COMMIT")
+    elif version not in (0, SCHEMA):
         raise sqlite3.OperationalError(f"schema {version} is not ours ({SCHEMA})")
     db.execute(f"CREATE TABLE IF NOT EXISTS changes ({_TABLE})")
     db.execute("CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time_ns)")

@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import journal as journal_module
+from kubectl_nodelife.daemon.inherited import fate_of, planned_action
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.sight import journal_warnings
 from kubectl_nodelife.daemon.store import Store, Wanted, read_only
-from tests.daemon.lab import T0, make_lab, run, unreachable
-from tests.daemon.plans import HOUR, lost
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.projection import Projection
+from tests.daemon.lab import T0, make_lab, node, run, unreachable
+from tests.daemon.plans import HOUR, lost, tainted
 
 WRITER = """
 import asyncio, sys
@@ -151,6 +154,55 @@ def test_a_file_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
 
     async def story() -> None:
         assert "schema 99 is not ours" in open_journal(path).warning
+
+    run(story())
+
+
+def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: Path) -> None:
+    path = str(tmp_path / "j.db")
+
+    async def before() -> None:
+        journal = open_journal(path)
+        journal.ledger.note(lost("n1"), T0, "", "")
+        await journal.close()
+
+    async def after() -> None:
+        journal = open_journal(path)
+        assert journal.warning == ""
+        (change,) = await journal.select(Wanted())
+        assert (change.name, change.data) == ("n1", "")
+        fate = fate_of(change, Projection(Cache()))
+        assert fate == ("superseded", "the daemon was restarted, and no longer plans it")
+        await journal.close()
+
+    run(before())
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE changes DROP COLUMN data")
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    run(after())
+
+
+def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "j.db")
+    action = tainted()
+
+    async def story() -> None:
+        journal = open_journal(path)
+        journal.ledger.note(action, T0, "", "")
+        await journal.close()
+        journal = open_journal(path)
+        kept = await journal.select(Wanted())
+        assert [planned_action(c) for c in kept] == [action, action]
+        assert journal.ledger.numbers.next_id > action.id
+        cache = Cache()
+        shown = node("n1", taints=action.taints)
+        cache.set("Node", shown.key, shown)
+        assert fate_of(kept[0], Projection(cache)) == ("confirmed", "the cluster shows it")
+        journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
+        await journal.flush()
+        assert [bool(c.data) for c in await journal.select(Wanted())] == [False, True]
+        await journal.close()
 
     run(story())
 
