@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from kubectl_nodelife.commands import ask, units
+from kubectl_nodelife.commands import ask, enforcing, pausing, units
 from kubectl_nodelife.commands.flags import (
     CONNECTION_FLAGS,
     Connection,
@@ -57,19 +57,30 @@ def _settings_flags(callback: Any) -> Any:
     return callback
 
 
+def _arguments(
+    connection: Connection, profile: str | None, assignments: tuple[str, ...], given: dict[str, Any]
+) -> list[str]:
+    """The arguments of a daemon like this one, without secrets."""
+    return [*_run_arguments(connection, profile, assignments), *enforcing.as_arguments(given)]
+
+
 @click.group(cls=SpellingGroup)
 @connection_flags
 def daemon(connection: Connection) -> None:
     """A process of yours that watches one cluster, thinks along in dry-run, and answers at once.
 
-    It writes nothing to the cluster, ever. There is one for each cluster and user.
+    It writes nothing to the cluster, unless it is started with --enforce. There is one for each
+    cluster and user.
     """
 
 
 @daemon.command("start")
 @_settings_flags
+@enforcing.enforce_flags
 @connection_flags
-def start(profile: str | None, assignments: tuple[str, ...], connection: Connection) -> None:
+def start(
+    profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
+) -> None:
     """Start the daemon of this cluster behind the terminal, if it does not run yet.
 
     \b
@@ -78,7 +89,10 @@ def start(profile: str | None, assignments: tuple[str, ...], connection: Connect
       kubectl nodelife daemon start --set node-monitor-grace-period=40s
     """
     known, instance = _instance(connection)
-    words = _run_arguments(connection, profile, assignments)
+    if enforcing.orders_of(given).controllers:
+        enforcing.confirm(given, known)
+        given["yes"] = True
+    words = _arguments(connection, profile, assignments, given)
     try:
         spawn(words, _log(instance), _secrets(connection))
     except AlreadyRuns as already:
@@ -89,6 +103,7 @@ def start(profile: str | None, assignments: tuple[str, ...], connection: Connect
 
 @daemon.command("run")
 @_settings_flags
+@enforcing.enforce_flags
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
@@ -98,12 +113,14 @@ def run(
     ready_fd: int | None,
     secrets_fd: int | None,
     connection: Connection,
+    **given: Any,
 ) -> int:
     """Be the daemon of this cluster, in the foreground, until interrupted.
 
     \b
-    Example:
+    Examples:
       kubectl nodelife daemon run --context production
+      kubectl nodelife daemon run --enforce=daemonset --assume-stopped=daemonset --yes
     """
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.options import Options
@@ -111,13 +128,18 @@ def run(
     from kubectl_nodelife.live.target import Overrides
 
     connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
+    orders = enforcing.orders_of(given)
+    if orders.controllers:
+        enforcing.confirm(given, ask.resolve(connection))
     options = Options(
         overrides=Overrides(**connection._asdict()),
         environ=dict(os.environ),
         profile=profile or "",
         assignments=assignments,
-        arguments=tuple(_run_arguments(connection, profile, assignments)),
+        arguments=tuple(_arguments(connection, profile, assignments, {**given, "yes": True})),
         ready_fd=ready_fd,
+        orders=orders,
+        tell=_tell,
     )
     return run_daemon(options, make_answers)
 
@@ -184,6 +206,10 @@ def status(output: str, no_headers: bool, connection: Connection) -> int:
     return EXIT_DONE if all(state_of(item) in healthy for item in items) else EXIT_FAILED
 
 
+daemon.add_command(pausing.pause)
+daemon.add_command(pausing.resume)
+
+
 @daemon.command("logs")
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come.")
 @click.option("--tail", type=int, default=_TAIL_LINES, show_default=True, help="Lines; -1: all.")
@@ -232,6 +258,11 @@ def install(to_print: bool, manager: str | None, connection: Connection) -> None
         )
     known = ask.resolve(connection)
     terminal.write(units.unit(manager, known, connection_arguments(connection)))
+
+
+def _tell(line: str) -> None:
+    terminal.write(f"{line}\n")
+    terminal.flush()
 
 
 def _run_arguments(

@@ -19,7 +19,9 @@ from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.zones import zone_display
 
 WOULD: Final = "would"
-OUTCOMES: Final = (WOULD, "applied", "confirmed", "superseded", "failed")
+HELD: Final = "held"
+OUTCOMES: Final = (WOULD, "applied", "confirmed", "superseded", "failed", HELD)
+ENFORCE: Final = "enforce"
 
 API_VERSION: Final = "nodelife.dev/v1alpha1"
 

@@ -51,6 +51,9 @@ class Denied(NodelifeError):
         self.exit_code = exit_code
 
 
+ORDERS = frozenset({"stop", "reload", "pause", "resume"})
+
+
 def ask(path: str, question: str, seconds: float = ANSWER_SECONDS, **query: Any) -> dict[str, Any]:
     """The answer to `question`, such as "status". None and "" in the query are left out.
 
@@ -116,7 +119,7 @@ def _request(question: str, query: dict[str, Any]) -> bytes:
     for key, value in query.items():
         values = value if isinstance(value, (list, tuple)) else (value,)
         pairs += [f"{key}={_quoted(v)}" for v in values if v is not None and v != ""]
-    verb = "POST" if question in ("stop", "reload") else "GET"
+    verb = "POST" if question in ORDERS else "GET"
     target = f"/v1/{question}" + (f"?{'&'.join(pairs)}" if pairs else "")
     return (
         f"{verb} {target} HTTP/1.0\r\nHost: nodelife\r\nX-Nodelife-Protocol: {PROTOCOL}\r\n"

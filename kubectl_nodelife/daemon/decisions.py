@@ -16,7 +16,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.dry_run import DryRun, same_version
@@ -85,12 +85,13 @@ class DecisionTask:
         settings: Settings,
         controllers: Iterable[str],
         read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
+        host: Any = None,
     ) -> None:
-        """`read_settings` is asked for the settings each time before the controllers begin."""
+        """`read_settings` is asked for settings before the controllers begin. `host`: a dry run."""
         self.feed = feed
         self.clock = clock
         self.settings = settings
-        self.dry_run = DryRun(ledger)
+        self.dry_run: DryRun = DryRun(ledger) if host is None else host
         self.gate = DecisionGate(feed, clock)
         self.read: set[str] = set()
         self.synced = asyncio.Event()
@@ -312,7 +313,7 @@ class DecisionTask:
         keys = {found.key for found in listed.unreadable}  # there all the same
         for obj in listed.objects:
             keys.add(obj.key)
-            before = self.dry_run.projection.shown(kind, obj.key)
+            before = self.dry_run.shown(kind, obj.key)
             if before is None or not same_version(before, obj):
                 events.append(Put(kind, obj))
             await self.slices.pause()

@@ -98,6 +98,10 @@ class DryRun:
         for obj in list(self.cache.all(kind)):
             self.cache.set(kind, obj.key, None)
 
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object as the cluster shows it."""
+        return self.projection.shown(kind, key)
+
     def shown_keys(self, kind: str) -> Iterator[Key]:
         """The keys of all objects of a kind as the cluster shows them."""
         observed = self.projection.observed()

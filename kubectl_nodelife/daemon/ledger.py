@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.changes import WOULD, Change, changes_of
+from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, Change, changes_of
 from kubectl_nodelife.daemon.store import Settlement
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -73,6 +73,7 @@ class Ledger:
         """`next_id` numbers changes, `next_action` actions; both go on over restarts."""
         self.next_id = next_id
         self.numbers = ActionNumbers(next_action)
+        self.untold: frozenset[str] = frozenset()  # controllers of which no plan is kept
         self.new: list[Change] = []
         self.settled: list[Settlement] = []
         self.changed: dict[int, Change] = {}
@@ -83,6 +84,10 @@ class Ledger:
 
     def note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
         """A decision was made; `node`: of the pod that it is about."""
+        if action.controller not in self.untold:
+            self._note(action, now_ns, node, patch)
+
+    def _note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
         self.numbers.ensure(action)
         cause = action.cause
         changes = list(changes_of(action, now_ns, self.next_id, node, self._id_of(cause), patch))
@@ -101,6 +106,21 @@ class Ledger:
             self._end(action, *ended, "")
         elif _unseen(action):
             self._settle_with(entry, cause)
+
+    def note_enforced(self, action: Action, now_ns: int, node: str, patch: str) -> None:
+        """A decision was made that is to be carried out."""
+        self._note(action, now_ns, node, patch)
+        entry = self._open.get(action.id)
+        for change in entry.changes if entry is not None else ():
+            change.mode = ENFORCE
+
+    def hold(self, action: Action, because: str) -> None:
+        """A guard holds a decision back; it has not ended."""
+        entry = self._open.get(action.id)
+        for change in entry.changes if entry is not None else ():
+            change.outcome, change.why = HELD, because
+            self.settled.append(Settlement(HELD, change.time_ns, because, "", change.id))
+            self.changed[change.id] = change
 
     def amend(self, by: Action) -> None:
         """The planned action of that number is from now on told in other words."""

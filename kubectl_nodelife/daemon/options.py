@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.live.target import Overrides
 
 
 class Options(msgspec.Struct, frozen=True):
     """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
 
-    `arguments` start another one like it, apart from secrets.
+    `arguments` start another one like it, apart from secrets. `orders`: what it enforces;
+    `tell`: prints the line that says so.
     """
 
     overrides: Overrides
@@ -23,6 +25,8 @@ class Options(msgspec.Struct, frozen=True):
     assignments: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     ready_fd: int | None = None
+    orders: Orders = Orders()
+    tell: Callable[[str], None] = len  # type: ignore[assignment]
 
 
 def from_anywhere(options: Options) -> Options:

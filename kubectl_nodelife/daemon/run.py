@@ -3,7 +3,7 @@ stop.
 
 Everything that may be needed is imported before the daemon says that it is ready: an upgrade may
 delete the folder it was started from, and then it must still answer, and end in good order. It has
-no client that could write.
+no client that could write, unless it was ordered to enforce (`enforce/`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.diverge import Attendant
+from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
+from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
+from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
 from kubectl_nodelife.daemon.journal import Journal, open_journal
@@ -72,6 +75,12 @@ PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.1
 """Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
 so that our copy decides on what they decided on."""
 
+ENFORCING_PACE: Final = Pace(
+    silence_by_kind=PACE.silence_by_kind,
+    gather_by_kind={**PACE.gather_by_kind, "DaemonSet": 0.0, "ControllerRevision": 0.0},
+)
+"""A set and its revisions are read in the order in which they change."""
+
 Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
     [Look, Journal, Callable[[], int]], tuple[dict[str, Answer], dict[str, Stream]]
@@ -101,11 +110,16 @@ class Daemon:
         self.client = client
         self.cluster = Cluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
-        self.source = Source(self.client, [resource_of(kind) for kind in KINDS], PACE)
+        enforces = bool(options.orders.controllers)
+        resources, pace = map(resource_of, KINDS), ENFORCING_PACE if enforces else PACE
+        self.source = Source(self.client, resources, pace)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
+        self.tee = Tee(self.source)
+        feed = self.tee.open() if enforces else self.source
         self.watcher = DecisionTask(
-            self.source, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
+            feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
         )
+        self.enforcement = make_enforcement(options.orders, self) if enforces else None
         self.attendant = Attendant(self.watcher, journal, self.client, self.cluster)
         answers, streams = make_answers(self.look, journal, clock.now_ns)
         self.server = Server(
@@ -117,7 +131,11 @@ class Daemon:
                 "hello": _hello,
             },
             {**streams, "diverge": self.attendant.watch},
-            {"stop": self._order_stop, "reload": self._order_reload},
+            {
+                "stop": self._order_stop,
+                "reload": self._order_reload,
+                **pausing_orders(self.enforcement, clock),
+            },
         )
         self._quarantine_log = QuarantineLog()
         self._running = DetectedSettings()
@@ -141,6 +159,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        if self.enforcement is not None:
+            await self._preflight(self.enforcement)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
         await self.server.start(bound)
         self.instance.write_card(
@@ -170,6 +190,8 @@ class Daemon:
             "attendant": self.attendant.run(),
             "housekeeping": self._keep(),
         }
+        if self.enforcement is not None:
+            parts |= {"tee": self.tee.run(), "enforcement": self.enforcement.run()}
         tasks = [loop.create_task(part, name=name) for name, part in parts.items()]
         try:
             return await self._until_stopped(tasks)
@@ -187,11 +209,23 @@ class Daemon:
                 return 1
         return 0
 
+    async def _preflight(self, enforcement: Enforcement) -> None:
+        try:
+            await enforcement.preflight()
+        except BaseException:
+            await enforcement.close()
+            await self.client.close()
+            raise
+
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        if self.enforcement is not None:
+            await self.enforcement.stop_sending()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.server.close()
+        if self.enforcement is not None:
+            await self.enforcement.close()
         await self.journal.close()
         for session in (self.client.session, *self._old_sessions):
             await session.close()
@@ -199,11 +233,11 @@ class Daemon:
 
     # Orders
 
-    async def _order_stop(self) -> dict[str, Any]:
+    async def _order_stop(self, query: Query) -> dict[str, Any]:
         self._stop.set()
         return {"stopping": True}
 
-    async def _order_reload(self) -> dict[str, Any]:
+    async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
         return {"reloaded": True, "warnings": [*self.said, *self._settings_said]}
 
@@ -313,6 +347,8 @@ class Daemon:
             "log": log_path(dict(self.options.environ), self.instance.runtime, self.cluster[0]),
             "asked": self.server.asked,
         }
+        if self.enforcement is not None:
+            more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
         said = [*self.said, *self._settings_said, *connection_warnings(self.target)]
         said += spread_warnings(self.client.clock)
         return health(self.watcher, self.journal, self.cluster, more, said)

@@ -46,7 +46,7 @@ class Server:
         cluster: Cluster,
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
-        orders: Mapping[str, Callable[[], Awaitable[dict[str, Any]]]],
+        orders: Mapping[str, Answer],
     ) -> None:
         self.cluster = cluster
         self.asked = 0
@@ -102,7 +102,8 @@ class Server:
         order = self._orders.get(request.match_info["question"])
         if order is None:
             return self._error("unknown order", status=404)
-        return self._respond(await order())
+        query = {key: request.query.getall(key) for key in request.query}
+        return self._respond(await order(query))
 
     async def _stream(
         self, request: web.Request, answers: AsyncIterator[dict[str, Any]]

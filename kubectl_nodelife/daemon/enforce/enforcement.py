@@ -1,0 +1,362 @@
+"""Enforcing from preflight to the release of the Lease.
+
+It enforces in terms. A term is a decision task with controllers that begin anew and an executor;
+it ends when the Lease is lost or when writing was not allowed for longer than one monitor period,
+and the next begins, on fresh lists, once all is well again. Between terms nothing is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.enforce.lookouts import (
+    MANAGER_SECONDS,
+    FreshEvidence,
+    KillSwitch,
+    lease_spec,
+    manager_lease,
+)
+from kubectl_nodelife.daemon.enforce.pausing import Pause
+from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
+from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.preflight import Orders, Preflight
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Get
+from kubectl_nodelife.engine.events import Event, Outcome
+from kubectl_nodelife.engine.guard import UPSTREAM, Breaker, Caps, Guard, View
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.events import EventSender
+from kubectl_nodelife.live.executor import Controller, LiveExecutor, Port
+from kubectl_nodelife.live.lease import LeaseKeeper
+from kubectl_nodelife.live.source import Happened
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.live.writer import Writer, WritingSession
+
+QPS: Final = 200.0
+BURST: Final = 400
+_EVENT_SHARE: Final = 8
+_LOOK_S: Final = 0.1
+_OURS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class Enforcement:
+    """See the module. `tell` prints the contract's line; `why_not`: why nothing is enforced now."""
+
+    def __init__(
+        self,
+        orders: Orders,
+        target: Target,
+        environ: Mapping[str, str],
+        client: Client,
+        clock: DaemonClock,
+        tee: Tee,
+        intents: Intents,
+        ledger: Ledger,
+        pause: Pause,
+        read_settings: Callable[[Cache], Awaitable[Settings]],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.orders = orders
+        self.guard = Guard(caps_of(orders))
+        self.why_not = "enforcing has not begun"
+        self.began_ns = 0
+        self.pause = pause
+        self.intents = intents
+        self.recorder = ChangeRecorder(ledger)
+        self._client = client
+        self._clock = clock
+        self._tee = tee
+        self._ledger = ledger
+        self._read_settings = read_settings
+        self._tell = tell
+        self._session = WritingSession(target, environ, show_plugin_stderr=False)
+        self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
+        self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
+        self.kill_switch = KillSwitch(self._side, clock.now_ns)
+        self.keeper = LeaseKeeper(self._side, clock.now_ns, orders.lease_namespace)
+        self._target = target
+        self._task: EnforcingTask | None = None
+        self._executor: LiveExecutor | None = None
+        self._quiet_until_ns = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def preflight(self) -> None:
+        """Raises Refused, Unreachable."""
+        await Preflight(
+            self.orders,
+            self._target,
+            self._side,
+            self.intents,
+            self.kill_switch,
+            self.keeper,
+            lambda text: log.warning("%s", text),
+        ).run()
+
+    async def run(self) -> None:
+        """Enforce until cancelled. Call `close` then."""
+        loop = asyncio.get_running_loop()
+        parts = (
+            self.keeper.run(),
+            self.kill_switch.run(),
+            self.intents.run(self._clock.now_ns),
+            self._watch_manager(),
+        )
+        self._tasks = [loop.create_task(part) for part in parts]
+        await self._settle_unsettled()
+        first = True
+        while True:
+            self.why_not = self._closed_because()
+            if self.why_not:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            await self._term(relist=not first)
+            first = False
+
+    async def stop_sending(self) -> None:
+        """Send nothing more, and wait for what is on its way."""
+        if self._executor is not None:
+            await self._executor.stop()
+
+    async def close(self) -> None:
+        """Release the Lease, and close everything. Nothing must be on its way any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.keeper.release()
+        await self.intents.close()
+        await self._session.close()
+        await self._side_session.close()
+
+    def state(self) -> dict[str, Any]:
+        """For `daemon status`."""
+        lease = self.keeper.state()
+        return {
+            "controllers": list(self.orders.controllers),
+            "enforcing": not self.why_not,
+            "because": self.why_not,
+            "begin": self.orders.begin,
+            "caps": self.orders.caps or "default",
+            "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
+            "breakers": [breaker.because for breaker in self.guard.breakers.values()],
+            "paused": self.pause.because(self._clock.now_ns()),
+            "inFlight": self._executor.busy if self._executor is not None else 0,
+            "writes": dict(self.recorder.counts),
+        }
+
+    def resume(self) -> None:
+        """A person says go on."""
+        self.pause.end()
+        self.guard.resume()
+
+    # A term
+
+    async def _term(self, *, relist: bool) -> None:
+        feed = self._tee.open()
+        host = EnforcingHost(self.orders.begin, self._note_begin, self._ledger.numbers)
+        task = EnforcingTask(
+            feed,
+            self._clock,
+            self._ledger,
+            await self._read_settings(Cache()),
+            self.orders.controllers,
+            self._read_settings,
+            host,
+        )
+        executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
+        host.executor = self._executor = executor
+        self._task = task
+        if relist:
+            feed.relist(KINDS)
+        loop = asyncio.get_running_loop()
+        running = [loop.create_task(task.run())]
+        running += [
+            loop.create_task(c.events.run())
+            for c in executor.controllers.values()
+            if isinstance(c.events, EventSender)
+        ]
+        try:
+            await self._until_closed(task, running[0])
+        finally:
+            await executor.stop()
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            self._tee.close(feed)
+            self._task = self._executor = None
+
+    async def _until_closed(self, task: EnforcingTask, running: asyncio.Task[None]) -> None:
+        """Until the Lease is lost, or writing was not allowed for a monitor period."""
+        closed_ns = 0
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if running.done():
+                running.result()  # a bug of ours
+            now_ns = self._clock.now_ns()
+            if not self.keeper.leads():
+                log.warning("the Lease is lost: nothing is sent")
+                return
+            because = self._closed_because()
+            if because != self.why_not:
+                log.warning("enforcing: %s", because or "goes on")
+                self.why_not = because
+            closed_ns = (closed_ns or now_ns) if because else 0
+            if closed_ns and now_ns - closed_ns > task.settings.node_monitor_period_ns:
+                return
+
+    def _make_executor(
+        self, cache: Cache, task: EnforcingTask, put: Callable[[Any], None]
+    ) -> LiveExecutor:
+        now_ns = self._clock.now_ns
+
+        def deliver(event: Event) -> None:
+            if isinstance(event, Outcome):
+                put(event)
+            else:
+                put(Happened(event.kind, [event]))  # type: ignore[union-attr,list-item]
+
+        evidence = FreshEvidence(
+            cache, self._client, self._side, deliver, now_ns, task.settings.node_monitor_period_ns
+        )
+        port = Port(
+            cache,
+            self.guard,
+            lambda: self._view(cache, task),
+            IntentJournal(self.intents, now_ns, lambda: self.keeper.election.transitions),
+            self.recorder,
+            evidence,
+            deliver,
+            now_ns,
+            task.settings.node_monitor_period_ns,
+        )
+        return LiveExecutor(port, {n: self._controller(n) for n in self.orders.controllers})
+
+    def _controller(self, name: str) -> Controller:
+        writer = Writer(self._session, name, self._clock.now_ns, self._client.clock)
+        bucket = TokenBucket(QPS, BURST)
+        events = TokenBucket(QPS / _EVENT_SHARE, BURST // _EVENT_SHARE)
+
+        async def admitted() -> bool:
+            now_ns = self._clock.now_ns()
+            at_ns = events.reserve(now_ns)
+            await asyncio.sleep(max(0.0, (at_ns - now_ns) / 1e9))
+            return not self._closed_because()
+
+        return Controller(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
+
+    # The gate
+
+    def _closed_because(self) -> str:
+        """Why nothing at all may be written now, "" where it may."""
+        now_ns = self._clock.now_ns()
+        if not self.keeper.leads():
+            return f"the Lease is not held ({self.keeper.state().holder or self.keeper.error})"
+        if paused := self.pause.because(now_ns):
+            return paused
+        if self.kill_switch.present:
+            return "the ConfigMap kube-system/nodelife-stop is there"
+        if self.intents.error:
+            return f"the journal cannot be written: {self.intents.error}"
+        return ""
+
+    def _view(self, cache: Cache, task: EnforcingTask) -> View:
+        now_ns = self._clock.now_ns()
+        blind = task.stands_still
+        if now_ns < self._quiet_until_ns:
+            blind = "watching for other writers for one grace period first"
+        view = View(
+            leads=self.keeper.leads(),
+            synced=task.synced.is_set() or bool(task.dry_run.engine),
+            blind=blind,
+            cold_until_ns=task.cold_until_ns,
+            paused_because=self.pause.because(now_ns),
+            kill_switch_absent_ns=self.kill_switch.absent_ns,
+            kill_switch_present=self.kill_switch.present,
+            journal_error=self.intents.error,
+        )
+        if self.guard.caps.zone_share is None and self.guard.caps.cluster_share is None:
+            return view
+        zones: dict[str, tuple[int, int]] = {}
+        zone_of: dict[str, str] = {}
+        for name, node in cache.nodes.items():
+            zone = zone_of[name] = zone_key(node.metadata.labels)
+            count, tainted = zones.get(zone, (0, 0))
+            ours = any(t.effect == NO_EXECUTE and t.key in _OURS for t in node.spec.taints)
+            zones[zone] = (count + 1, tainted + ours)
+        return replace(view, zones=zones, zone_of=zone_of)
+
+    def _note_begin(self, names: list[str]) -> None:
+        now_ns = self._clock.now_ns()
+        self.why_not = ""
+        unproven = set(self.orders.controllers) - set(self.orders.assume_stopped)
+        if unproven and self._task is not None:
+            self._quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
+        missing = set(self.orders.controllers) - set(names)
+        if missing:
+            log.error("%s cannot be enforced: what it needs cannot be read", ", ".join(missing))
+        line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(now_ns)}"
+        log.info("%s", line)
+        if not self.began_ns:
+            self._tell(line)
+        self.began_ns = now_ns
+
+    # Beside the writes
+
+    async def _watch_manager(self) -> None:
+        """A controller manager that appears, or changes hands, opens the breaker."""
+        if set(self.orders.controllers) <= set(self.orders.assume_stopped):
+            return
+        known: dict[str, Any] | None = None
+        while True:
+            answer = await manager_lease(self._side)
+            if answer.ok or answer.code == 404:
+                spec = lease_spec(answer)
+                if known is not None and spec != known:
+                    because = f"a kube-controller-manager runs ({spec.get('holderIdentity', '')})"
+                    self.guard.open(Breaker("manager", because, self._clock.now_ns()))
+                known = spec
+            await asyncio.sleep(MANAGER_SECONDS)
+
+    async def _settle_unsettled(self) -> None:
+        """Find out by reading what became of the writes of a process that ended in the middle."""
+        for write in self.intents.unsettled():
+            intent = write.intent
+            kind, key = intent.kind, (intent.namespace, intent.name)
+            answer = await self._side.call(Get(kind, key))
+            if answer.code == 404:
+                self.intents.note(write.id, "applied", 404, "the object is gone")
+            elif answer.ok and answer.obj is not None:
+                version = answer.obj.metadata.resource_version
+                moved = bool(intent.version) and version != intent.version
+                state = "applied" if moved else "failed"
+                self.intents.note(write.id, state, 0, "settled by reading the object", version)
+        await self.intents.flush()
+
+
+def caps_of(orders: Orders) -> Caps:
+    """The caps that the user asked for. `NAME=N` of a single cap: see `_CAP_NAMES`."""
+    caps = UPSTREAM if orders.caps == "upstream" else Caps()
+    for text in orders.single_caps:
+        name, _, value = text.partition("=")
+        caps = replace(caps, **{_CAP_NAMES[name]: int(value)})
+    return replace(caps, total=orders.max_writes)
+
+
+_CAP_NAMES: Final = {
+    "taints-per-minute": "taints_a_minute",
+    "deletions-per-minute": "deletions_a_minute",
+}

@@ -1,0 +1,149 @@
+"""The engine of the enforcing controllers, over what the cluster shows and nothing else.
+
+A decision task drives it as it drives the dry run. News of an object wait while a write of it is on
+its way, so that a failure is known before what others did meanwhile; a version older than one
+already seen is left out, since an answer may overtake the watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.daemon.decisions import DecisionTask, Seen
+from kubectl_nodelife.daemon.quarantine_log import log_bug
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
+from kubectl_nodelife.engine.executor import Executor
+from kubectl_nodelife.engine.loop import Tick
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.executor import LiveExecutor
+
+JOIN, RESTART = "join", "restart"
+
+
+class EnforcingHost:
+    """See the module. `executor` is set once the cache is there for it."""
+
+    def __init__(
+        self, begin: str, began: Callable[[list[str]], None], numbers: ActionNumbers
+    ) -> None:
+        """`began` is told the names of the controllers at the instant of the first decision."""
+        self.cache = Cache()
+        self.engine: Engine | None = None
+        self.lifecycle: NodeLifecycleController | None = None
+        self.eviction: TaintEvictionController | None = None
+        self.executor: LiveExecutor | None = None
+        self._begin = begin
+        self._began = began
+        self._numbers = numbers
+        self._waiting: list[Event] = []
+
+    # What a decision task asks for
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object as the cluster shows it."""
+        return self.cache.get(kind, key)
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind."""
+        return iter([obj.key for obj in self.cache.all(kind)])
+
+    def join(self, settings: Settings, names: Iterable[str]) -> None:
+        """Begin: beside a controller that ran until now, or as a restarted one."""
+        joining = self._begin == JOIN
+        controllers = make_controllers(settings, list(names))
+        for controller in controllers:
+            if isinstance(controller, NodeLifecycleController):
+                self.lifecycle = controller
+                controller.memory.begins_cold = joining
+            elif isinstance(controller, TaintEvictionController):
+                self.eviction = controller
+        self.engine = Engine(controllers, self.cache, join=joining, on_bug=log_bug, numbers=self._numbers)
+        self._began([c.name for c in controllers])
+
+    def withdraw(self, now_ns: int, because: str) -> None:
+        """What waits to be sent is decided anew."""
+        if self.executor is not None:
+            self.executor.drop()
+        self._waiting.clear()
+
+    def forget(self, kind: str) -> None:
+        """Drop all objects of a kind that can no longer be read."""
+        for obj in list(self.cache.all(kind)):
+            self.cache.set(kind, obj.key, None)
+
+    def settle_inherited(self, now_ns: int) -> None:
+        """Nothing: plans of an earlier process are the dry run's."""
+
+    def next_due(self) -> int | None:
+        """The earliest instant at which some controller wants to be woken, or None."""
+        return self.engine.next_due() if self.engine is not None else None
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
+        """Take one tick in, and begin each decision."""
+        assert self.engine is not None and self.executor is not None
+        executor = cast(Executor, self.executor)
+        for action in self.engine.step(now_ns, self._ready(events)):
+            executor.start(action, now_ns)
+            yield
+
+    def _ready(self, events: Iterable[Event]) -> list[Event]:
+        """The events to take in now, outcomes first."""
+        assert self.executor is not None
+        arrived = list(events)
+        outcomes = [e for e in arrived if isinstance(e, Outcome)]
+        others = [*self._waiting, *(e for e in arrived if not isinstance(e, Outcome))]
+        self._waiting = []
+        ready: list[Event] = []
+        for event in others:
+            if isinstance(event, (Put, Gone)):
+                key = event.obj.key if isinstance(event, Put) else event.key
+                if (event.kind, key) in self.executor.sending:
+                    self._waiting.append(event)
+                    continue
+                if isinstance(event, Put) and self._is_old(event):
+                    continue
+            ready.append(event)
+        fresh = [e for e in ready if isinstance(e, Put)] if outcomes else []
+        if not fresh:
+            return [*outcomes, *ready]
+        return [*ready, *outcomes]  # decide anew on what came with the failure
+
+    def _is_old(self, event: Put) -> bool:
+        known = self.cache.get(event.kind, event.obj.key)
+        if known is None or known.uid != event.obj.uid:
+            return False
+        new, old = event.obj.metadata.resource_version, known.metadata.resource_version
+        return new.isdecimal() and old.isdecimal() and int(new) < int(old)
+
+
+class EnforcingTask(DecisionTask):
+    """A decision task whose host enforces. As a restarted controller it does not begin cold:
+    upstream's own grace periods begin anew.
+    """
+
+    def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
+        """All that was seen as one: upstream's workers find the caches as they are by then.
+
+        A revision that somebody made right before he changed its set must count in the set's sync.
+        """
+        yield from super()._ticks(seen) if self.gate.waiting() else self._at_once(seen)
+
+    def _at_once(self, seen: Iterable[Seen]) -> Iterator[Tick]:
+        events = [event for _, batch in seen for event in batch]
+        if events:
+            yield self._decision_ns(None), events
+
+    def _note_cold(self, because: str) -> None:
+        super()._note_cold(because)
+        host = self.dry_run
+        restarted = isinstance(host, EnforcingHost) and host._begin == RESTART
+        if restarted and not self.synced.is_set():
+            self.cold_until_ns = self.cold_since_ns

@@ -1,0 +1,140 @@
+"""What is looked at beside the writes: the kill switch, a controller manager, and heartbeats.
+
+Reads of a client of their own, which wait for nobody's tokens. The kill switch is the ConfigMap
+kube-system/nodelife-stop: whoever made it, all writers stop within five seconds; that it cannot be
+read counts as its being there. A controller manager is seen by its Lease, which changes while it
+runs; the Lease's own stamps are another clock's and say nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.calls import Answer, Get, Request, Result
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
+from kubectl_nodelife.engine.events import Event, Put
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.listing import list_all
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.writer import Writer
+
+KILL_SWITCH: Final = "nodelife-stop"
+KILL_SWITCH_PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{KILL_SWITCH}"
+MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")
+LOOK_SECONDS: Final = 2.0
+MANAGER_SECONDS: Final = 10.0
+READ_SECONDS: Final = 5.0
+FEW: Final = 10
+"""Up to so many nodes that fall due are asked for one by one."""
+
+
+class KillSwitch:
+    """`absent_ns`: when it was last known not to be there."""
+
+    def __init__(self, writer: Writer, now_ns: Callable[[], int]) -> None:
+        self.absent_ns = 0
+        self.present = False
+        self.error = ""
+        self._writer = writer
+        self._now_ns = now_ns
+
+    async def look(self) -> None:
+        """Look once."""
+        asked_ns = self._now_ns()
+        request = Request("GET", KILL_SWITCH_PATH, "", {})
+        answer = await self._writer.send(request, "ConfigMap", timeout_s=READ_SECONDS, retry=False)
+        if answer.code == NOT_FOUND:
+            self.absent_ns, self.present, self.error = asked_ns, False, ""
+        elif answer.ok:
+            self.present = True
+        else:
+            self.error = answer.message
+
+    async def run(self) -> None:
+        """Look every two seconds until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def manager_lease(writer: Writer) -> Answer:
+    """The Lease of a kube-controller-manager."""
+    return await writer.call(Get("Lease", MANAGER_LEASE), timeout_s=READ_SECONDS)
+
+
+def lease_spec(answer: Answer) -> dict[str, Any]:
+    """What is in it, {} for none."""
+    return dict((answer.raw or {}).get("spec") or {})
+
+
+class FreshEvidence:
+    """The last sign of life of nodes, read from the API server right before one is called lost."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        client: Client,
+        writer: Writer,
+        deliver: Callable[[Event], None],
+        now_ns: Callable[[], int],
+        period_ns: int,
+    ) -> None:
+        self._cache = cache
+        self._client = client
+        self._writer = writer
+        self._deliver = deliver
+        self._now_ns = now_ns
+        self._period_ns = period_ns
+        self._asked: deque[int] = deque()
+        self._listing = asyncio.Lock()
+        self._listed: dict[str, KubeObject] = {}
+        self._listed_ns = 0
+
+    async def is_lost(self, node: str) -> Result:
+        """Ok where the API server has no newer renewal than the cache, or no Lease at all."""
+        now_ns = self._now_ns()
+        while self._asked and self._asked[0] < now_ns - self._period_ns:
+            self._asked.popleft()
+        self._asked.append(now_ns)
+        if len(self._asked) > FEW:
+            return await self._is_lost_by_list(node, now_ns)
+        key = (NODE_LEASE_NAMESPACE, node)
+        answer = await self._writer.call(Get("Lease", key), timeout_s=READ_SECONDS)
+        if answer.code == NOT_FOUND:
+            return Result(200)
+        if not answer.ok or answer.obj is None:
+            return Result(answer.code or 503, f"its Lease cannot be read: {answer.message}")
+        return self._compared(node, answer.obj)
+
+    async def _is_lost_by_list(self, node: str, now_ns: int) -> Result:
+        async with self._listing:
+            if self._listed_ns < now_ns - self._period_ns:
+                try:
+                    resource = Resource(kind_named("Lease"), NODE_LEASE_NAMESPACE)
+                    listing = await list_all(self._client, resource)
+                except NodelifeError as error:
+                    return Result(503, f"the Leases cannot be listed: {error}")
+                self._listed = {obj.name: obj for obj in listing.objects}
+                self._listed_ns = self._now_ns()
+        lease = self._listed.get(node)
+        return Result(200) if lease is None else self._compared(node, lease)
+
+    def _compared(self, node: str, lease: KubeObject) -> Result:
+        assert isinstance(lease, Lease)
+        renewed = lease.spec.renew_time
+        heartbeat = self._cache.heartbeat(node)
+        known = heartbeat.renewal(self._now_ns()) if heartbeat is not None else None
+        if renewed is None or (known is not None and known[0] is not None and renewed <= known[0]):
+            return Result(200)
+        self._deliver(Put("Lease", lease))
+        age_s = max(0, self._now_ns() - renewed) // SECOND_NS
+        return Result(CONFLICT, f"its Lease was renewed {age_s}s ago: the watch had not said so")

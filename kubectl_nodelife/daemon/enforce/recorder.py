@@ -1,0 +1,105 @@
+"""Tells the journal of changes, and the journal of writes, what becomes of enforced actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.daemon.changes import patch_text
+from kubectl_nodelife.daemon.intents import Intent, Intents
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.calls import Result, request_of
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.kube.encode import encode_time
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+
+APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
+
+_json = msgspec.json.Encoder(enc_hook=encode_time)
+
+
+class ChangeRecorder:
+    """`executor.Recorder` over the ledger. `counts`: how many ended how."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.counts: dict[str, int] = {APPLIED: 0, FAILED: 0, SUPERSEDED: 0, "held": 0}
+        self._ledger = ledger
+
+    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
+        """A decision."""
+        patch = patch_text(request_of(action, seen, now_ns))
+        self._ledger.note_enforced(action, now_ns, _node_of(action, seen), patch)
+
+    def held(self, action: Action, because: str, until_ns: int) -> None:
+        """A guard holds it."""
+        self.counts["held"] += 1
+        self._ledger.hold(action, because)
+
+    def ended(self, action: Action, result: Result, now_ns: int) -> None:
+        """It was carried out, or not."""
+        if result.ok and result.changed:
+            outcome, why = APPLIED, ""
+        elif result.ok or result.code == 404:
+            outcome, why = SUPERSEDED, result.message or "there was nothing left to do"
+        else:
+            outcome, why = FAILED, ""
+        self.counts[outcome] += 1
+        error = f"{result.code}: {result.message}" if outcome == FAILED else ""
+        self._ledger.settle(action, outcome, now_ns, why, error)
+
+
+class IntentJournal:
+    """`executor.Journal` over the journal of writes. `epoch`: that of the Lease."""
+
+    def __init__(
+        self, intents: Intents, now_ns: Callable[[], int], epoch: Callable[[], int]
+    ) -> None:
+        self._intents = intents
+        self._now_ns = now_ns
+        self._epoch = epoch
+
+    async def begin(self, action: Action, version: str, digest: str) -> int:
+        """Bring the intent to the disk. Raises OSError."""
+        kind, (namespace, name) = action.target
+        intent = Intent(
+            self._now_ns(),
+            action.controller,
+            action_text(action),
+            kind,
+            namespace,
+            name,
+            action.uid,
+            version,
+            digest,
+            self._epoch(),
+        )
+        return await self._intents.begin(intent)
+
+    def note(
+        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
+    ) -> None:
+        """What became of it."""
+        self._intents.note(number, state, code, message, version)
+
+
+def action_text(action: Action) -> str:
+    """An action as tagged JSON, without what led to it."""
+    fields: dict[str, Any] = {
+        name: value
+        for name in action.__struct_fields__
+        if name not in ("cause", "manifest") and (value := getattr(action, name)) is not None
+    }
+    return _json.encode({"type": type(action).__name__, **fields}).decode()
+
+
+def _node_of(action: Action, seen: KubeObject | None) -> str:
+    if isinstance(action, CreatePod):
+        return action.node
+    if isinstance(seen, Pod):
+        return seen.spec.node_name
+    kind, key = action.target
+    return key[1] if kind == "Node" else ""

@@ -1,0 +1,214 @@
+"""The journal of writes: what was about to be sent is on disk before its first byte is sent.
+
+A row is an action as data with its target, uid, resourceVersion and lease epoch; its state goes
+`intent`, `sent`, and then `applied`, `failed` or `unknown`. Rows are written with full sync, all
+that wait in one batch. After a crash every `intent` and `sent` is settled by reading the object,
+never by sending again. The file is locked; one that cannot be written stops all enforcing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.kube.times import HOUR_NS
+
+INTENT, SENT, APPLIED, FAILED, UNKNOWN = "intent", "sent", "applied", "failed", "unknown"
+SCHEMA: Final = 1
+RETENTION_NS: Final = 7 * 24 * HOUR_NS
+
+T = TypeVar("T")
+End = tuple[str, int, str, str, int]
+"""State, code, message, new resourceVersion, id."""
+
+_COLUMNS = (
+    "time_ns INTEGER NOT NULL, controller TEXT NOT NULL, action TEXT NOT NULL, "
+    "kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, "
+    "version TEXT NOT NULL, digest TEXT NOT NULL, epoch INTEGER NOT NULL"
+)
+
+
+class Intent(NamedTuple):
+    """What is about to be sent. `digest`: SHA-256 of method, path and body, "" where a read comes
+    first. `epoch`: leaseTransitions of the Lease that allows it.
+    """
+
+    time_ns: int
+    controller: str
+    action: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    digest: str
+    epoch: int
+
+
+class Unsettled(NamedTuple):
+    """A write of an earlier process of which nobody knows what became."""
+
+    id: int
+    state: str
+    intent: Intent
+
+
+class Intents:
+    """See the module. `error`: why nothing may be sent, "" where all is well."""
+
+    def __init__(self, path: str) -> None:
+        """Raises Refused where the file cannot be had for us alone."""
+        self.path = path
+        self.error = ""
+        self._lock = _lock(path)
+        try:
+            self._db = _open(path)
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise Refused(
+                f"the journal of writes cannot be used: {error}",
+                on=path,
+                remedy="move it aside, and enforcing begins with an empty one",
+            ) from None
+        (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
+        self._next_id = int(highest) + 1
+        self._thread = ThreadPoolExecutor(1, "writes")
+        self._rows: list[tuple[Any, ...]] = []
+        self._ends: list[End] = []
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def begin(self, intent: Intent) -> int:
+        """Bring the intent to the disk, with all others that wait; its id. Raises OSError."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        self._rows.append((number, *intent, INTENT))
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._flush_soon())
+        await asyncio.shield(self._waiting)
+        if self.error:
+            raise OSError(self.error)
+        return number
+
+    def note(
+        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
+    ) -> None:
+        """The write is sent, or has ended; goes to the disk with the next batch."""
+        self._ends.append((state, code, message[:500], version, number))
+
+    async def flush(self) -> None:
+        """Bring everything to the disk."""
+        rows, self._rows = self._rows, []
+        ends, self._ends = self._ends, []
+        try:
+            await self._in_thread(self._write, rows, ends)
+            self.error = ""
+        except sqlite3.Error as error:
+            self.error = str(error)
+            self._ends = ends + self._ends  # the rows' writers are told, and send nothing
+
+    async def run(self, now_ns: Callable[[], int]) -> None:
+        """Bring ends to the disk, and drop what is old, until cancelled."""
+        while True:
+            await asyncio.sleep(0.5)
+            if self._ends or self.error:
+                await self.flush()
+            with contextlib.suppress(sqlite3.Error):
+                await self._in_thread(self._prune, now_ns() - RETENTION_NS)
+
+    def unsettled(self) -> list[Unsettled]:
+        """What an earlier process left open."""
+        names = ", ".join(Intent._fields)
+        rows = self._db.execute(
+            f"SELECT id, state, {names} FROM writes WHERE state IN (?, ?, ?) ORDER BY id",
+            (INTENT, SENT, UNKNOWN),
+        )
+        return [Unsettled(row[0], row[1], Intent(*row[2:])) for row in rows.fetchall()]
+
+    def mark(self, name: str, value: str | None = None) -> str:
+        """A word kept with the journal, such as the cluster's uid; `value`: keep this from now."""
+        if value is not None:
+            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+        row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else ""
+
+    async def close(self) -> None:
+        """Bring the rest to the disk and close."""
+        await self.flush()
+        await self._in_thread(self._db.close)
+        self._thread.shutdown()
+        os.close(self._lock)
+
+    async def _flush_soon(self) -> None:
+        await asyncio.sleep(0)  # what one slice decided comes together
+        self._waiting = None
+        await self.flush()
+
+    def _write(self, rows: list[tuple[Any, ...]], ends: list[End]) -> None:
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            marks = ", ".join("?" * (len(Intent._fields) + 2))
+            names = f"id, {', '.join(Intent._fields)}, state"
+            self._db.executemany(f"INSERT INTO writes ({names}) VALUES ({marks})", rows)
+            self._db.executemany(
+                "UPDATE writes SET state = ?, code = ?, message = ?, new_version = ? WHERE id = ?",
+                ends,
+            )
+
+    def _prune(self, before_ns: int) -> None:
+        self._db.execute(
+            "DELETE FROM writes WHERE time_ns < ? AND state IN (?, ?)",
+            (before_ns, APPLIED, FAILED),
+        )
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _lock(path: str) -> int:
+    """The file's lock, held until it is closed. Raises Refused."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        number = os.open(f"{path}.lock", flags, 0o600)
+    except OSError as error:
+        raise Refused(
+            f"the journal of writes cannot be made: {error.strerror}",
+            on=path,
+            remedy="enforcing needs a folder for its journal that can be written",
+        ) from None
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        raise Refused(
+            "another process enforces with this journal", on=path, remedy="stop it first"
+        ) from None
+    return number
+
+
+def _open(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        os.chmod(path, 0o600)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, SCHEMA):
+            raise sqlite3.OperationalError(f"its version is {version}, ours is {SCHEMA}")
+        db.execute(
+            f"CREATE TABLE IF NOT EXISTS writes (id INTEGER PRIMARY KEY, {_COLUMNS}, "
+            "state TEXT NOT NULL, code INTEGER NOT NULL DEFAULT 0, "
+            "message TEXT NOT NULL DEFAULT '', new_version TEXT NOT NULL DEFAULT '')"
+        )
+        db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+    except (sqlite3.Error, OSError) as error:
+        db.close()
+        raise sqlite3.OperationalError(str(error)) from None
+    return db

@@ -1,0 +1,60 @@
+"""What enforcing needs to be allowed: one table for `rbac --mode enforce` and for the preflight.
+
+A row is (API group, resource, subresource, verbs). The rows of a controller are the requests of its
+conversations (`engine/calls`), no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+Row = tuple[str, str, str, tuple[str, ...]]
+
+READS: Final[tuple[Row, ...]] = (
+    ("", "nodes", "", ("get", "list", "watch")),
+    ("", "pods", "", ("get", "list", "watch")),
+    ("coordination.k8s.io", "leases", "", ("get", "list", "watch")),
+    ("apps", "daemonsets", "", ("get", "list", "watch")),
+    ("apps", "controllerrevisions", "", ("get", "list", "watch")),
+    ("", "namespaces", "", ("get",)),
+    ("", "configmaps", "", ("get",)),
+)
+_EVENTS: Final[Row] = ("", "events", "", ("create", "patch"))
+WRITES: Final[dict[str, tuple[Row, ...]]] = {
+    "node-lifecycle": (
+        ("", "nodes", "", ("patch",)),
+        ("", "nodes", "status", ("patch",)),
+        ("", "pods", "status", ("patch",)),
+        _EVENTS,
+    ),
+    "taint-eviction": (
+        ("", "pods", "", ("delete",)),
+        ("", "pods", "status", ("patch",)),
+        _EVENTS,
+    ),
+    "pod-gc": (
+        ("", "pods", "", ("delete",)),
+        ("", "pods", "status", ("patch",)),
+    ),
+    "daemonset": (
+        ("", "pods", "", ("create", "delete", "patch")),
+        ("apps", "daemonsets", "status", ("patch",)),
+        ("apps", "daemonsets", "finalizers", ("update",)),
+        ("apps", "controllerrevisions", "", ("create", "delete", "patch")),
+        _EVENTS,
+    ),
+}
+LEASE_VERBS: Final = ("create", "get", "list", "update")
+
+
+def rows(controllers: Iterable[str]) -> Iterator[Row]:
+    """The rows for these controllers, each resource once, verbs in order."""
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+    for group, resource, subresource, needed in (
+        *READS,
+        *(row for name in controllers for row in WRITES[name]),
+    ):
+        verbs.setdefault((group, resource, subresource), set()).update(needed)
+    for (group, resource, subresource), found in verbs.items():
+        yield group, resource, subresource, tuple(sorted(found))

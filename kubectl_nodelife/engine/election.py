@@ -1,0 +1,153 @@
+"""Leader election by a Lease, as a conversation without I/O or clock.
+
+Follows client-go/tools/leaderelection/leaderelection.go (`tryAcquireOrRenew`, `release`) and
+resourcelock/leaselock.go. A candidate waits until it has itself seen the record unchanged for the
+record's leaseDurationSeconds: the stamps in it are another clock's. A renewal counts from when it
+was sent, which is stricter than upstream's. Instants are ns of a clock that nobody sets and that
+counts suspend; `stamp_ns` is the wall clock's time, written into the record and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.engine.calls import Answer, Get, Post, Put
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+
+LEASE_DURATION_NS: Final = 15 * SECOND_NS
+RENEW_DEADLINE_NS: Final = 10 * SECOND_NS
+RETRY_PERIOD_NS: Final = 2 * SECOND_NS
+JITTER: Final = 1.2
+
+Spec = dict[str, Any]
+Trying = Generator[Get | Post | Put, Answer, bool]
+
+
+class Election:
+    """One candidate for one Lease. `holder`: who had it when it was last seen."""
+
+    def __init__(self, namespace: str, name: str, identity: str) -> None:
+        self.key = (namespace, name)
+        self.identity = identity
+        self.transitions = 0
+        self._record: Spec | None = None
+        self._raw: dict[str, Any] | None = None
+        self._seen_ns = 0
+        self._renewed_ns: int | None = None
+
+    @property
+    def holder(self) -> str:
+        """The identity in the record last seen, "" for none."""
+        return str((self._record or {}).get("holderIdentity") or "")
+
+    def leads(self, now_ns: int) -> bool:
+        """Whether writes are allowed: the last renewal was sent within the renew deadline."""
+        return self._renewed_ns is not None and now_ns < self._renewed_ns + RENEW_DEADLINE_NS
+
+    def renewed_ns(self) -> int | None:
+        """When the last renewal that succeeded was sent; None while another leads."""
+        return self._renewed_ns
+
+    def lose(self) -> None:
+        """The renew deadline has passed: whatever comes next is an acquisition."""
+        self._renewed_ns = None
+
+    def attempt(self, now_ns: int, stamp_ns: int) -> Trying:
+        """Acquire or renew once; whether we hold it. Follows `tryAcquireOrRenew`."""
+        if self._renewed_ns is not None and self._raw is not None:
+            answer = yield self._put(self._wanted(stamp_ns))
+            if answer.ok:
+                return self._took(answer, now_ns)
+        answer = yield Get("Lease", self.key)
+        if answer.code == NOT_FOUND:
+            return (yield from self._create(now_ns, stamp_ns))
+        if not answer.ok or answer.raw is None:
+            return False
+        self._observe(answer.raw, now_ns)
+        if self.holder and self.holder != self.identity and not self._has_expired(now_ns):
+            self._renewed_ns = None
+            return False
+        answer = yield self._put(self._wanted(stamp_ns))
+        return self._took(answer, now_ns) if answer.ok else False
+
+    def release(self, stamp_ns: int) -> Generator[Put, Answer, bool]:
+        """Give the Lease up, so that the next one need not wait. Follows `release`."""
+        if self._renewed_ns is None or self._raw is None:
+            return False
+        self._renewed_ns = None
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": format_micro_time(stamp_ns),
+            "renewTime": format_micro_time(stamp_ns),
+            "leaseTransitions": self.transitions,
+        }
+        answer = yield self._put(spec)
+        return answer.ok
+
+    def _create(self, now_ns: int, stamp_ns: int) -> Trying:
+        namespace, name = self.key
+        self._record = None
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {**self._wanted(stamp_ns), "leaseTransitions": 0},
+        }
+        answer = yield Post("Lease", self.key, body)
+        return self._took(answer, now_ns) if answer.ok else False
+
+    def _took(self, answer: Answer, sent_ns: int) -> bool:
+        if answer.raw is not None:
+            self._observe(answer.raw, sent_ns)
+        self.transitions = int((self._record or {}).get("leaseTransitions") or 0)
+        self._renewed_ns = sent_ns
+        return True
+
+    def _observe(self, raw: dict[str, Any], now_ns: int) -> None:
+        spec = dict(raw.get("spec") or {})
+        if spec != self._record:
+            self._record, self._seen_ns = spec, now_ns
+        self._raw = raw
+
+    def _has_expired(self, now_ns: int) -> bool:
+        seconds = int((self._record or {}).get("leaseDurationSeconds") or 0)
+        return now_ns >= self._seen_ns + seconds * SECOND_NS
+
+    def _wanted(self, stamp_ns: int) -> Spec:
+        record = self._record or {}
+        ours = self.holder == self.identity
+        now = format_micro_time(stamp_ns)
+        transitions = int(record.get("leaseTransitions") or 0)
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": LEASE_DURATION_NS // SECOND_NS,
+            "acquireTime": record.get("acquireTime") or now if ours else now,
+            "renewTime": now,
+            "leaseTransitions": transitions if ours or not record else transitions + 1,
+        }
+
+    def _put(self, spec: Spec) -> Put:
+        assert self._raw is not None
+        meta = {k: v for k, v in self._raw["metadata"].items() if k != "managedFields"}
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": meta,
+            "spec": spec,
+        }
+        return Put("Lease", self.key, body)
+
+
+class LeaseState(msgspec.Struct, frozen=True):
+    """What `status` says of the Lease. `epoch`: leaseTransitions while we hold it."""
+
+    namespace: str
+    name: str
+    holder: str
+    ours: bool
+    epoch: int

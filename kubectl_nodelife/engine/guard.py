@@ -1,0 +1,282 @@
+"""Whether a write may be sent now: the gate, the caps and the breaker of enforce mode.
+
+`admit(action, view, now) -> Go | Hold | Refuse` is pure. The view is what the rest of the program
+knows at this moment (Lease, watches, pause, kill switch); `Guard` remembers what was sent and how
+it ended, and from that opens the breaker. What is held stays planned and is decided anew.
+
+*Harm* is what hurts if it is wrong: a node called lost, a NoExecute taint, pods marked or deleted.
+*Recovery* takes such things back; it passes the caps and a breaker that was opened by errors, never
+one that means that somebody else is at work, nor the Lease, a pause or the kill switch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    MarkPodNotReady,
+    RecordEvent,
+    RemoveTaints,
+    SetNodeConditions,
+    SetPodReason,
+)
+from kubectl_nodelife.engine.drain_actions import EvictPod, SetUnschedulable
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, UNKNOWN
+
+MINUTE_NS: Final = 60 * SECOND_NS
+KILL_SWITCH_NS: Final = 5 * SECOND_NS
+HALF_OPEN_NS: Final = 30 * SECOND_NS
+ERRORS: Final = 5
+LAST_WRITES: Final = 10
+_RETRY_NS: Final = SECOND_NS
+
+
+class Go(msgspec.Struct, frozen=True):
+    """Send it."""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Not now; look again at `until_ns`."""
+
+    until_ns: int
+    because: str
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Never as it stands; it is decided anew, or not at all."""
+
+    because: str
+
+
+Admission = Go | Hold | Refuse
+GO: Final = Go()
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """How much at most; None: no limit. `--caps=upstream` is all None but `total`."""
+
+    taints_a_minute: int | None = 10
+    deletions_a_minute: int | None = 100
+    zone_share: float | None = 0.55
+    cluster_share: float | None = 0.34
+    errors: bool = True
+    nodes_gone: bool = True
+    total: int | None = None
+
+
+UPSTREAM: Final = Caps(None, None, None, None, errors=False, nodes_gone=False)
+
+
+class View(msgspec.Struct, frozen=True):
+    """What holds at this moment. `zones`: zone -> (nodes, of these tainted NoExecute by us)."""
+
+    leads: bool = True
+    synced: bool = True
+    blind: str = ""
+    cold_until_ns: int = 0
+    paused_because: str = ""
+    kill_switch_absent_ns: int = 0
+    kill_switch_present: bool = False
+    journal_error: str = ""
+    zone_of: Mapping[str, str] = {}
+    zones: Mapping[str, tuple[int, int]] = {}
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """Why nothing is sent. `verb`: such as `PATCH Pod`, "" for all. `heals`: half-open later.
+
+    `recovery_passes`: what opened it says nothing against taking things back.
+    """
+
+    rule: str
+    because: str
+    since_ns: int
+    verb: str = ""
+    heals: bool = False
+    recovery_passes: bool = False
+
+
+def is_harm(action: Action) -> bool:
+    """Whether it hurts if it is wrong."""
+    if isinstance(action, SetNodeConditions):
+        return any(c.type == "Ready" and c.status == UNKNOWN for c in action.conditions)
+    if isinstance(action, AddTaints):
+        return any(t.effect == NO_EXECUTE for t in action.taints)
+    if isinstance(action, DeletePod):
+        if action.controller == "pod-gc":
+            return bool(action.if_node_gone or action.if_node_out_of_service)
+        return action.controller != "daemonset"
+    return isinstance(action, (MarkPodNotReady, SetPodReason, EvictPod))
+
+
+def is_recovery(action: Action) -> bool:
+    """Whether it takes a lifecycle taint or a cordon back."""
+    if isinstance(action, RemoveTaints):
+        return True
+    return isinstance(action, SetUnschedulable) and not action.unschedulable
+
+
+def is_capped_deletion(action: Action) -> bool:
+    """Whether it counts as one of the deletions a minute."""
+    return isinstance(action, (DeletePod, EvictPod))
+
+
+def is_capped_taint(action: Action) -> bool:
+    """Whether it counts as one of the NoExecute taints a minute."""
+    return isinstance(action, AddTaints) and is_harm(action)
+
+
+class Guard:
+    """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb."""
+
+    def __init__(self, caps: Caps) -> None:
+        self.caps = caps
+        self.sent = 0
+        self.breakers: dict[tuple[str, str], Breaker] = {}
+        self._taints: deque[int] = deque()
+        self._deletions: deque[int] = deque()
+        self._ends: dict[str, deque[bool]] = {}
+        self._half_open: dict[str, tuple[Action, int]] = {}
+
+    # The decision
+
+    def admit(self, action: Action, view: View, now_ns: int) -> Admission:
+        """Whether the action may be sent at this instant. `sending` must follow where it is."""
+        closed = self._gate(action, view, now_ns)
+        if closed is not None:
+            return closed
+        if isinstance(action, RecordEvent):
+            return GO
+        recovery = is_recovery(action)
+        for breaker in self.breakers.values():
+            held = self._held_by(breaker, action, recovery, now_ns)
+            if held is not None:
+                return held
+        if self.caps.total is not None and self.sent >= self.caps.total:
+            return Refuse(f"--max-writes {self.caps.total} is used up")
+        return GO if recovery else self._caps(action, view, now_ns)
+
+    def _gate(self, action: Action, view: View, now_ns: int) -> Hold | None:
+        later = now_ns + _RETRY_NS
+        if not view.leads:
+            return Hold(later, "the Lease is not held")
+        if not view.synced or view.blind:
+            return Hold(later, view.blind or "not all lists are read")
+        if view.paused_because:
+            return Hold(later, view.paused_because)
+        if view.kill_switch_present:
+            return Hold(later, "the ConfigMap kube-system/nodelife-stop is there")
+        if now_ns > view.kill_switch_absent_ns + KILL_SWITCH_NS:
+            return Hold(later, "the ConfigMap kube-system/nodelife-stop cannot be looked for")
+        if view.journal_error:
+            return Hold(later, f"the journal cannot be written: {view.journal_error}")
+        if now_ns < view.cold_until_ns and is_harm(action):
+            return Hold(view.cold_until_ns, "watching for one grace period first")
+        return None
+
+    def _held_by(
+        self, breaker: Breaker, action: Action, recovery: bool, now_ns: int
+    ) -> Hold | None:
+        if breaker.verb and breaker.verb != verb_of(action):
+            return None
+        if recovery and breaker.recovery_passes:
+            return None
+        if breaker.heals and now_ns >= breaker.since_ns + HALF_OPEN_NS:
+            tries = self._half_open.get(breaker.verb)
+            if tries is None or tries[0] is action or now_ns >= tries[1] + HALF_OPEN_NS:
+                self._half_open[breaker.verb] = (action, now_ns)
+                return None
+            return Hold(now_ns + _RETRY_NS, f"{breaker.because}; one write tries")
+        return Hold(now_ns + _RETRY_NS, breaker.because)
+
+    def _caps(self, action: Action, view: View, now_ns: int) -> Admission:
+        caps = self.caps
+        if is_capped_taint(action):
+            share = self._share(action, view)
+            if share:
+                return Hold(now_ns + _RETRY_NS, share)
+            return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
+        if is_capped_deletion(action):
+            return _within(self._deletions, caps.deletions_a_minute, "deletions", now_ns)
+        return GO
+
+    def _share(self, action: Action, view: View) -> str:
+        """Why tainting one node more would be too much of a zone or of the cluster."""
+        caps, zone = self.caps, view.zone_of.get(action.target[1][1], "")
+        nodes, tainted = view.zones.get(zone, (0, 0))
+        least = 2 if nodes > 3 else 1
+        if caps.zone_share is not None and tainted >= max(least, int(nodes * caps.zone_share)):
+            return f"{tainted} of {nodes} nodes of zone {zone or 'none'} are tainted by us already"
+        nodes = sum(count for count, _ in view.zones.values())
+        tainted = sum(count for _, count in view.zones.values())
+        most = caps.cluster_share
+        if most is not None and tainted >= max(1, int(nodes * most)):
+            return f"{tainted} of {nodes} nodes of the cluster are tainted by us already"
+        return ""
+
+    # What is remembered
+
+    def sending(self, action: Action, now_ns: int) -> None:
+        """The action is about to be sent."""
+        if isinstance(action, RecordEvent):
+            return
+        self.sent += 1
+        if is_capped_taint(action):
+            self._taints.append(now_ns)
+        elif is_capped_deletion(action):
+            self._deletions.append(now_ns)
+
+    def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
+        """What came of it: errors of the server open the breaker for that verb and kind."""
+        if isinstance(action, (RecordEvent, EvictPod)) or not self.caps.errors:
+            return
+        verb = verb_of(action)
+        bad = code in (0, 401, 429) or (
+            code >= 500 and "failed calling webhook" not in message
+        )
+        ends = self._ends.setdefault(verb, deque(maxlen=LAST_WRITES))
+        ends.append(bad)
+        tried = self._half_open.pop(verb, None)
+        if tried is not None:
+            self.breakers.pop(("errors", verb), None)
+            if not bad:
+                ends.clear()
+                return
+        if sum(ends) >= ERRORS:
+            because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {message}"
+            self.open(Breaker("errors", because, now_ns, verb, heals=True, recovery_passes=True))
+
+    def open(self, breaker: Breaker) -> None:
+        """Hold everything that the breaker is about."""
+        self.breakers[breaker.rule, breaker.verb] = breaker
+
+    def resume(self) -> None:
+        """A person says go on."""
+        self.breakers.clear()
+        self._ends.clear()
+        self._half_open.clear()
+
+
+def verb_of(action: Action) -> str:
+    """The action's kind of write, for the breaker: its class and the kind of its object."""
+    return f"{type(action).__name__} {action.target[0]}"
+
+
+def _within(times: deque[int], most: int | None, what: str, now_ns: int) -> Admission:
+    if most is None:
+        return GO
+    while times and times[0] <= now_ns - MINUTE_NS:
+        times.popleft()
+    if len(times) < most:
+        return GO
+    if not most:
+        return Refuse(f"no {what} are allowed (cap 0)")
+    return Hold(times[0] + MINUTE_NS, f"{most} {what} in the last minute are the cap")

@@ -1,0 +1,390 @@
+"""Carries actions out on a real cluster: lanes, tokens, intents, the gate, and what came of it.
+
+Actions on one object (for the node lifecycle controller: on one node and its pods) go through one
+lane, one after another; lanes run beside one another, as upstream's workers do. Each conversation
+(`engine/calls`) is driven call by call: a token of its controller's bucket, and for a write the
+intent on disk and the gate looked at right before it is sent. What came of it is delivered as an
+`Outcome`, and where the answer showed a newer object, that first. Where an action fails, those of
+the same decision that hang on it are not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    CancelEviction,
+    DeletePod,
+    PodAction,
+    RecordEvent,
+    SetNodeConditions,
+    SetPodCondition,
+    SetPodPhase,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
+from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
+from kubectl_nodelife.engine.events import Event, Outcome, Put
+from kubectl_nodelife.engine.guard import GO, Guard, Hold, Refuse, View
+from kubectl_nodelife.engine.premises import lost_premise
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.writer import Writer
+
+HELD: Final = 425
+"""The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
+
+IN_FLIGHT: Final = 32
+NODE_LANES: Final = 16
+NODE_LIFECYCLE: Final = "node-lifecycle"
+
+
+class Recorder(Protocol):
+    """Is told what becomes of each action."""
+
+    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
+        """It was decided."""
+        ...
+
+    def held(self, action: Action, because: str, until_ns: int) -> None:
+        """A guard holds it."""
+        ...
+
+    def ended(self, action: Action, result: Result, now_ns: int) -> None:
+        """It was carried out, refused, or there was nothing left to do."""
+        ...
+
+
+class Journal(Protocol):
+    """Keeps intents (`daemon/intents.py`)."""
+
+    async def begin(self, action: Action, version: str, digest: str) -> int:
+        """Bring the intent to the disk. Raises OSError."""
+        ...
+
+    def note(
+        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
+    ) -> None:
+        """What became of it."""
+        ...
+
+
+class Evidence(Protocol):
+    """Reads a node's last sign of life from the API server itself."""
+
+    async def is_lost(self, node: str) -> Result:
+        """Ok where nothing newer is there than the cache knows."""
+        ...
+
+
+class Events(Protocol):
+    """Sends a controller's Events."""
+
+    def put(self, event: RecordEvent) -> None:
+        """Have it sent in its turn."""
+        ...
+
+
+class Controller(msgspec.Struct):
+    """What one controller writes with."""
+
+    writer: Writer
+    events: Events
+    bucket: TokenBucket
+
+
+class Port(msgspec.Struct):
+    """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
+
+    cache: Cache
+    guard: Guard
+    view: Callable[[], View]
+    journal: Journal
+    recorder: Recorder
+    evidence: Evidence
+    deliver: Callable[[Event], None]
+    now_ns: Callable[[], int]
+    patience_ns: int
+    """What waited longer is not sent but decided anew: one monitor period."""
+
+
+class _Item(msgspec.Struct):
+    action: Action
+    seen: KubeObject | None
+    decided_ns: int
+
+
+class _Lane(msgspec.Struct):
+    items: deque[_Item]
+    failed_ns: int = -1
+    failed: Result | None = None
+    lost: bool = False
+
+
+class LiveExecutor:
+    """See the module. `sending`: the objects of which a write is on its way."""
+
+    def __init__(self, port: Port, controllers: Mapping[str, Controller]) -> None:
+        self.sending: set[tuple[str, tuple[str, str]]] = set()
+        self.controllers = dict(controllers)
+        self._port = port
+        self._lanes: dict[tuple[str, Any], _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_flight = asyncio.Semaphore(IN_FLIGHT)
+        self._node_lanes = asyncio.Semaphore(NODE_LANES)
+        self._writing = 0
+        self._stopped = False
+
+    @property
+    def busy(self) -> int:
+        """How many actions wait or are on their way."""
+        return sum(len(lane.items) + 1 for lane in self._lanes.values())
+
+    def is_busy(self, controller: str) -> bool:
+        """Whether the controller has writes that wait or are on their way."""
+        return any(name == controller for name, _ in self._lanes)
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Begin one action; what is not a write, or not ours, is none."""
+        if isinstance(action, CancelEviction):
+            self._cancel(action)
+        if not action.writes or action.controller not in self.controllers or self._stopped:
+            return
+        seen = self._port.cache.get(*action.target)
+        if not isinstance(action, RecordEvent):
+            self._port.recorder.planned(action, seen, now_ns)
+        key = (action.controller, self._lane_of(action))
+        lane = self._lanes.get(key)
+        item = _Item(action, seen, now_ns)
+        if lane is not None:
+            lane.items.append(item)
+            return
+        self._lanes[key] = _Lane(deque([item]))
+        self._spawn(self._work(key))
+
+    async def stop(self) -> None:
+        """Send nothing more, and wait for what is on its way."""
+        self._stopped = True
+        self.drop()
+        while self._writing:
+            await asyncio.sleep(0.01)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Forget what waits: it is decided anew."""
+        for lane in self._lanes.values():
+            lane.items.clear()
+
+    # Lanes
+
+    def _lane_of(self, action: Action) -> Any:
+        if action.controller == NODE_LIFECYCLE:
+            kind, key = action.target
+            if kind == "Pod":
+                pod = self._port.cache.pods.get(key)
+                return ("", pod.spec.node_name) if pod is not None else key
+            return key
+        return action.target
+
+    def _cancel(self, action: CancelEviction) -> None:
+        lane = self._lanes.get((action.controller, action.target))
+        if lane is not None:
+            lane.items.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, key: tuple[str, Any]) -> None:
+        lane = self._lanes[key]
+        several = self._node_lanes if key[0] == NODE_LIFECYCLE else contextlib.nullcontext()
+        async with several:
+            while lane.items and not self._stopped:
+                await self._take(lane, lane.items.popleft())
+        del self._lanes[key]
+
+    async def _take(self, lane: _Lane, item: _Item) -> None:
+        action = item.action
+        if lane.failed_ns == item.decided_ns and lane.failed is not None:
+            if lane.lost:
+                return  # its node is decided anew, with all that hung on it
+            self._end(action, lane.failed)
+            return
+        if isinstance(action, RecordEvent):
+            self.controllers[action.controller].events.put(action)
+            return
+        result = await self._carry_out(item)
+        self._end(action, result)
+        if result.ok:
+            return
+        if isinstance(action, (SetNodeConditions, AddTaints)):
+            lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, True
+        elif isinstance(action, (SetPodCondition, SetPodPhase)):
+            lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, False
+
+    def _end(self, action: Action, result: Result) -> None:
+        port = self._port
+        now_ns = port.now_ns()
+        port.recorder.ended(action, result, now_ns)
+        if not result.ok and result.fresh is not None and self._is_newer(result.fresh):
+            port.deliver(Put(type(result.fresh).__name__, result.fresh))
+        code = result.code if result.code or not result.ok else 200
+        port.deliver(Outcome(action, code, result.message, result.fresh))
+
+    def _is_newer(self, obj: KubeObject) -> bool:
+        known = self._port.cache.get(type(obj).__name__, obj.key)
+        if known is None:
+            return True
+        one, other = obj.metadata.resource_version, known.metadata.resource_version
+        return one.isdecimal() and other.isdecimal() and int(one) > int(other)
+
+    # One action
+
+    async def _carry_out(self, item: _Item) -> Result:
+        """Wait until it may be sent, and converse with the API server."""
+        action = item.action
+        refused = await self._admitted(item)
+        if refused is not None:
+            return refused
+        if self._needs_evidence(action):
+            lost = await self._port.evidence.is_lost(action.target[1][1])
+            if not lost.ok:
+                return lost
+        conversation = converse(action, item.seen, item.decided_ns)
+        intent = 0
+        try:
+            call = next(conversation)
+            while True:
+                if isinstance(call, WaitUntil):
+                    answer = await self._wait(call)
+                elif isinstance(call, Get):
+                    answer = await self._read(action.controller, call)
+                else:
+                    intent, answer = await self._write(item, call, intent)
+                call = conversation.send(answer)
+        except StopIteration as end:
+            result: Result = end.value
+        except _NotSent as error:
+            conversation.close()
+            result = Result(HELD, str(error))
+        if intent:
+            state = "applied" if result.ok else "unknown" if result.code == 0 else "failed"
+            version = result.fresh.metadata.resource_version if result.fresh else ""
+            self._port.journal.note(intent, state, result.code, result.message, version)
+        return result
+
+    async def _admitted(self, item: _Item) -> Result | None:
+        """Wait while a guard holds the action; None where it may be sent."""
+        action, port = item.action, self._port
+        told = ""
+        while True:
+            now_ns = port.now_ns()
+            admission = port.guard.admit(action, port.view(), now_ns)
+            if self._stopped:
+                return Result(HELD, "enforcing has ended")
+            if told and not self._stands(action):
+                return Result(200, "it is not wanted any more")
+            if admission == GO:
+                return None
+            if isinstance(admission, Refuse):
+                port.recorder.held(action, admission.because, 0)
+                return Result(HELD, admission.because)
+            assert isinstance(admission, Hold)
+            if admission.because != told:
+                told = admission.because
+                port.recorder.held(action, told, admission.until_ns)
+            patient = isinstance(action, DeletePod) and action.taints
+            if now_ns - item.decided_ns > port.patience_ns and not patient:
+                return Result(HELD, told)
+            await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
+
+    def _stands(self, action: Action) -> bool:
+        """Whether what was held for a while would be decided again."""
+        cache = self._port.cache
+        obj = cache.get(*action.target)
+        if action.uid and (obj is None or obj.uid != action.uid):
+            return False
+        if isinstance(action, PodAction) and isinstance(obj, Pod):
+            node = cache.node(obj.spec.node_name)
+            return node is None or not lost_premise(action, obj, node)
+        return True
+
+    def _needs_evidence(self, action: Action) -> bool:
+        return action.controller == NODE_LIFECYCLE and isinstance(action, SetNodeConditions)
+
+    # One call
+
+    async def _wait(self, call: WaitUntil) -> Answer:
+        until_ns = call.at_ns
+        if call.latest_ns > call.at_ns:
+            until_ns = random.randint(call.at_ns, call.latest_ns)
+        await self._sleep_until(until_ns)
+        return Answer(200, now_ns=self._port.now_ns())
+
+    async def _read(self, controller: str, call: Get) -> Answer:
+        await self.token(controller)
+        async with self._in_flight:
+            return await self.controllers[controller].writer.call(call)
+
+    async def _write(self, item: _Item, call: Write, intent: int) -> tuple[int, Answer]:
+        """Bring the intent to the disk, look at the gate, and send. Raises _NotSent."""
+        action, port = item.action, self._port
+        first = not intent
+        await self.token(action.controller)
+        if first:
+            version = checked_by_server(call.preconditions).get("resourceVersion", "")
+            request = request_of_call(call)
+            digest = hashlib.sha256(
+                f"{request.method} {request.path}\n".encode() + request.content()
+            ).hexdigest()
+            try:
+                intent = await port.journal.begin(action, version, digest)
+            except OSError as error:
+                raise _NotSent(f"the journal cannot be written: {error}") from None
+        async with self._in_flight:
+            now_ns = port.now_ns()
+            admission = port.guard.admit(action, port.view(), now_ns)
+            if self._stopped or admission != GO:
+                why = "enforcing has ended" if self._stopped else getattr(admission, "because", "")
+                port.journal.note(intent, "failed", HELD, f"not sent: {why}")
+                raise _NotSent(why)
+            port.guard.sending(action, now_ns)
+            port.journal.note(intent, "sent")
+            self.sending.add(action.target)
+            self._writing += 1
+            try:
+                answer = await self.controllers[action.controller].writer.call(call)
+            finally:
+                self._writing -= 1
+                self.sending.discard(action.target)
+            port.guard.ended(action, answer.code, answer.message, port.now_ns())
+            return intent, answer
+
+    async def token(self, controller: str) -> None:
+        """Wait for a token of the controller's bucket."""
+        now_ns = self._port.now_ns()
+        at_ns = self.controllers[controller].bucket.reserve(now_ns)
+        if at_ns > now_ns:
+            await self._sleep_until(at_ns)
+
+    async def _sleep_until(self, at_ns: int) -> None:
+        await asyncio.sleep(max(0.0, (at_ns - self._port.now_ns()) / SECOND_NS))
+
+
+class _NotSent(Exception):
+    """The gate closed, or the intent could not be kept."""

@@ -1,0 +1,89 @@
+"""Holds a Lease: tries for it, renews it every two seconds, gives it up at the end.
+
+The rules are `engine/election.py`; this is the loop around them, with a client and timeouts of its
+own. Time is by the clock that counts suspend: after a suspend, SIGSTOP or stall over the renew
+deadline `leads` is False before anything else can run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import uuid
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from kubectl_nodelife.engine.calls import Answer
+from kubectl_nodelife.engine.election import JITTER, RETRY_PERIOD_NS, Election, LeaseState
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.writer import Writer
+
+NAME: Final = "kubectl-nodelife-enforce"
+NAMESPACE: Final = "kube-system"
+REQUEST_SECONDS: Final = 5.0
+_RETRY_S: Final = RETRY_PERIOD_NS / SECOND_NS
+
+
+def new_identity() -> str:
+    """Host name and a UUID that is new with each process."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}_{os.getpid()}"
+
+
+class LeaseKeeper:
+    """Keeps one Lease from `run` to its cancellation. `acquired` is set while we lead."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        stamp_ns: Callable[[], int],
+        namespace: str = NAMESPACE,
+        steady: Callable[[], int] = steady_ns,
+    ) -> None:
+        self.election = Election(namespace, NAME, new_identity())
+        self.error = ""
+        self._writer = writer
+        self._stamp_ns = stamp_ns
+        self._steady = steady
+
+    def leads(self) -> bool:
+        """Whether a write may be sent now."""
+        return self.election.leads(self._steady())
+
+    def state(self) -> LeaseState:
+        """What is known of the Lease."""
+        namespace, name = self.election.key
+        holder, epoch = self.election.holder, self.election.transitions
+        return LeaseState(namespace, name, holder, self.leads(), epoch)
+
+    async def attempt(self) -> bool:
+        """Acquire or renew once."""
+        held = await self._converse(self.election.attempt(self._steady(), self._stamp_ns()))
+        if not self.leads():
+            self.election.lose()
+        return held
+
+    async def run(self) -> None:
+        """Try for it and renew it, until cancelled."""
+        while True:
+            leads = await self.attempt()
+            await asyncio.sleep(_RETRY_S if leads else _RETRY_S * (1 + random.random() * JITTER))
+
+    async def release(self) -> bool:
+        """Give it up."""
+        return await self._converse(self.election.release(self._stamp_ns()))
+
+    async def _converse(self, conversation: Generator[Any, Answer, bool]) -> bool:
+        try:
+            call = next(conversation)
+            while True:
+                answer = await self._writer.call(call, timeout_s=REQUEST_SECONDS)
+                if not answer.ok and answer.code not in (404, 409):
+                    self.error = answer.message
+                elif answer.ok:
+                    self.error = ""
+                call = conversation.send(answer)
+        except StopIteration as end:
+            return bool(end.value)

@@ -1,0 +1,192 @@
+"""The only code that can send anything but GET to a cluster.
+
+A writer belongs to one server and one controller, whose name is in the User-Agent and the field
+manager of all that it sends. Redirects are never followed (`transport.py`). As under client-go, an
+answer 429 or 5xx with a Retry-After is waited for and sent again, ten times and for a minute at
+most; a broken connection is not tried again, since nobody knows what became of the request. A 404
+counts as absence only where it is a Status of reason NotFound; anything else with that code, a
+proxy's page, is an error of the way.
+
+`tests/test_layers.py` names who may import this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.engine.calls import Answer, Get, Request, Write, request_of_call
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.decode import decode_json
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.clock import ServerClock, steady_ns
+from kubectl_nodelife.live.transport import read_body
+
+MAX_RETRIES: Final = 10
+MOST_WAIT_S: Final = 60.0
+REQUEST_SECONDS: Final = 30.0
+LONG_NAMES: Final[Mapping[str, str]] = {
+    "node-lifecycle": "node-lifecycle-controller",
+    "taint-eviction": "taint-eviction-controller",
+    "pod-gc": "pod-garbage-collector-controller",
+    "daemonset": "daemonset-controller",
+}
+"""Controller -> its name in kube-controller-manager."""
+
+_MOST_BYTES: Final = 64 << 20
+_MANAGED: Final = frozenset({"POST", "PUT", "PATCH"})
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    kind: str = ""
+    causes: list[dict[str, Any]] | None = None
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+
+
+class WritingSession(Session):
+    """A session that can send every verb."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> tuple[aiohttp.ClientResponse, int]:
+        """Send one request below the server's URL; the answer, and the credentials' number."""
+        transport = await self._ready()
+        serial = self._serial
+        all_headers = self._headers()
+        all_headers.update(headers)
+        url = self.target.server + url
+        answer = await transport.request(
+            method, url, headers=all_headers, timeout=timeout, data=content
+        )
+        return answer, serial
+
+
+class Writer:
+    """Sends calls in one controller's name. `now_ns` is the clock of decisions."""
+
+    def __init__(
+        self,
+        session: WritingSession,
+        controller: str,
+        now_ns: Callable[[], int],
+        clock: ServerClock | None = None,
+    ) -> None:
+        self.session = session
+        self.controller = controller
+        self.clock = clock or ServerClock()
+        self._now_ns = now_ns
+        self._agent = user_agent(controller)
+        self._manager = f"kubectl-nodelife-{controller}"
+
+    async def call(self, call: Get | Write, *, timeout_s: float = REQUEST_SECONDS) -> Answer:
+        """Send one call and wait for its answer. Never raises for what a server or network does."""
+        return await self.send(request_of_call(call), call.kind, timeout_s=timeout_s)
+
+    async def send(
+        self, request: Request, kind: str, *, timeout_s: float = REQUEST_SECONDS, retry: bool = True
+    ) -> Answer:
+        """Send one request about an object of that kind."""
+        gives_up = time.monotonic() + MOST_WAIT_S
+        for attempt in range(MAX_RETRIES + 1):
+            answer, retry_after_s = await self._send_once(request, kind, timeout_s)
+            resend = answer.code == 429 or answer.code >= 500
+            last = attempt == MAX_RETRIES or time.monotonic() + retry_after_s > gives_up
+            if not resend or not retry_after_s or last or not retry:
+                return answer
+            await asyncio.sleep(retry_after_s)
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.session.close()
+
+    async def _send_once(
+        self, request: Request, kind: str, timeout_s: float
+    ) -> tuple[Answer, float]:
+        path, content = request.path, None
+        headers = {"User-Agent": self._agent}
+        if request.method != "GET":
+            content = request.content()
+            headers["Content-Type"] = request.content_type
+        if request.method in _MANAGED:
+            path += f"{'&' if '?' in path else '?'}fieldManager={self._manager}"
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        renewed = False
+        while True:
+            sent_ns = steady_ns()
+            try:
+                response, serial = await self.session.send(
+                    request.method, path, content, headers, timeout
+                )
+                async with response:
+                    body = await read_body(response, _MOST_BYTES)
+            except (aiohttp.ClientError, TimeoutError, OSError, NodelifeError) as error:
+                text = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+                return Answer(0, message=text, now_ns=self._now_ns()), 0.0
+            self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
+            if response.status == 401 and not renewed and self.session.renew(serial):
+                renewed = True
+                continue
+            seconds = response.headers.get("Retry-After", "")
+            wait_s = float(seconds) if seconds.isdecimal() else 0.0
+            return self._answer(response.status, body, kind), wait_s
+
+    def _answer(self, code: int, body: bytes, kind: str) -> Answer:
+        now_ns = self._now_ns()
+        if 200 <= code < 300:
+            return _success(code, body, kind, now_ns)
+        try:
+            status = msgspec.json.decode(body, type=_Status)
+        except msgspec.MsgspecError:
+            status = _Status()
+        details = status.details or _Details()
+        causes = tuple(str(cause.get("reason", "")) for cause in details.causes or ())
+        message = (status.message or f"HTTP {code}")[:500]
+        if code == 404 and (status.kind != "Status" or status.reason != "NotFound"):
+            return Answer(502, message=f"a 404 that is not the API server's: {message}")
+        return Answer(code, None, None, status.reason, message, causes, now_ns)
+
+
+def user_agent(controller: str) -> str:
+    """In the form of client-go's `DefaultKubernetesUserAgent`, the controller's name last."""
+    system = platform.system().lower()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    name = LONG_NAMES.get(controller, controller)
+    return f"kubectl-nodelife/{__version__} ({system}/{machine}) nodelife/{__version__}/{name}"
+
+
+def _success(code: int, body: bytes, kind: str, now_ns: int) -> Answer:
+    """The object of an answer; other documents (a Status, an Eviction) are kept raw only."""
+    try:
+        raw = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return Answer(code, now_ns=now_ns)
+    obj = None
+    if isinstance(raw, dict) and raw.get("kind") == kind:
+        try:
+            obj = decode_json(kind_named(kind).type, body)
+        except (InputError, KeyError):
+            obj = None
+    return Answer(code, obj, raw if isinstance(raw, dict) else None, now_ns=now_ns)

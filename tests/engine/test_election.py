@@ -1,0 +1,132 @@
+"""Leader election on virtual time: who holds the Lease, from when, and until when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.engine.calls import Answer, Get, Post, Put
+from kubectl_nodelife.engine.election import RENEW_DEADLINE_NS, Election
+from kubectl_nodelife.kube.times import SECOND_NS
+
+START = 1_000 * SECOND_NS
+
+
+class LeaseServer:
+    """One Lease with versions. `down`: no request gets an answer."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.down = False
+        self.calls: list[str] = []
+
+    def answer(self, call: Get | Post | Put) -> Answer:
+        self.calls.append(type(call).__name__)
+        if self.down:
+            return Answer(0)
+        if isinstance(call, Get):
+            if self.lease is None:
+                return Answer(404, reason="NotFound")
+            return Answer(200, raw=self.lease)
+        if isinstance(call, Post):
+            return Answer(409) if self.lease is not None else self._keep(call.body)
+        assert self.lease is not None
+        sent = call.body["metadata"].get("resourceVersion")
+        if sent != self.lease["metadata"]["resourceVersion"]:
+            return Answer(409)
+        return self._keep(call.body)
+
+    def _keep(self, body: dict[str, Any]) -> Answer:
+        self.version += 1
+        meta = {**body["metadata"], "resourceVersion": str(self.version)}
+        self.lease = {**body, "metadata": meta}
+        return Answer(200, raw=self.lease)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        assert self.lease is not None
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
+
+
+def attempt(candidate: Election, server: LeaseServer, at_s: float) -> bool:
+    now_ns = START + int(at_s * SECOND_NS)
+    return play(candidate.attempt(now_ns, now_ns), server)
+
+
+def play(conversation: Any, server: LeaseServer) -> bool:
+    try:
+        call = next(conversation)
+        while True:
+            call = conversation.send(server.answer(call))
+    except StopIteration as end:
+        return bool(end.value)
+
+
+def two() -> tuple[LeaseServer, Election, Election]:
+    return LeaseServer(), Election("kube-system", "l", "a"), Election("kube-system", "l", "b")
+
+
+def test_the_first_creates_it_and_renews_on_the_version_last_seen() -> None:
+    server, a, _ = two()
+    assert attempt(a, server, 0) and attempt(a, server, 2)
+    assert server.calls == ["Get", "Post", "Put"]
+    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("a", 15)
+    assert server.spec["leaseTransitions"] == 0
+
+
+def test_a_candidate_waits_for_the_record_to_stand_still_by_its_own_clock() -> None:
+    server, a, b = two()
+    attempt(a, server, 0)
+    assert not attempt(b, server, 1)
+    attempt(a, server, 2)
+    assert not attempt(b, server, 15.5), "the record changed since b saw it first"
+    assert not attempt(b, server, 30)
+    assert attempt(b, server, 30.6), "unchanged for 15 s since 15.5"
+    assert server.spec["leaseTransitions"] == 1
+
+
+def test_a_renewal_counts_from_when_it_was_sent() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    assert a.leads(START + RENEW_DEADLINE_NS - 1)
+    assert not a.leads(START + RENEW_DEADLINE_NS), "a suspended process must not write"
+
+
+def test_a_stolen_lease_ends_leading_at_once() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    assert server.lease is not None
+    server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "thief"}})
+    assert not attempt(a, server, 2)
+    assert not a.leads(START + 2 * SECOND_NS)
+    assert a.holder == "thief"
+
+
+def test_without_a_server_nobody_leads_for_longer_than_the_deadline() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    server.down = True
+    assert not attempt(a, server, 2)
+    assert a.leads(START + 9 * SECOND_NS), "one failure within the deadline loses nothing"
+    assert not a.leads(START + 10 * SECOND_NS)
+
+
+def test_a_released_lease_is_had_after_its_one_second() -> None:
+    server, a, b = two()
+    attempt(a, server, 0)
+    assert play(a.release(START), server)
+    assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("", 1)
+    assert not a.leads(START)
+    assert attempt(b, server, 0.1), "nobody holds it"
+    assert server.spec["leaseTransitions"] == 1
+
+
+def test_a_renewal_refused_once_reads_and_tries_on_the_new_version() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    assert server.lease is not None
+    server._keep({**server.lease, "metadata": {**server.lease["metadata"], "labels": {"x": "y"}}})
+    server.calls.clear()
+    assert attempt(a, server, 2)
+    assert server.calls == ["Put", "Get", "Put"]

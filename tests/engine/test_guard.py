@@ -1,0 +1,208 @@
+"""The guards, row by row (enforce.md, section 6) and the gate of section 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    MarkPodNotReady,
+    RemoveTaints,
+    SetNodeConditions,
+)
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.guard import (
+    GO,
+    HALF_OPEN_NS,
+    MINUTE_NS,
+    UPSTREAM,
+    Breaker,
+    Caps,
+    Guard,
+    Hold,
+    Refuse,
+    View,
+    is_harm,
+)
+from kubectl_nodelife.kube.node import NodeCondition, Taint
+from kubectl_nodelife.kube.pod import PodCondition
+from kubectl_nodelife.kube.times import SECOND_NS
+
+NOW = 1_000 * SECOND_NS
+WHO: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
+OPEN = View(kill_switch_absent_ns=NOW)
+
+LOST = SetNodeConditions(**WHO, node="n", conditions=(NodeCondition("Ready", "Unknown"),))
+TAINT = AddTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
+NO_SCHEDULE = AddTaints(**WHO, node="n", taints=(Taint("k", "NoSchedule"),))
+UNTAINT = RemoveTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
+DELETE = DeletePod(**WHO, namespace="d", pod="p")
+DAEMON = replace(DELETE, controller="daemonset")
+TERMINATED = replace(DELETE, controller="pod-gc", force=True)
+ORPHAN = replace(TERMINATED, if_node_gone="n")
+MARK = MarkPodNotReady(**WHO, namespace="d", pod="p", condition=PodCondition("Ready", "False"))
+EVICT = EvictPod(**WHO, namespace="d", pod="p")
+CREATE = CreatePod(
+    **WHO, namespace="d", pod="p", manifest={}, node="n", owner="s", owner_uid="u", revision="r"
+)
+
+
+@pytest.mark.parametrize(
+    "change, because",
+    [
+        pytest.param({"leads": False}, "Lease", id="lease"),
+        pytest.param({"synced": False}, "lists", id="synced"),
+        pytest.param({"blind": "no working watch of Pod"}, "no working watch", id="watches"),
+        pytest.param({"paused_because": "paused by x"}, "paused", id="paused"),
+        pytest.param({"kill_switch_present": True}, "nodelife-stop is there", id="kill-switch"),
+        pytest.param(
+            {"kill_switch_absent_ns": NOW - 6 * SECOND_NS}, "cannot be looked for", id="unreadable"
+        ),
+        pytest.param({"journal_error": "disk full"}, "disk full", id="journal"),
+    ],
+)
+@pytest.mark.parametrize("action", [DELETE, UNTAINT, CREATE], ids=["harm", "recovery", "other"])
+def test_the_gate_holds_everything(action: Action, change: dict[str, Any], because: str) -> None:
+    held = Guard(UPSTREAM).admit(action, replace(OPEN, **change), NOW)
+    assert isinstance(held, Hold) and because in held.because
+
+
+@pytest.mark.parametrize(
+    "action, harm",
+    [
+        pytest.param(LOST, True, id="a-node-called-lost"),
+        pytest.param(TAINT, True, id="no-execute"),
+        pytest.param(MARK, True, id="pods-marked"),
+        pytest.param(DELETE, True, id="eviction"),
+        pytest.param(ORPHAN, True, id="orphan"),
+        pytest.param(EVICT, True, id="drain"),
+        pytest.param(TERMINATED, False, id="terminated-pod"),
+        pytest.param(DAEMON, False, id="daemon-pod"),
+        pytest.param(NO_SCHEDULE, False, id="no-schedule"),
+        pytest.param(UNTAINT, False, id="untaint"),
+        pytest.param(CREATE, False, id="create"),
+    ],
+)
+def test_cold_holds_harm_back_and_nothing_else(action: Action, harm: bool) -> None:
+    assert is_harm(action) is harm
+    cold = replace(OPEN, cold_until_ns=NOW + SECOND_NS)
+    admitted = Guard(UPSTREAM).admit(action, cold, NOW)
+    assert admitted == (
+        Hold(NOW + SECOND_NS, "watching for one grace period first") if harm else GO
+    )
+
+
+def send(guard: Guard, action: Action, view: View, now_ns: int) -> Any:
+    admitted = guard.admit(action, replace(view, kill_switch_absent_ns=now_ns), now_ns)
+    if admitted == GO:
+        guard.sending(action, now_ns)
+    return admitted
+
+
+@pytest.mark.parametrize(
+    "action, cap", [pytest.param(TAINT, 10, id="taints"), pytest.param(DELETE, 100, id="deletions")]
+)
+def test_so_many_a_minute(action: Action, cap: int) -> None:
+    guard = Guard(Caps(zone_share=None, cluster_share=None))
+    for number in range(cap):
+        assert send(guard, action, OPEN, NOW + number) == GO
+    held = send(guard, action, OPEN, NOW + SECOND_NS)
+    assert isinstance(held, Hold) and held.until_ns == NOW + MINUTE_NS
+    assert send(guard, UNTAINT, OPEN, NOW + SECOND_NS) == GO, "recovery passes the caps"
+    assert send(guard, action, OPEN, NOW + MINUTE_NS) == GO, "the first one is a minute ago"
+
+
+def test_upstream_has_no_caps_of_ours() -> None:
+    guard = Guard(UPSTREAM)
+    assert all(send(guard, DELETE, OPEN, NOW) == GO for _ in range(1_000))
+
+
+def test_a_cap_of_0_refuses() -> None:
+    assert isinstance(send(Guard(Caps(deletions_a_minute=0)), DELETE, OPEN, NOW), Refuse)
+
+
+def test_total() -> None:
+    guard = Guard(Caps(total=1))
+    assert send(guard, CREATE, OPEN, NOW) == GO
+    assert isinstance(send(guard, CREATE, OPEN, NOW), Refuse)
+
+
+@pytest.mark.parametrize(
+    "zones, allowed",
+    [
+        pytest.param({"z": (1, 0), "y": (9, 0)}, True, id="at-least-one-node"),
+        pytest.param({"z": (4, 1), "y": (9, 0)}, True, id="two-in-a-zone-of-four"),
+        pytest.param({"z": (4, 2), "y": (9, 0)}, False, id="not-three-in-a-zone-of-four"),
+        pytest.param({"z": (10, 4), "y": (90, 0)}, True, id="below-55-percent-of-the-zone"),
+        pytest.param({"z": (10, 5), "y": (90, 0)}, False, id="55-percent-of-the-zone"),
+        pytest.param({"z": (10, 0), "y": (10, 6)}, False, id="34-percent-of-the-cluster"),
+    ],
+)
+def test_share_of_zone_and_cluster(zones: dict[str, tuple[int, int]], allowed: bool) -> None:
+    view = replace(OPEN, zones=zones, zone_of={"n": "z"})
+    assert (send(Guard(Caps()), TAINT, view, NOW) == GO) is allowed
+    assert send(Guard(Caps()), NO_SCHEDULE, view, NOW) == GO
+
+
+def failing(guard: Guard, code: int, times: int = 5, message: str = "") -> Guard:
+    for _ in range(times):
+        guard.ended(CREATE, code, message, NOW)
+    return guard
+
+
+@pytest.mark.parametrize("code", [0, 401, 429, 500, 503])
+def test_errors_open_the_breaker_for_their_verb_alone(code: int) -> None:
+    guard = failing(Guard(Caps()), code)
+    assert isinstance(send(guard, CREATE, OPEN, NOW), Hold)
+    assert send(guard, DAEMON, OPEN, NOW) == GO
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        pytest.param(failing(Guard(Caps()), 409), id="conflicts-are-none"),
+        pytest.param(failing(Guard(Caps()), 403), id="admission-says-no"),
+        pytest.param(failing(Guard(Caps()), 500, 5, "failed calling webhook w"), id="webhook"),
+        pytest.param(failing(Guard(Caps()), 500, 4), id="four-of-ten"),
+        pytest.param(failing(Guard(UPSTREAM), 500), id="upstream-s-back-offs-only"),
+    ],
+)
+def test_what_opens_no_breaker(guard: Guard) -> None:
+    assert send(guard, CREATE, OPEN, NOW) == GO
+
+
+def test_half_open_after_30_s_with_one_write() -> None:
+    guard = failing(Guard(Caps()), 503)
+    later = NOW + HALF_OPEN_NS
+    assert send(guard, CREATE, OPEN, later) == GO
+    assert isinstance(send(guard, replace(CREATE, pod="q"), OPEN, later), Hold), "only one"
+    guard.ended(CREATE, 503, "", later)
+    assert isinstance(send(guard, CREATE, OPEN, later), Hold), "open again"
+    again = later + HALF_OPEN_NS
+    assert send(guard, CREATE, OPEN, again) == GO
+    guard.ended(CREATE, 201, "", again)
+    assert send(guard, CREATE, OPEN, again) == GO
+
+
+def test_a_budget_s_429_is_no_error() -> None:
+    guard = Guard(Caps())
+    for _ in range(10):
+        guard.ended(EVICT, 429, "", NOW)
+    assert send(guard, EVICT, OPEN, NOW) == GO
+
+
+def test_recovery_passes_errors_but_not_a_surprise() -> None:
+    guard = Guard(Caps())
+    guard.open(Breaker("all at once", "cut off", NOW, recovery_passes=True))
+    assert send(guard, UNTAINT, OPEN, NOW) == GO
+    assert isinstance(send(guard, TAINT, OPEN, NOW), Hold)
+    guard.open(Breaker("surprise", "somebody else taints", NOW))
+    assert isinstance(send(guard, UNTAINT, OPEN, NOW), Hold)
+    guard.resume()
+    assert send(guard, TAINT, OPEN, NOW) == GO
