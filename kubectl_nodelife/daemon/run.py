@@ -35,6 +35,7 @@ from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import begin_log, log
 from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
+from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
 from kubectl_nodelife.daemon.places import (
     config_file,
     log_path,
@@ -62,7 +63,7 @@ from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import Pace, Source
+from kubectl_nodelife.live.source import Source
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0
@@ -70,16 +71,6 @@ _REREAD_SECONDS: Final = 30.0
 _OLD_SESSION_SECONDS: Final = 900.0
 _UPGRADE_SECONDS: Final = 600.0
 """For so long the program may be gone: an upgrade takes it away before it brings another."""
-
-PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
-"""Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
-so that our copy decides on what they decided on."""
-
-ENFORCING_PACE: Final = Pace(
-    silence_by_kind=PACE.silence_by_kind,
-    gather_by_kind={**PACE.gather_by_kind, "DaemonSet": 0.0, "ControllerRevision": 0.0},
-)
-"""A set and its revisions are read in the order in which they change."""
 
 Look = Callable[[], ClusterView]
 MakeAnswers = Callable[

@@ -65,7 +65,9 @@ class EnforcingHost:
                 controller.memory.begins_cold = joining
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
-        self.engine = Engine(controllers, self.cache, join=joining, on_bug=log_bug, numbers=self._numbers)
+        self.engine = Engine(
+            controllers, self.cache, join=joining, on_bug=log_bug, numbers=self._numbers
+        )
         self._began([c.name for c in controllers])
 
     def withdraw(self, now_ns: int, because: str) -> None:
