@@ -1,0 +1,227 @@
+"""What users do, with the real krew and kubectl: install, run, upgrade, uninstall.
+
+`KREW` names krew's program, `VALIDATE_KREW_MANIFEST` the one that its index runs on manifests (by
+default beside krew); without them these tests are skipped, and the rules in `release.krew_rules`
+have to do. The index is a git repository in a folder, the archives come from a server on loopback.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife import __version__
+from release import archive
+from release.checks import sha256
+from release.manifest import archive_name, render
+from release.platforms import BY_NAME, PLATFORMS
+from tests.release.users import KUBECTL, User, needs_kubectl, pythons
+
+KREW = os.environ.get("KREW") or shutil.which("krew")
+VALIDATE = os.environ.get("VALIDATE_KREW_MANIFEST") or (
+    str(Path(KREW).with_name("validate-krew-manifest")) if KREW else ""
+)
+ROOT = Path(__file__).parents[2]
+LINUX = archive_name("linux-amd64")
+OLD = "0.0.9"
+
+pytestmark = [
+    needs_kubectl,
+    pytest.mark.skipif(
+        KREW is None, reason="there is no krew on this machine; KREW may name its program"
+    ),
+    pytest.mark.skipif(shutil.which("git") is None, reason="krew's indexes need git"),
+]
+
+
+class Index:
+    """A krew index in a git repository, and the archives it leads to, served on loopback."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder, self.address = folder, address
+        self.served = folder / "served"
+        self.plugins = folder / "index/plugins"
+        self.plugins.mkdir(parents=True)
+        self._git("init", "-q", "-b", "main")
+
+    def publish(self, version: str, archives: dict[str, Path]) -> Path:
+        """Make that version the one in the index; returns the manifest."""
+        (self.served / version).mkdir(parents=True)
+        for name, path in archives.items():
+            os.link(path, self.served / version / name)
+        sums = {name: sha256(path) for name, path in archives.items()}
+        template = (ROOT / "krew-manifest.yaml").read_text()
+        manifest = self.plugins / "nodelife.yaml"
+        manifest.write_text(render(template, version, f"{self.address}/{version}", sums))
+        self._git("add", "-A")
+        self._git("commit", "-q", "-m", version)
+        return manifest
+
+    def _git(self, *words: str) -> None:
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
+        subprocess.run(["git", "-C", self.folder / "index", *who, *words], check=True)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a line for each."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """An empty index."""
+    folder = tmp_path / "index"
+    (folder / "served").mkdir(parents=True)
+    handler = functools.partial(Quiet, directory=str(folder / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Index(folder, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def old_archive(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive for linux/amd64 as if of the version before."""
+    tree = archive.read(release / LINUX)
+    for name in ("nodelife/kubectl-nodelife", "nodelife/lib/kubectl_nodelife/__init__.py"):
+        content = tree[name].content.replace(__version__.encode(), OLD.encode())
+        assert content != tree[name].content
+        tree[name] = tree[name]._replace(content=content)
+    path = tmp_path_factory.mktemp("old") / LINUX
+    archive.write(path, tree, 0, level=1)
+    return path
+
+
+@pytest.fixture
+def user(tmp_path: Path, index: Index) -> User:
+    """Somebody with kubectl, krew and one Python."""
+    made = User(tmp_path / "a home", next(iter(pythons().values())))
+    assert KREW is not None and KUBECTL is not None
+    made.link(KREW, "kubectl-krew")
+    made.link(KUBECTL, "kubectl")
+    made.environ["PATH"] = f"{made.home}/.krew/bin:{made.environ['PATH']}"
+    made.environ["KREW_DEFAULT_INDEX_URI"] = f"file://{index.folder}/index"
+    made.environ["KREW_NO_UPGRADE_CHECK"] = "1"
+    return made
+
+
+def all_archives(release: Path) -> dict[str, Path]:
+    return {name: release / name for name in (archive_name(p.name) for p in PLATFORMS)}
+
+
+@contextmanager
+def sandbox(user: User) -> Iterator[str]:
+    """A sandbox's kubeconfig, from the checkout: an upgrade must not end the cluster."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubectl_nodelife", "sandbox"],
+        cwd=ROOT, env={**user.environ, "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().partition("=")[2].strip()
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_install_run_and_uninstall(release: Path, index: Index, user: User) -> None:
+    index.publish(__version__, all_archives(release))
+    user.ok("kubectl", "krew", "update")
+    assert "nodelife" in user.ok("kubectl", "krew", "search", "nodelife")
+    done = user.run("kubectl", "krew", "install", "nodelife")
+    assert done.returncode == 0, done.stderr
+    assert "Python 3.11 or newer must be installed" in done.stderr
+    assert user.ok("kubectl", "nodelife", "version") == f"Client Version: v{__version__}\n"
+    listed = user.ok("kubectl", "plugin", "list")
+    assert f"{user.home}/.krew/bin/kubectl-nodelife" in listed
+    assert user.run("kubectl", "nodelife", "vesion").returncode == 2
+    with sandbox(user) as kubeconfig:
+        shown = user.ok("kubectl", "nodelife", "status", "--kubeconfig", kubeconfig)
+        assert shown.startswith("NAME") and "healthy" in shown
+    user.ok("kubectl", "krew", "uninstall", "nodelife")
+    left = [p for p in user.home.rglob("*nodelife*") if ".cache" not in p.parts]
+    assert [p for p in left if ".krew/index" not in str(p)] == []
+
+
+def test_upgrade_under_a_running_daemon(
+    release: Path, index: Index, user: User, old_archive: Path
+) -> None:
+    index.publish(OLD, {LINUX: old_archive})
+    user.ok("kubectl", "krew", "update")
+    user.ok("kubectl", "krew", "install", "nodelife")
+    store = user.home / ".krew/store/nodelife"
+    with sandbox(user) as kubeconfig:
+        user.environ["KUBECONFIG"] = kubeconfig
+        assert "watching" in user.ok("kubectl", "nodelife", "daemon", "start")
+        try:
+            index.publish(__version__, all_archives(release))
+            user.ok("kubectl", "krew", "upgrade", "nodelife")
+            assert [p.name for p in store.iterdir()] == [f"v{__version__}"]
+            assert f"v{__version__}" in user.ok("kubectl", "nodelife", "version")
+            # The old daemon has no files any more, and still answers.
+            for words in (["status"], ["changes"], ["explain", "node", "a1"], ["audit", "-A"]):
+                user.ok("kubectl", "nodelife", *words)
+            assert daemon_version(user) == OLD
+            user.ok("kubectl", "nodelife", "daemon", "restart")
+            assert daemon_version(user) == __version__
+        finally:
+            user.run("kubectl", "nodelife", "daemon", "stop")
+
+
+def daemon_version(user: User) -> str:
+    shown = json.loads(user.ok("kubectl", "nodelife", "daemon", "status", "-o", "json"))
+    found = re.search(r'"version": "([^"]+)"', json.dumps(shown))
+    assert found is not None, shown
+    return found[1]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_each_platform_is_installed_by_its_name(
+    name: str, release: Path, index: Index, user: User
+) -> None:
+    platform = BY_NAME[name]
+    manifest = index.publish(__version__, all_archives(release))
+    user.ok(
+        "kubectl", "krew", "install", "--manifest", manifest,
+        "--archive", release / archive_name(name),
+        KREW_OS=platform.system, KREW_ARCH=platform.arch,
+    )  # fmt: skip
+    home = user.home / ".krew/store/nodelife" / f"v{__version__}" / "nodelife"
+    assert (home / "kubectl-nodelife").stat().st_mode & 0o111 == 0o111
+    assert (home / "licenses/certifi").is_dir()
+    assert next(home.rglob(f"*{platform.suffix('3.14')}"), None) is not None
+
+
+def test_another_archive_than_the_manifest_says_is_refused(
+    release: Path, index: Index, user: User, old_archive: Path
+) -> None:
+    manifest = index.publish(__version__, {LINUX: release / LINUX})
+    done = user.run(
+        "kubectl", "krew", "install", "--manifest", manifest, "--archive", old_archive
+    )
+    assert done.returncode != 0 and "checksum does not match" in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists(VALIDATE), reason="validate-krew-manifest is not here")
+def test_the_index_would_take_the_manifest(release: Path, index: Index, user: User) -> None:
+    manifest = index.publish(__version__, all_archives(release))
+    began = time.monotonic()
+    done = user.run(VALIDATE, "-manifest", manifest, seconds=300)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 240
