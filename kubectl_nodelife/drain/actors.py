@@ -6,13 +6,8 @@ its answer to "what do you create now?".
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
-
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodStatus
-from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import (
@@ -22,10 +17,8 @@ from kubectl_nodelife.workloads.owners import (
     Replacement,
     back_off_ns,
     ordinal_of,
+    successor,
 )
-
-_TOPOLOGY_LABELS: Final = (LABEL_ZONE, LABEL_REGION)
-"""Labels that a pod gets from its node when it is bound."""
 
 
 class Actor:
@@ -201,19 +194,6 @@ class Workload:
 
 
 def new_pod(old: Pod, number: int, now_ns: int) -> Pod:
-    """The pod that an owner makes in place of `old`: the same template, on no node yet."""
-    meta = old.metadata
-    labels = {k: v for k, v in (meta.labels or {}).items() if k not in _TOPOLOGY_LABELS}
-    generated = meta.generate_name or f"{meta.name}-"
-    keeps_name = any(o.controller and o.kind == "StatefulSet" for o in meta.owner_references)
-    meta = msgspec.structs.replace(
-        meta,
-        name=meta.name if keeps_name else f"{generated}new-{number}",
-        uid=f"new-{number}",
-        labels=labels,
-        creation_timestamp=Time(now_ns),
-        deletion_timestamp=None,
-        deletion_grace_period_seconds=None,
-    )
-    spec = msgspec.structs.replace(old.spec, node_name="")
-    return msgspec.structs.replace(old, metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+    """The pod that an owner makes in place of `old`, with a name that nothing else has."""
+    generated = old.metadata.generate_name or f"{old.metadata.name}-"
+    return successor(old, f"{generated}new-{number}", f"new-{number}", Time(now_ns))

@@ -104,7 +104,8 @@ class Engine:
                 yield from self._failed(taken, now_ns)
                 continue
             for controller in self._concerned(taken):
-                yield from self._told(controller, taken, now_ns)
+                if actions := self._tell(controller, taken, now_ns):
+                    yield from self._answer(controller, taken, actions, now_ns)
         while self._refused and self._refused[0][0] <= now_ns:
             yield from self._failed(self._refused.popleft()[1], now_ns)
         if not self.started and not self._unsynced:
@@ -119,11 +120,23 @@ class Engine:
 
     # Calls of controllers
 
-    def _told(self, controller: Controller, change: Change, now_ns: int) -> Iterator[Action]:
-        """A controller learns of a change."""
+    def _tell(self, controller: Controller, change: Change, now_ns: int) -> Actions:
+        """A controller learns of a change; what it decides, if anything."""
         try:
-            if actions := controller.changed(change, self.cache, now_ns):
-                yield from self._settle(actions, now_ns)
+            actions = controller.changed(change, self.cache, now_ns)
+        except Exception as error:
+            self._note_bug(controller, _about(change), error, now_ns)
+            return ()
+        if not actions and self.cache.quarantine.bugs:
+            self.cache.quarantine.worked(controller.name, _about(change))
+        return actions
+
+    def _answer(
+        self, controller: Controller, change: Change, actions: Actions, now_ns: int
+    ) -> Iterator[Action]:
+        """What a controller decides on a change, as it comes to it."""
+        try:
+            yield from self._settle(actions, now_ns)
         except Exception as error:
             self._note_bug(controller, _about(change), error, now_ns)
         else:

@@ -14,8 +14,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, controller_of
-from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.acts import MakePod
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
@@ -26,6 +26,7 @@ from kubectl_nodelife.workloads.owners import (
     Replacement,
     is_active,
     replacement_of,
+    successor,
 )
 
 _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
@@ -124,19 +125,8 @@ class Owners:
 
     def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:
         """A new Pending pod with the same spec, labels and owner, bound if it fits somewhere."""
-        meta = lost.metadata
-        name, uid = self._api.new_name(meta.generate_name or f"{owner.name}-")
-        return Pod(
-            metadata=ObjectMeta(
-                name=meta.name if owner.kind == "StatefulSet" else name,
-                generate_name=meta.generate_name,
-                namespace=meta.namespace,
-                uid=uid,
-                creation_timestamp=whole_seconds(self._api.now_ns),
-                labels=meta.labels,
-                annotations=meta.annotations,
-                owner_references=meta.owner_references,
-            ),
-            spec=replace(lost.spec, node_name=self._place(lost) or ""),
-            status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
-        )
+        generated = lost.metadata.generate_name or f"{owner.name}-"
+        name, uid = self._api.new_name(generated)
+        pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
+        node = self._place(pod)
+        return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))

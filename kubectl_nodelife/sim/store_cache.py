@@ -13,6 +13,7 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
+from kubectl_nodelife.workloads.scheduling import Wanted
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -62,14 +63,15 @@ class StoreCache:
 
     def stock(self, name: str) -> NodeInfo:
         """What the node's pods leave of it. Most of them ask the same, so these are counted."""
-        times: dict[Demands, int] = {}
+        times: dict[Wanted, int] = {}
+        room_of = self._classes.room_of
         for pod in self._store.pods_on(name):
             if pod.status.phase not in TERMINAL_PHASES:
-                demands = self._classes.demands_of(pod)
-                times[demands] = times.get(demands, 0) + 1
+                room = room_of(pod)
+                times[room] = times.get(room, 0) + 1
         info = NodeInfo(self._store.nodes[name])
-        for demands, count in times.items():
-            info.add(demands.wanted.requests, demands.wanted.ports, count)
+        for room, count in times.items():
+            info.add(room.requests, room.ports, count)
         return info
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:

@@ -14,10 +14,19 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.kube.kinds import find_kind
-from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.meta import (
+    KubeObject,
+    ObjectMeta,
+    OwnerReference,
+    Time,
+    controller_of,
+)
+from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
 from kubectl_nodelife.kube.workload import (
     Job,
     ReplicaSet,
@@ -44,6 +53,9 @@ WHEN_GONE: Final = "when-gone"
 NEVER: Final = "never"
 
 _JOB_FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
+_TOPOLOGY_LABELS = frozenset({LABEL_ZONE, LABEL_REGION})
+"""Labels that a pod gets from its node when it is bound (PodTopologyLabels)."""
+
 _ORDINAL = re.compile(r".*-([0-9]+)")
 
 
@@ -163,3 +175,31 @@ def ordinal_of(name: str) -> int:
     """The number at the end of a StatefulSet pod's name, -1 without one. Follows `getOrdinal`."""
     match = _ORDINAL.fullmatch(name)
     return int(match[1]) if match else -1
+
+
+def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
+    """The pod that its owner makes in place of `lost`: the same template, on no node yet.
+
+    `name` is what the API server generates; a StatefulSet's pod keeps its own. Left behind are the
+    labels that a pod gets from its node, and finalizers, which are not the template's.
+    """
+    meta = lost.metadata
+    owner = controller_of(meta)
+    keeps_name = owner is not None and owner.kind == "StatefulSet"
+    labels = meta.labels
+    if labels is not None and not _TOPOLOGY_LABELS.isdisjoint(labels):
+        labels = {key: value for key, value in labels.items() if key not in _TOPOLOGY_LABELS}
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.name if keeps_name else name,
+            generate_name=meta.generate_name,
+            namespace=meta.namespace,
+            uid=uid,
+            creation_timestamp=created,
+            labels=labels,
+            annotations=meta.annotations,
+            owner_references=meta.owner_references,
+        ),
+        spec=replace(lost.spec, node_name=""),
+        status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
+    )

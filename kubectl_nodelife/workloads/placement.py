@@ -135,7 +135,7 @@ class PlacementSimulator:
     def _takes_room(self, pod: Pod, name: str, by: int) -> None:
         info = self._infos.get(name)
         if info is not None:
-            wanted = self._classes.demands_of(pod).wanted
+            wanted = self._classes.room_of(pod)
             if by > 0:
                 info.add(wanted.requests, wanted.ports)
             else:

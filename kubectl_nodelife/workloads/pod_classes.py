@@ -57,6 +57,7 @@ class PodClasses:
     def __init__(self) -> None:
         self._demands: dict[bytes, Demands] = {}
         self._by_containers: dict[int, tuple[PodSpec, Demands]] = {}
+        self._room: dict[int, tuple[PodSpec, Wanted]] = {}
 
     def demands_of(self, pod: Pod) -> Demands:
         """Pods of one template nearly always hold the very same containers, which lead there."""
@@ -72,6 +73,16 @@ class PodClasses:
         if found is None:
             found = self._demands[key] = Demands(pod)
         self._by_containers[id(spec.containers)] = (spec, found)
+        return found
+
+    def room_of(self, pod: Pod) -> Wanted:
+        """What the pod takes of a node; only `requests` and `ports` of it count."""
+        spec = pod.spec
+        known = self._room.get(id(spec.containers))
+        if known is not None and _takes_the_same(known[0], spec):
+            return known[1]
+        found = self.demands_of(pod).wanted
+        self._room[id(spec.containers)] = (spec, found)
         return found
 
     def class_of(self, pod: Pod, others_keep_off: bool) -> PodClass:
@@ -97,9 +108,16 @@ def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
     return (
         one.tolerations == other.tolerations
         and bool(one.scheduling_gates) == bool(other.scheduling_gates)
-        and one.init_containers == other.init_containers
         and one.node_selector == other.node_selector
         and one.affinity == other.affinity
+        and _takes_the_same(one, other)
+    )
+
+
+def _takes_the_same(one: PodSpec, other: PodSpec) -> bool:
+    """Whether pods with the very same containers take the same room."""
+    return (
+        one.init_containers == other.init_containers
         and one.overhead == other.overhead
         and one.resources == other.resources
     )
