@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.held import BENIGN_FINALIZERS
-from kubectl_nodelife.drain.scope import NO_REPLACEMENT, BudgetKey, Scope
+from kubectl_nodelife.drain.scope import NO_REPLACEMENT, Scope
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, pod_requests
+from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.owners import NEVER
-
-
-@dataclass(slots=True)
-class NodeLoad:
-    """One node. `budgets`: how many of its pods need each. `moving`: what the replacements request.
-
-    `blocked`: why its drain cannot end, by what is known before any run; "" where it may.
-    `refused`: because kubectl touches nothing there.
-    """
-
-    name: str
-    zone: str
-    budgets: dict[BudgetKey, int] = field(default_factory=dict)
-    moving: Amounts = field(default_factory=dict)
-    pods: int = 0
-    blocked: str = ""
-    refused: bool = False
+from kubectl_nodelife.workloads.waves import BudgetKey, NodeLoad
 
 
 def node_loads(scope: Scope, options: DrainOptions, admission: Admission) -> list[NodeLoad]:

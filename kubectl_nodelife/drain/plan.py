@@ -38,7 +38,7 @@ from kubectl_nodelife.drain.snapshot import Snapshot
 from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.verdicts import Judge, seconds
-from kubectl_nodelife.drain.waves import cut_waves, play_waves
+from kubectl_nodelife.drain.waves import plan_waves, play_waves
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.sim.kubectl.client import BURST, QPS
@@ -138,7 +138,7 @@ def _settle_waves(
     """Cut waves and play them; nodes that turn out to hold up their wave for ever go last."""
     stuck: set[str] = set()
     while True:
-        cut = cut_waves(scope, options, waves, admission, at_least, stuck)
+        cut = plan_waves(scope, options, waves, admission, at_least, stuck)
         play = play_waves(scope, admission, options, waves, cut, MIDDLE)
         held_up = {run.name for run in play.runs.values() if run.end_ns is None} - stuck
         last = play.waves[-1] if play.waves else None

@@ -16,8 +16,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
-
-BudgetKey = tuple[str, str]
+from kubectl_nodelife.workloads.waves import BudgetKey
 
 BELONG_TO_NODES = frozenset({"DaemonSet", "Node"})
 """Owners whose pods a drain does not move."""

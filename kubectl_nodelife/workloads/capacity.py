@@ -1,0 +1,59 @@
+"""Room for replacements, added up over nodes: a necessary condition, quick to ask while packing.
+
+Only sums of cpu, memory and pod slots; whether each pod finds a node of its own is the simulated
+scheduler's to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.quantity import Amounts, amounts
+
+COUNTED: Final = ("cpu", "memory")
+PODS: Final = "pods"
+
+
+class CapacityLeft:
+    """Free amounts over the nodes that take pods. `keep`: the share of each that stays free."""
+
+    def __init__(self, keep: float = 0.0) -> None:
+        self._keep = keep
+        self._free: Amounts = {}
+        self._total: Amounts = {}
+
+    def add(self, node: Node, used: Mapping[str, int]) -> None:
+        """A node takes pods; `used` of it (by resource, and `pods`) is taken."""
+        allocatable = amounts(node.status.allocatable)
+        for resource in (*COUNTED, PODS):
+            amount = allocatable.get(resource, 0)
+            self._total[resource] = self._total.get(resource, 0) + amount
+            self._free[resource] = self._free.get(resource, 0) + amount - used.get(resource, 0)
+
+    def holds(self, moving: Mapping[str, int], pods: int) -> bool:
+        """Whether so much for so many pods finds room, and the share to keep stays free."""
+        for resource in COUNTED:
+            wanted = moving.get(resource, 0)
+            rest = self._free.get(resource, 0) - wanted
+            if wanted and rest < self._keep * self._total.get(resource, 0):
+                return False
+        return not pods or self._free.get(PODS, 0) >= pods
+
+    def take(self, moving: Mapping[str, int], pods: int) -> None:
+        """They have moved."""
+        for resource in COUNTED:
+            self._free[resource] = self._free.get(resource, 0) - moving.get(resource, 0)
+        self._free[PODS] = self._free.get(PODS, 0) - pods
+
+    def next_wave(self, drained: list[str]) -> None:
+        """These nodes are drained, and what is done to them is done. They may take pods again."""
+
+
+def takes_pods(node: Node) -> bool:
+    """Whether an ordinary pod may go there: not cordoned, Ready, and without taints against it."""
+    ready = node.ready()
+    if node.spec.unschedulable or (ready is not None and ready.status != "True"):
+        return False
+    return not any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints)

@@ -1,0 +1,190 @@
+"""Which nodes can go together: waves within the limits of budgets, zones, room and numbers.
+
+A wave holds at most so many nodes, so many of a zone, no more pods of a budget than it can spare at
+once (a node that alone needs more goes without company under that budget), and no more than there
+is room for. Greedy, in several orders; the shortest result counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.quantity import Amounts
+from kubectl_nodelife.workloads.capacity import CapacityLeft
+
+BudgetKey = tuple[str, str]
+"""Namespace and name of a budget."""
+
+
+class WaveLimits(NamedTuple):
+    """How many nodes go at once, and how many of a zone; None: any number."""
+
+    max_parallel: int
+    max_per_zone: int | None = None
+
+
+@dataclass(slots=True)
+class NodeLoad:
+    """One node. `budgets`: how many of its pods need each. `moving`: what the replacements request.
+
+    `pods`: how many are replaced. `blocked`: why its drain cannot end, by what is known before any
+    run; "" where it may. `refused`: because kubectl touches nothing there.
+    """
+
+    name: str
+    zone: str
+    budgets: dict[BudgetKey, int] = field(default_factory=dict)
+    moving: Amounts = field(default_factory=dict)
+    pods: int = 0
+    blocked: str = ""
+    refused: bool = False
+
+
+def cut_waves(
+    loads: Sequence[NodeLoad],
+    caps: Mapping[BudgetKey, int],
+    limits: WaveLimits,
+    capacity: Callable[[], CapacityLeft],
+    at_least: int = 0,
+) -> list[list[str]]:
+    """The nodes of each wave.
+
+    `caps`: how many pods each budget can spare at once. `capacity` makes the room that is left at
+    the beginning. `at_least`: no result is shorter, so the search may stop there.
+    """
+    best: list[list[str]] | None = None
+    for rank in RANKS:
+        found = _cut(loads, caps, limits, capacity(), rank)
+        if best is None or len(found) < len(best):
+            best = found
+        if len(best) <= at_least:
+            break
+    return best or []
+
+
+Rank = Callable[[list[float], float], tuple[float, ...]]
+"""From the needs of a node's limits, and the largest share of a budget that it takes, to a key by
+which nodes are sorted; the smallest goes first."""
+
+RANKS: Final[tuple[Rank, ...]] = (
+    lambda needs, share: (-max(needs, default=0), -share, -sum(needs)),
+    lambda needs, share: (-sum(needs), -max(needs, default=0)),
+    lambda needs, share: (-share, -max(needs, default=0), -sum(needs)),
+    lambda needs, share: (-len(needs), -sum(needs)),
+)
+
+
+class _Remaining:
+    """How much of each limit the nodes that are left still need, in waves."""
+
+    def __init__(
+        self, loads: Iterable[NodeLoad], caps: Mapping[BudgetKey, int], limits: WaveLimits
+    ) -> None:
+        self._caps = caps
+        self._limits = limits
+        self._budgets: dict[BudgetKey, int] = {}
+        self._zones: dict[str, int] = {}
+        for load in loads:
+            self._zones[load.zone] = self._zones.get(load.zone, 0) + 1
+            for key, count in load.budgets.items():
+                self._budgets[key] = self._budgets.get(key, 0) + min(count, caps[key])
+
+    def remove(self, load: NodeLoad) -> None:
+        """A node found its wave."""
+        self._zones[load.zone] -= 1
+        for key, count in load.budgets.items():
+            self._budgets[key] -= min(count, self._caps[key])
+
+    def needs(self) -> dict[object, float]:
+        """The waves that each limit still needs, by budget and by zone."""
+        needed: dict[object, float] = {
+            key: count / self._caps[key] for key, count in self._budgets.items()
+        }
+        if self._limits.max_per_zone is not None:
+            for zone, count in self._zones.items():
+                needed[zone] = count / self._limits.max_per_zone
+        return needed
+
+
+def _cut(
+    loads: Sequence[NodeLoad],
+    caps: Mapping[BudgetKey, int],
+    limits: WaveLimits,
+    room: CapacityLeft,
+    rank: Rank,
+) -> list[list[str]]:
+    """Wave after wave, the nodes that are hardest to place first."""
+    left = _Remaining(loads, caps, limits)
+    shares = {load.name: _share(load, caps) for load in loads}
+    waiting = list(loads)
+    result: list[list[str]] = []
+    while waiting:
+        needs = left.needs()
+        keys = {
+            load.name: (*rank(_needs_of(load, needs), shares[load.name]), load.name)
+            for load in waiting
+        }
+        waiting.sort(key=lambda load: keys[load.name])
+        wave = _Filling(caps, limits, room)
+        taken = [load for load in waiting if wave.take(load)]
+        if not taken:  # no room even for one: it has to be tried, and the run will tell
+            taken = waiting[:1]
+            wave.force(taken[0])
+        for load in taken:
+            left.remove(load)
+        names = {load.name for load in taken}
+        waiting = [load for load in waiting if load.name not in names]
+        room.next_wave([load.name for load in taken])
+        result.append([load.name for load in taken])
+    return result
+
+
+def _share(load: NodeLoad, caps: Mapping[BudgetKey, int]) -> float:
+    return max((count / caps[key] for key, count in load.budgets.items()), default=0.0)
+
+
+def _needs_of(load: NodeLoad, needs: dict[object, float]) -> list[float]:
+    found = [needs[key] for key in load.budgets]
+    if load.zone in needs:
+        found.append(needs[load.zone])
+    return found
+
+
+class _Filling:
+    """One wave while it is filled."""
+
+    def __init__(
+        self, caps: Mapping[BudgetKey, int], limits: WaveLimits, room: CapacityLeft
+    ) -> None:
+        self._caps = caps
+        self._limits = limits
+        self._room = room
+        self._count = 0
+        self._zones: dict[str, int] = {}
+        self._budgets: dict[BudgetKey, int] = {}
+
+    def take(self, load: NodeLoad) -> bool:
+        """Add the node if every limit allows it."""
+        limit = self._limits.max_per_zone
+        if self._count >= self._limits.max_parallel:
+            return False
+        if limit is not None and self._zones.get(load.zone, 0) >= limit:
+            return False
+        for key, count in load.budgets.items():
+            used = self._budgets.get(key, 0)
+            if used and used + count > self._caps[key]:
+                return False
+        if not self._room.holds(load.moving, load.pods):
+            return False
+        self.force(load)
+        return True
+
+    def force(self, load: NodeLoad) -> None:
+        """Add the node."""
+        self._count += 1
+        self._zones[load.zone] = self._zones.get(load.zone, 0) + 1
+        for key, count in load.budgets.items():
+            self._budgets[key] = self._budgets.get(key, 0) + count
+        self._room.take(load.moving, load.pods)
