@@ -110,3 +110,23 @@ def test_no_import_cycles() -> None:
 def test_core_knows_no_clock_nor_world(name: str) -> None:
     found = {other.split(".")[0] for other in IMPORTS[name]} & BANNED_IN_CORE
     assert not found, f"rule: the core imports no {', '.join(sorted(BANNED_IN_CORE))}; {name} does"
+
+
+MAY_WRITE = {
+    "kubectl_nodelife.live.executor",
+    "kubectl_nodelife.live.events",
+    "kubectl_nodelife.live.lease",
+    "kubectl_nodelife.live.kill_switch",
+    "kubectl_nodelife.daemon.preflight",
+    "kubectl_nodelife.daemon.enforce.lookouts",
+    "kubectl_nodelife.daemon.enforce.enforcement",
+}
+
+
+def test_only_enforcing_can_send_anything_but_get() -> None:
+    writer = "kubectl_nodelife.live.writer"
+    importers = {name for name in MODULES if writer in IMPORTS[name]}
+    assert importers <= MAY_WRITE, (
+        "rule: live.writer is the only code that can write to a cluster, and only these import "
+        f"it; {sorted(importers - MAY_WRITE)} do too"
+    )

@@ -68,8 +68,8 @@ def orders_of(given: dict[str, Any]) -> Orders:
                 f"{text!r} is no cap", on="--cap", remedy=f"give {' or '.join(CAPS)}, =, a number"
             )
     return Orders(
-        controllers=_names(given["enforce"], "--enforce"),
-        assume_stopped=_names(given["assume_stopped"], "--assume-stopped"),
+        controllers=controller_names(given["enforce"], "--enforce"),
+        assume_stopped=controller_names(given["assume_stopped"], "--assume-stopped"),
         begin=given["begin"],
         caps=given["caps"] or "",
         single_caps=given["single_caps"],
@@ -110,7 +110,8 @@ def confirm(given: dict[str, Any], known: CachedIdentity) -> None:
         raise Refused("not confirmed", on=known.server)
 
 
-def _names(text: str | None, flag: str) -> tuple[str, ...]:
+def controller_names(text: str | None, flag: str) -> tuple[str, ...]:
+    """Our names of the controllers in a flag's value. Raises BadInput."""
     found = []
     for word in (text or "").split(","):
         if not word:

@@ -1,4 +1,4 @@
-"""`kubectl nodelife rbac`: the least ClusterRole with which everything can be read."""
+"""`kubectl nodelife rbac`: the least rights, to read everything or to enforce."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 
 import click
 
+from kubectl_nodelife.commands.enforcing import controller_names
 from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, rows
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, render
 
 NAME = "nodelife-reader"
+ENFORCER = "nodelife-enforcer"
+_KUBE_SYSTEM = "kube-system"
 
 # API group, resources, verbs. A pod is fetched by name only to read the control plane's flags.
 RULES = (
@@ -79,15 +83,123 @@ class RolePage:
         yield f"clusterrole.rbac.authorization.k8s.io/{self._name}"
 
 
+class EnforcerPage:
+    """ServiceAccount, roles and bindings of an enforcing daemon, as one List.
+
+    The account lives in kube-system, so that its Leases and writes go by the API server's priority
+    levels of the real controllers.
+    """
+
+    def __init__(self, name: str, controllers: tuple[str, ...], lease_namespace: str) -> None:
+        self._name = name
+        self._controllers = controllers
+        self._lease_namespace = lease_namespace
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """None: a role is a document."""
+        return ()
+
+    def document(self) -> dict[str, Any]:
+        """The List."""
+        lease = _rule("coordination.k8s.io", "leases", "", LEASE_VERBS)
+        items = [
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": self._name, "namespace": _KUBE_SYSTEM},
+            },
+            self._object("ClusterRole", "", rules=[_rule(*row) for row in rows(self._controllers)]),
+            self._binding("ClusterRole", ""),
+            self._object("Role", self._lease_namespace, rules=[lease]),
+            self._binding("Role", self._lease_namespace),
+        ]
+        return {"apiVersion": "v1", "kind": "List", "items": items}
+
+    def names(self) -> Iterable[str]:
+        """kind/NAME of each."""
+        for item in self.document()["items"]:
+            yield f"{item['kind'].lower()}/{item['metadata']['name']}"
+
+    def _object(self, kind: str, namespace: str, **fields: Any) -> dict[str, Any]:
+        inside = {"namespace": namespace} if namespace else {}
+        return {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": self._name, **inside},
+            **fields,
+        }
+
+    def _binding(self, kind: str, namespace: str) -> dict[str, Any]:
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self._name}
+        account = {"kind": "ServiceAccount", "name": self._name, "namespace": _KUBE_SYSTEM}
+        return self._object(f"{kind}Binding", namespace, roleRef=role, subjects=[account])
+
+
+class ObjectPage:
+    """One object as a document of its own."""
+
+    def __init__(self, obj: dict[str, Any]) -> None:
+        self._obj = obj
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """None."""
+        return ()
+
+    def document(self) -> dict[str, Any]:
+        """The object."""
+        return self._obj
+
+    def names(self) -> Iterable[str]:
+        """None."""
+        return ()
+
+
+def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> dict[str, Any]:
+    name = f"{resource}/{subresource}" if subresource else resource
+    return {"apiGroups": [group], "resources": [name], "verbs": list(verbs)}
+
+
 @click.command()
-@click.option("--name", default=NAME, show_default=True, help="The role's name.")
+@click.option("--name", help="The role's name.")
+@click.option(
+    "--mode",
+    type=click.Choice(("dry-run", "enforce")),
+    default="dry-run",
+    show_default=True,
+    help="What it is for.",
+)
+@click.option("--enforce", metavar="C[,C...]", help="Controllers to be enforced; default: all.")
+@click.option(
+    "--lease-namespace",
+    default=_KUBE_SYSTEM,
+    show_default=True,
+    metavar="NS",
+    help="Where the Lease of the one writer is.",
+)
 @output_flags("yaml", "json", "name")
-def rbac(name: str, output: str, no_headers: bool) -> None:
-    """Print the least ClusterRole for the daemon and for first looks. It cannot write anything.
+def rbac(
+    name: str | None,
+    mode: str,
+    enforce: str | None,
+    lease_namespace: str,
+    output: str,
+    no_headers: bool,
+) -> None:
+    """Print the least rights: a ClusterRole that can only read, or what enforcing needs.
 
     \b
     Examples:
       kubectl nodelife rbac | kubectl apply -f -
       kubectl create clusterrolebinding nodelife --clusterrole=nodelife-reader --user=you
+      kubectl nodelife rbac --mode enforce --enforce=daemonset | kubectl apply -f -
     """
-    terminal.write(render(RolePage(name), output))
+    if mode == "dry-run":
+        terminal.write(render(RolePage(name or NAME), output))
+        return
+    controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
+    page = EnforcerPage(name or ENFORCER, controllers, lease_namespace)
+    if output != "yaml":
+        terminal.write(render(page, output))
+        return
+    objects = page.document()["items"]
+    terminal.write("---\n".join(render(ObjectPage(each), "yaml") for each in objects))
