@@ -24,7 +24,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import Source
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target
 
 _BEAT_SECONDS = 0.05
@@ -83,7 +83,7 @@ async def running(nodes: int, pods: int, seed: int, settings: Settings) -> Async
     with tempfile.TemporaryDirectory() as folder:
         client = Client(Session(target, {}))
         journal = open_journal(str(Path(folder) / "journal.db"))
-        source = Source(client, [resource_of(kind) for kind in KINDS], PACE)
+        source = ListWatchSource(client, [resource_of(kind) for kind in KINDS], PACE)
         clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
         watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
         one = Running(watcher, journal, client)

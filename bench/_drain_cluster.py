@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,
@@ -55,9 +55,9 @@ _CREATED = Time(NOW_NS - 86_400 * SECOND_NS)
 
 def cluster(
     nodes: int, pods: int, budgets: int, seed: int, *, zones: int = 3, namespaces: int = 20
-) -> Snapshot:
+) -> PlanSnapshot:
     """A healthy cluster of that size, with every kind read."""
-    return Snapshot(_Maker(nodes, pods, budgets, seed, zones, namespaces).objects(), NOW_NS)
+    return PlanSnapshot(_Maker(nodes, pods, budgets, seed, zones, namespaces).objects(), NOW_NS)
 
 
 class _Maker:

@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.events import ApplyEvent, ScenarioEvent
-from kubectl_nodelife.sim.fields import Place
+from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
@@ -161,7 +161,7 @@ def rolling_update(nodes: int, seed: int, max_unavailable: int | str) -> tuple[f
         },
     }
     apply = ApplyEvent(kind_named("DaemonSet"), old.namespace, old.name, patch)
-    event = ScenarioEvent(MINUTE_NS, apply, Place("bench"))
+    event = ScenarioEvent(MINUTE_NS, apply, FieldPath("bench"))
     scenario = replace(setting.scenario, duration_ns=(nodes + 60) * MINUTE_NS, events=(event,))
     setting = replace(setting, scenario=scenario)
     controller = DaemonSetController(make_settings(setting.profile, {}))

@@ -16,7 +16,7 @@ from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import Findings, replay
 from kubectl_nodelife.drain.results import DrainPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 NODES = 5000
@@ -57,9 +57,9 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     }
 
 
-def _seconds_for_one(snapshot: Snapshot, node: str) -> float:
+def _seconds_for_one(snapshot: PlanSnapshot, node: str) -> float:
     """The plan of one node, from a snapshot whose indexes nobody has built yet."""
-    fresh = Snapshot([], snapshot.now_ns)
+    fresh = PlanSnapshot([], snapshot.now_ns)
     fresh.__dict__.update({k: v for k, v in snapshot.__dict__.items() if k not in _INDEXES})
     begin = time.perf_counter()
     make_plan(fresh, [node], OPTIONS)

@@ -39,9 +39,9 @@ async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.sight import Cluster, look
+    from kubectl_nodelife.daemon.sight import WatchedCluster, look
 
-    cluster = Cluster("bench", "bench", one.client.server)
+    cluster = WatchedCluster("bench", "bench", one.client.server)
 
     def sight() -> ClusterView:
         return look(one.watcher, one.journal, cluster)

@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
-from kubectl_nodelife.sim.fields import Place
+from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS
 from kubectl_nodelife.sim.run import run as simulate
@@ -58,6 +58,6 @@ def make_setting(nodes: int, pods: int, seed: int) -> Setting:
         name="zone-outage",
         duration_ns=OUTAGE_NS + HOUR_NS,
         generate=Generate(zones=ZONES, nodes=nodes, pods_per_node=pods // nodes, seed=seed),
-        events=(ScenarioEvent(OUTAGE_NS, KubeletEvent(lost, "stop"), Place("bench")),),
+        events=(ScenarioEvent(OUTAGE_NS, KubeletEvent(lost, "stop"), FieldPath("bench")),),
     )
     return assemble(scenario)

@@ -1,11 +1,11 @@
 """One archive: our wheel, the packages of the lock, their licences and the launcher, as a tree.
 
-    nodelife/kubectl-nodelife    the launcher, what krew links to
-    nodelife/main.py             starts the program with lib/ and no other packages
-    nodelife/lib/                the program and all packages, for all Pythons at once
-    nodelife/LICENSE             ours
-    nodelife/licenses/PACKAGE/   those of the packages
-    nodelife/man/                manual pages
+nodelife/kubectl-nodelife    the launcher, what krew links to
+nodelife/main.py             starts the program with lib/ and no other packages
+nodelife/lib/                the program and all packages, for all Pythons at once
+nodelife/LICENSE             ours
+nodelife/licenses/PACKAGE/   those of the packages
+nodelife/man/                manual pages
 """
 
 from __future__ import annotations
@@ -77,5 +77,3 @@ def locked_packages(platform: Platform, cache: Path) -> list[Package]:
     if found != wanted:
         raise ReleaseError(f"{platform.name}: the wheels are not those of the lock")
     return packages
-
-

@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.target import Overrides, Target, find_target
-from kubectl_nodelife.sandbox.cluster import Cluster
+from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.inputs import read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
 
@@ -74,7 +74,7 @@ async def sandbox(
     }
     beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns())
     settings = make_settings(beginning.setting.profile, flags)
-    cluster = Cluster(beginning.setting, make_controllers(settings, controllers))
+    cluster = SandboxCluster(beginning.setting, make_controllers(settings, controllers))
     async with make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s) as served:
         yield served
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.source import Happened, Listed, Phase, Source
+from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, Phase
 
 
 class Seen:
     """The objects as the source tells of them, and the phases that it went through."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ListWatchSource) -> None:
         self.source = source
         self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
         self.phases: list[Phase] = []

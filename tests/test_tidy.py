@@ -41,6 +41,17 @@ def test_functions_are_short() -> None:
     complain(f"a function has at most {FUNCTION_LINES} lines", over)
 
 
+def test_a_class_name_means_one_thing() -> None:
+    """Whoever reads a name in one folder must not think of another folder's class."""
+    where: dict[str, list[str]] = {}
+    for name, tree in trees(PACKAGE):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(f"{name}:{node.lineno}")
+    twice = [f"{name}: {', '.join(places)}" for name, places in where.items() if len(places) > 1]
+    complain("a class name stands once in the package", twice)
+
+
 def test_files_are_short() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in SOURCES}
     over = [

@@ -10,7 +10,7 @@ from kubectl_nodelife.drain.results import (
     DrainPlan,
     Estimate,
     NodePlan,
-    Place,
+    PlannedPlacement,
     PodFault,
     PodPlan,
     WavePlan,
@@ -85,7 +85,7 @@ def _pod(pod: PodPlan) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: PlannedPlacement) -> dict[str, Any]:
     if place.node:
         return {"node": place.node}
     return {"reason": place.reason, "nodes": place.nodes}

@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags, output
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.selectors import matches, parse_selector
@@ -161,7 +161,7 @@ def duration(text: str, flag: str) -> int:
 
 
 def choose_nodes(
-    snapshot: Snapshot, nodes: tuple[str, ...], selector: str | None, all_nodes: bool
+    snapshot: PlanSnapshot, nodes: tuple[str, ...], selector: str | None, all_nodes: bool
 ) -> list[str]:
     """The nodes to drain: those named, in that order, or those selected, by name.
 

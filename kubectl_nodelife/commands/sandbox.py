@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.settings import SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.sandbox.cluster import Cluster
+from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.inputs import Beginning, read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
 
@@ -55,7 +55,7 @@ def sandbox(
       kubectl nodelife sandbox --set node-monitor-grace-period=8s
     """
     beginning = read_beginning(filename, SCENARIO, time.time_ns())
-    cluster = Cluster(
+    cluster = SandboxCluster(
         beginning.setting,
         _controllers(beginning, controllers, assignments),
         documents=beginning.documents,

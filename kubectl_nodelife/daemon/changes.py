@@ -28,7 +28,7 @@ API_VERSION: Final = "nodelife.dev/v1alpha1"
 _json = msgspec.json.Encoder()
 
 
-class Change(msgspec.Struct, gc=False):
+class ChangeRecord(msgspec.Struct, gc=False):
     """One record. Instants in ns since the epoch; `detail` and `patch` are JSON texts.
 
     `cause` is the id of the change that led to this one. `node`: where the pod was that it is
@@ -62,18 +62,18 @@ class Change(msgspec.Struct, gc=False):
         return (self.controller, self.action, *where, self.detail)
 
 
-COLUMNS: Final = Change.__struct_fields__
+COLUMNS: Final = ChangeRecord.__struct_fields__
 
 
 def changes_of(
     action: Action, now_ns: int, first_id: int, node: str, cause: int | None, patch: str
-) -> Iterator[Change]:
+) -> Iterator[ChangeRecord]:
     """The records of one action, numbered from `first_id` on."""
     kind, (namespace, name) = action.target
     kept = action.writes and not isinstance(action, RecordEvent)
     data = encode_action(action).decode() if kept else ""
     for number, (word, detail) in enumerate(action.records(), first_id):
-        yield Change(
+        yield ChangeRecord(
             id=number,
             time_ns=now_ns,
             controller=action.controller,
@@ -97,7 +97,7 @@ def patch_text(request: Request | None) -> str:
     return "" if request is None else _json.encode(request).decode()
 
 
-def document(change: Change) -> dict[str, Any]:
+def document(change: ChangeRecord) -> dict[str, Any]:
     """The contract's Change, without apiVersion and kind."""
     obj = {"kind": change.kind, "namespace": change.namespace, "name": change.name}
     obj["uid"] = change.uid

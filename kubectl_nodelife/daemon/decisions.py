@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.dry_run import DryRun, same_version
 from kubectl_nodelife.daemon.gate import DecisionGate
-from kubectl_nodelife.daemon.kinds import KindSight, out_of_reach, runnable
+from kubectl_nodelife.daemon.kinds import KindStatus, out_of_reach, runnable
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
@@ -61,7 +61,7 @@ class Feed(Protocol):
         ...
 
     @property
-    def states(self) -> Mapping[str, KindSight]:
+    def states(self) -> Mapping[str, KindStatus]:
         """How it stands with each kind."""
         ...
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.answers.divergence import divergence_document
-from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
-from kubectl_nodelife.daemon.diverge_sights import Sights
+from kubectl_nodelife.daemon.diverge_sights import NodeWriteObserver
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
-from kubectl_nodelife.daemon.sight import Cluster
+from kubectl_nodelife.daemon.sight import WatchedCluster
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
@@ -58,17 +58,17 @@ _IN_TIME_NS: Final = 2 * SECOND_NS
 Query = Mapping[str, list[str]]
 
 
-class Attendant:
+class DivergenceRecorder:
     """See the module. Everything is called in the daemon's loop."""
 
     def __init__(
-        self, watcher: DecisionTask, journal: Journal, client: Client, cluster: Cluster
+        self, watcher: DecisionTask, journal: Journal, client: Client, cluster: WatchedCluster
     ) -> None:
         self._watcher = watcher
         self._journal = journal
         self._client = client
         self._cluster = cluster
-        self._sights = Sights()
+        self._sights = NodeWriteObserver()
         self._lease = LeaseWatch()
         self._began_ns: int | None = None
         self._writes: dict[int, ExpectedWrite] = {}
@@ -120,7 +120,7 @@ class Attendant:
         """Of how many sightings it is still to be asked who did it."""
         return self._questions.qsize()
 
-    def take(self, changes: Iterable[Change]) -> None:
+    def take(self, changes: Iterable[ChangeRecord]) -> None:
         """Take in what the journal tells: new changes, and those that have ended."""
         for change in changes:
             known = self._writes.get(change.id)
@@ -129,7 +129,7 @@ class Attendant:
             elif change.id not in self._links:
                 self._add(change)
 
-    def _add(self, change: Change) -> None:
+    def _add(self, change: ChangeRecord) -> None:
         cause = change.cause
         if cause is not None and cause not in self._writes:
             cause = self._links.get(cause)
@@ -157,7 +157,7 @@ class Attendant:
         self._writes[change.id] = write
         self._settle(write, change)
 
-    def _settle(self, write: ExpectedWrite, change: Change) -> None:
+    def _settle(self, write: ExpectedWrite, change: ChangeRecord) -> None:
         if change.outcome == write.outcome or change.settled_ns is None:
             return
         first = change.settled_ns <= write.time_ns
@@ -310,7 +310,7 @@ class Attendant:
             await asyncio.sleep(WATCH_SECONDS)
 
 
-def _batched(changes: list[Change], count: int) -> Iterator[list[Change]]:
+def _batched(changes: list[ChangeRecord], count: int) -> Iterator[list[ChangeRecord]]:
     """The changes, so many at a time."""
     return (changes[i : i + count] for i in range(0, len(changes), count))
 
@@ -335,7 +335,7 @@ def _assumed(settings: Settings) -> AssumedSettings:
     )
 
 
-def _what(change: Change) -> str:
+def _what(change: ChangeRecord) -> str:
     """The condition, taint or label, in as few words as tell it."""
     if change.action in ("DeletePod", "MarkPodNotReady"):
         return ""

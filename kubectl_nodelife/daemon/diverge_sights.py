@@ -46,7 +46,7 @@ _SETTLED_NS: Final = 2 * SECOND_NS
 """So long after a first list or a gap renewals are as old as they look."""
 
 
-class Sights:
+class NodeWriteObserver:
     """Remembers of each node when its kubelet last posted, and since when it is not Ready."""
 
     def __init__(self) -> None:

@@ -75,12 +75,8 @@ class DryRun:
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         numbers = self.ledger.numbers
-        self.engine = Engine(
-            controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers
-        )
-        self.follower = ControllerFollower(
-            self.engine, self.projection, self.ledger, self._node_of
-        )
+        self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers)
+        self.follower = ControllerFollower(self.engine, self.projection, self.ledger, self._node_of)
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""

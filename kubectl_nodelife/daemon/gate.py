@@ -16,7 +16,7 @@ from typing import Protocol
 
 from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.freshness import Freshness
-from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindSight
+from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.source import WATCHING, Phase
 
@@ -27,7 +27,7 @@ class Lister(Protocol):
     """The part of a feed that the gate needs."""
 
     @property
-    def states(self) -> Mapping[str, KindSight]:
+    def states(self) -> Mapping[str, KindStatus]:
         """How it stands with each kind."""
         ...
 

@@ -11,12 +11,16 @@ from typing import Any
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import failing, retry_seconds
-from kubectl_nodelife.daemon.sight import Cluster, journal_warnings
+from kubectl_nodelife.daemon.sight import WatchedCluster, journal_warnings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
 
 def health(
-    watcher: DecisionTask, journal: Journal, cluster: Cluster, more: dict[str, Any], said: list[str]
+    watcher: DecisionTask,
+    journal: Journal,
+    cluster: WatchedCluster,
+    more: dict[str, Any],
+    said: list[str],
 ) -> dict[str, Any]:
     """The daemon's state as JSON. `more` is what only the process knows; `said`: its warnings."""
     now_ns = watcher.clock.now_ns()

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.engine.action_data import decode_action
 from kubectl_nodelife.engine.actions import Action, DeletePod
 from kubectl_nodelife.engine.daemonset_actions import DeleteControllerRevision
-from kubectl_nodelife.engine.premises import judge
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.engine.settlement import settle_action
 
 _RESTARTED = "the daemon was restarted, and no longer plans it"
 
 
-def fate_of(change: Change, projection: Projection) -> tuple[str, str]:
+def fate_of(change: ChangeRecord, projection: Projection) -> tuple[str, str]:
     """(outcome, why) of an open plan that was not made again."""
     action = planned_action(change)
     if action is None:
         return SUPERSEDED, _RESTARTED
     shown = projection.shown(*action.target)
     if shown is not None:
-        return judge(action, shown) or (SUPERSEDED, _RESTARTED)
+        return settle_action(action, shown) or (SUPERSEDED, _RESTARTED)
     if isinstance(action, (DeletePod, DeleteControllerRevision)):
         return CONFIRMED, f"{change.kind} {change.name} is gone"
     return SUPERSEDED, _RESTARTED
 
 
-def planned_action(change: Change) -> Action | None:
+def planned_action(change: ChangeRecord) -> Action | None:
     """The action of an open plan; None where the journal does not hold it."""
     if not change.data:
         return None

@@ -17,14 +17,14 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.store import Settlement, Store, Wanted
 from kubectl_nodelife.errors import Failed
 
 T = TypeVar("T")
 
-Listener = asyncio.Queue[list[Change] | None]
+Listener = asyncio.Queue[list[ChangeRecord] | None]
 """Batches of changes; None: too many came to keep them."""
 
 FLUSH_SECONDS: Final = 0.2
@@ -52,7 +52,7 @@ class Journal:
         self.ledger = Ledger(store.next_id(), store.still_open(), store.next_action())
         self._thread = ThreadPoolExecutor(1, "journal")
         self._writing = asyncio.Lock()
-        self._waiting: list[Change] = []
+        self._waiting: list[ChangeRecord] = []
         self._settlements: list[Settlement] = []
         self._retry_at = 0.0
         self._listeners: set[Listener] = set()
@@ -84,7 +84,7 @@ class Journal:
             if changed:
                 self._tell(changed)
 
-    async def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
+    async def select(self, wanted: Wanted, limit: int | None = None) -> list[ChangeRecord]:
         """The changes noted so far, those included that could not be written."""
         await self.flush()
         try:
@@ -107,7 +107,7 @@ class Journal:
         self._listeners.add(listener)
         return listener
 
-    async def follow(self, listener: Listener, wanted: Wanted) -> AsyncIterator[list[Change]]:
+    async def follow(self, listener: Listener, wanted: Wanted) -> AsyncIterator[list[ChangeRecord]]:
         """Changes as they come, and again whenever one of them has another outcome.
 
         Raises TooSlow.
@@ -173,7 +173,7 @@ class Journal:
             kept = self._waiting[0].id
             self._settlements = [s for s in self._settlements if s.id >= kept]
 
-    def _tell(self, changed: list[Change]) -> None:
+    def _tell(self, changed: list[ChangeRecord]) -> None:
         for listener in list(self._listeners):
             try:
                 listener.put_nowait(changed)

@@ -33,7 +33,7 @@ REQUIRED_WATCHES: Final = ("Node", "Lease", "Pod")
 _OUT_OF_REACH = ("refused", "absent")
 
 
-class KindSight(Protocol):
+class KindStatus(Protocol):
     """How it stands with one kind; `live.source.KindState` is one."""
 
     phase: str
@@ -45,12 +45,12 @@ class KindSight(Protocol):
     retry_at_ns: int
 
 
-def out_of_reach(states: Mapping[str, KindSight]) -> dict[str, str]:
+def out_of_reach(states: Mapping[str, KindStatus]) -> dict[str, str]:
     """The kinds that are not to be had, with what the server says."""
     return {k: s.error for k, s in states.items() if s.phase in _OUT_OF_REACH}
 
 
-def unread(states: Mapping[str, KindSight]) -> list[str]:
+def unread(states: Mapping[str, KindStatus]) -> list[str]:
     """The kinds whose first list is still to come."""
     return [k for k, s in states.items() if not s.synced and s.phase not in _OUT_OF_REACH]
 
@@ -61,7 +61,7 @@ def runnable(names: Iterable[str], missing: Iterable[str]) -> list[str]:
     return [name for name in names if name in NEEDS and not NEEDS[name][0] & gone]
 
 
-def warnings(states: Mapping[str, KindSight]) -> list[str]:
+def warnings(states: Mapping[str, KindStatus]) -> list[str]:
     """What may not be read, and what is not evaluated for that reason."""
     said = []
     missing = out_of_reach(states)
@@ -71,7 +71,7 @@ def warnings(states: Mapping[str, KindSight]) -> list[str]:
     return said + failing(states)
 
 
-def failing(states: Mapping[str, KindSight]) -> list[str]:
+def failing(states: Mapping[str, KindStatus]) -> list[str]:
     """A line for each error that the server fails with: of which kinds, and when it is asked again.
 
     Kinds that fail in the same way share a line: a sick server fails for all of them.
@@ -89,6 +89,6 @@ def failing(states: Mapping[str, KindSight]) -> list[str]:
     ]
 
 
-def retry_seconds(state: KindSight) -> float:
+def retry_seconds(state: KindStatus) -> float:
     """How long nobody asks for the kind yet."""
     return round(max(0, state.retry_at_ns - time.monotonic_ns()) / 1e9, 1)

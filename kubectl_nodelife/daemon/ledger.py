@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, Change, changes_of
+from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, ChangeRecord, changes_of
 from kubectl_nodelife.daemon.store import Settlement
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -55,7 +55,7 @@ class _Entry:
 
     __slots__ = ("action", "changes", "dependents", "events", "outcome", "why")
 
-    def __init__(self, action: Action, changes: list[Change]) -> None:
+    def __init__(self, action: Action, changes: list[ChangeRecord]) -> None:
         self.action = action
         self.changes = changes
         self.outcome = WOULD
@@ -68,15 +68,15 @@ class Ledger:
     """See the module. `new` and `settled` are what the next batch of the journal has to take."""
 
     def __init__(
-        self, next_id: int = 0, inherited: Iterable[Change] = (), next_action: int = 1
+        self, next_id: int = 0, inherited: Iterable[ChangeRecord] = (), next_action: int = 1
     ) -> None:
         """`next_id` numbers changes, `next_action` actions; both go on over restarts."""
         self.next_id = next_id
         self.numbers = ActionNumbers(next_action)
         self.untold: frozenset[str] = frozenset()  # controllers of which no plan is kept
-        self.new: list[Change] = []
+        self.new: list[ChangeRecord] = []
         self.settled: list[Settlement] = []
-        self.changed: dict[int, Change] = {}
+        self.changed: dict[int, ChangeRecord] = {}
         self._open: dict[int, _Entry] = {}
         self._past: OrderedDict[int, _Entry] = OrderedDict()
         self._inherited = {change.same_plan(): change for change in inherited}
@@ -164,16 +164,16 @@ class Ledger:
                 self._end(entry.action, SUPERSEDED, now_ns, why, "")
         self._standing.clear()
 
-    def inherited(self) -> Iterator[Change]:
+    def inherited(self) -> Iterator[ChangeRecord]:
         """Open plans of a daemon before this one that were not made again."""
         yield from self._inherited.values()
 
-    def settle_inherited(self, change: Change, outcome: str, now_ns: int, why: str) -> None:
+    def settle_inherited(self, change: ChangeRecord, outcome: str, now_ns: int, why: str) -> None:
         """One of these has ended."""
         self._inherited.pop(change.same_plan(), None)
         self._note_end(change, outcome, now_ns, why, "")
 
-    def take_batch(self) -> tuple[list[Change], list[Settlement], list[Change]]:
+    def take_batch(self) -> tuple[list[ChangeRecord], list[Settlement], list[ChangeRecord]]:
         """What is new, what has settled, and each change once as it is now."""
         batch = (self.new, self.settled, list(self.changed.values()))
         self.new, self.settled, self.changed = [], [], {}
@@ -244,7 +244,9 @@ class Ledger:
         if len(self._past) > _SETTLED_KEPT:
             self._past.popitem(last=False)
 
-    def _note_end(self, change: Change, outcome: str, now_ns: int, why: str, error: str) -> None:
+    def _note_end(
+        self, change: ChangeRecord, outcome: str, now_ns: int, why: str, error: str
+    ) -> None:
         change.outcome, change.settled_ns = outcome, max(now_ns, change.time_ns)
         change.why, change.error, change.data = why, error, ""
         self.settled.append(Settlement(outcome, change.settled_ns, why, error, change.id))

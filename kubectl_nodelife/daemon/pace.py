@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.live.source import Pace
+from kubectl_nodelife.live.source import WatchPacing
 
-PACE: Final = Pace(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
+PACE: Final = WatchPacing(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
 """Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
 so that our copy decides on what they decided on."""
 
-ENFORCING_PACE: Final = Pace(
+ENFORCING_PACE: Final = WatchPacing(
     silence_by_kind=PACE.silence_by_kind,
     gather_by_kind={**PACE.gather_by_kind, "DaemonSet": 0.0, "ControllerRevision": 0.0},
 )

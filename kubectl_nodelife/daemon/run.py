@@ -24,7 +24,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.diverge import Attendant
+from kubectl_nodelife.daemon.diverge import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
 from kubectl_nodelife.daemon.enforce.tee import Tee
@@ -53,7 +53,7 @@ from kubectl_nodelife.daemon.settings import (
     detect_settings,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.sight import Cluster, look
+from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -63,7 +63,7 @@ from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import Source
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0
@@ -99,11 +99,11 @@ class Daemon:
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
         self.client = client
-        self.cluster = Cluster(instance.identity, target.context, target.server)
+        self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         enforces = bool(options.orders.controllers)
         resources, pace = map(resource_of, KINDS), ENFORCING_PACE if enforces else PACE
-        self.source = Source(self.client, resources, pace)
+        self.source = ListWatchSource(self.client, resources, pace)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
         self.tee = Tee(self.source)
         feed = self.tee.open() if enforces else self.source
@@ -111,7 +111,7 @@ class Daemon:
             feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
         )
         self.enforcement = make_enforcement(options.orders, self) if enforces else None
-        self.attendant = Attendant(self.watcher, journal, self.client, self.cluster)
+        self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
         answers, streams = make_answers(self.look, journal, clock.now_ns)
         self.server = Server(
             self.cluster,

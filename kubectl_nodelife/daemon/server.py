@@ -22,7 +22,7 @@ from aiohttp import web
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL
-from kubectl_nodelife.daemon.sight import Cluster
+from kubectl_nodelife.daemon.sight import WatchedCluster
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.loop import SLICE_S
 
@@ -43,7 +43,7 @@ class Server:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: WatchedCluster,
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
         orders: Mapping[str, Answer],

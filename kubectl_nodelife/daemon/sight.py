@@ -26,7 +26,7 @@ from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
 
-class Cluster(NamedTuple):
+class WatchedCluster(NamedTuple):
     """Which cluster the daemon watches, as answers say it."""
 
     identity: str
@@ -118,7 +118,7 @@ class ShownCache(Cache):
         return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
 
 
-def look(watcher: DecisionTask, journal: Journal, cluster: Cluster) -> ClusterView:
+def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> ClusterView:
     """What can be answered now. Raises Unreachable where not even the nodes were read."""
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
@@ -162,7 +162,7 @@ def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
     return join_controllers(shown, watcher.settings, now_ns)[0]
 
 
-def _source(watcher: DecisionTask, cluster: Cluster, now_ns: int) -> dict[str, Any]:
+def _source(watcher: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict[str, Any]:
     source: dict[str, Any] = {
         "kind": "daemon",
         "context": cluster.context or None,

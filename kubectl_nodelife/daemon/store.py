@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from kubectl_nodelife.daemon.changes import COLUMNS, WOULD, Change
+from kubectl_nodelife.daemon.changes import COLUMNS, WOULD, ChangeRecord
 from kubectl_nodelife.kube.times import HOUR_NS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
@@ -60,7 +60,7 @@ class Wanted(NamedTuple):
     pod: tuple[str, str] | None = None
     after_id: int = -1
 
-    def takes(self, change: Change) -> bool:
+    def takes(self, change: ChangeRecord) -> bool:
         """The same choice as the query's, for a change in hand."""
         if self.since_ns is not None and change.time_ns < self.since_ns:
             return False
@@ -113,7 +113,7 @@ class Store:
 
     def write(
         self,
-        changes: Iterable[Change],
+        changes: Iterable[ChangeRecord],
         settlements: Iterable[Settlement],
         next_action: int = 1,
     ) -> None:
@@ -124,7 +124,7 @@ class Store:
             self._db.executemany(_SETTLE, settlements)
             self._reserve_actions(next_action)
 
-    def select(self, wanted: Wanted, limit: int | None = None) -> list[Change]:
+    def select(self, wanted: Wanted, limit: int | None = None) -> list[ChangeRecord]:
         """The changes in the order of their ids; with a limit the newest."""
         condition, values = wanted.condition()
         query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
@@ -153,7 +153,7 @@ class Store:
             (number + ACTIONS_RESERVED,),
         )
 
-    def still_open(self) -> list[Change]:
+    def still_open(self) -> list[ChangeRecord]:
         """What a daemon before this one has planned and not settled."""
         return self.select(Wanted(outcome=WOULD))
 
@@ -192,10 +192,10 @@ class Store:
         return cursor.rowcount
 
 
-def _change(row: tuple[Any, ...]) -> Change | None:
+def _change(row: tuple[Any, ...]) -> ChangeRecord | None:
     """A row as it was written; None for one that makes no sense."""
     try:
-        change = msgspec.convert(dict(zip(COLUMNS, row, strict=True)), Change)
+        change = msgspec.convert(dict(zip(COLUMNS, row, strict=True)), ChangeRecord)
         msgspec.json.decode(change.detail)
         msgspec.json.decode(change.patch or "null")
     except (msgspec.MsgspecError, ValueError):
@@ -253,7 +253,7 @@ def _check_tables(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("its tables are not ours")
 
 
-def read_only(path: str, wanted: Wanted, limit: int | None = None) -> Sequence[Change]:
+def read_only(path: str, wanted: Wanted, limit: int | None = None) -> Sequence[ChangeRecord]:
     """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
     os.stat(path)
     store = Store(path)

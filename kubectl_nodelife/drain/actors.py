@@ -21,7 +21,7 @@ from kubectl_nodelife.workloads.owners import (
 )
 
 
-class Actor:
+class PlannedPod:
     """A pod while a plan is played. Instants are nanoseconds since the plan's moment.
 
     `pod` is the object as the API shows it. `node` is where it is, "" while it waits for one.
@@ -62,8 +62,8 @@ class Actor:
         self.created_ns: int | None = None
         self.ready_ns: int | None = None
         self.held: tuple[str, str] | None = None
-        self.replacement: Actor | None = None
-        self.cause: Actor | None = None
+        self.replacement: PlannedPod | None = None
+        self.cause: PlannedPod | None = None
 
     @property
     def uid(self) -> str:
@@ -114,8 +114,8 @@ class Workload:
         self.target = 0
         self.ready = 0
         self.entries: list[tuple[int, int]] = []
-        self.members: dict[int, Actor] = {}
-        self.owed: list[Actor] = []
+        self.members: dict[int, PlannedPod] = {}
+        self.owed: list[PlannedPod] = []
         self.failures = rule.failures
         self.not_before_ns = 0
 
@@ -137,7 +137,7 @@ class Workload:
         else:
             self.entries.append((at_ns, self.ready))
 
-    def marked(self, actor: Actor) -> bool:
+    def marked(self, actor: PlannedPod) -> bool:
         """A pod no longer counts as a replica; whether the owner makes a new one because of it."""
         self.active -= 1
         if self.rule.when == AT_ONCE and self.active < self.target:
@@ -145,7 +145,7 @@ class Workload:
             return True
         return False
 
-    def gone(self, actor: Actor) -> bool:
+    def gone(self, actor: PlannedPod) -> bool:
         """A pod's object is gone; whether the owner makes a new one because of it."""
         if self.rule.when != WHEN_GONE or self.active >= self.target:
             return False
@@ -164,7 +164,7 @@ class Workload:
         self.owed.clear()
         return True
 
-    def to_create(self) -> list[Actor]:
+    def to_create(self) -> list[PlannedPod]:
         """The pods to make anew now, in order. Follows `updateStatefulSet` for pods with ordinals.
 
         In order, only the first is made that can be: one that terminates or is not Ready holds up
@@ -175,7 +175,7 @@ class Workload:
             return owed
         if self.active >= self.target:
             return []
-        missing: list[Actor] = []
+        missing: list[PlannedPod] = []
         for ordinal in sorted(self.members):
             member = self.members[ordinal]
             if member.gone:
@@ -184,7 +184,7 @@ class Workload:
                 break
         return missing
 
-    def adopt(self, actor: Actor) -> None:
+    def adopt(self, actor: PlannedPod) -> None:
         """A pod of the owner is there, from the beginning or made anew."""
         if self.rule.when == WHEN_GONE:
             self.leaving += actor.going and actor.pod.status.phase not in TERMINAL_PHASES

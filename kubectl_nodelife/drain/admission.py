@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
     EndpointSlice,
     MatchCondition,
@@ -36,7 +36,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
-from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 GATE_WEBHOOK: Final = "webhook"
 
@@ -57,7 +57,7 @@ _STATUS_CODES: Final = {
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class Request(NamedTuple):
+class AdmissionRequest(NamedTuple):
     """An admission request about one pod: its eviction, or its deletion."""
 
     operation: str
@@ -77,7 +77,7 @@ class Doubt(NamedTuple):
 class Admission:
     """What admission says to evictions and deletions of pods, from a snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PlanSnapshot) -> None:
         self._snapshot = snapshot
         configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
         configurations += snapshot.all_of(MutatingWebhookConfiguration)
@@ -94,7 +94,7 @@ class Admission:
             for slice_ in snapshot.all_of(EndpointSlice)
             if any(e.conditions.ready is not False and e.addresses for e in slice_.endpoints)
         }
-        self._answers: dict[tuple[str, str], Refused | Doubt | None] = {}
+        self._answers: dict[tuple[str, str], EvictionRefused | Doubt | None] = {}
         self._budget = Budget(PLAN_BUDGET)
 
     # --- questions -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Admission:
         ends_ns = found.metadata.deletion_timestamp + NAMESPACE_GRACE_NS
         return ends_ns if self._snapshot.now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
 
-    def refuses_eviction(self, pod: Pod) -> Refused | None:
+    def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""
         if self.namespace_terminates(pod.namespace):
             name = pod.namespace
@@ -124,21 +124,21 @@ class Admission:
                 f'pods "{pod.name}" is forbidden: unable to create new content in namespace {name}'
                 " because it is being terminated"
             )
-            return Refused(403, message, GATE_NAMESPACE)
+            return EvictionRefused(403, message, GATE_NAMESPACE)
         answer = self._answer(pod, "CREATE")
-        return answer if isinstance(answer, Refused) else None
+        return answer if isinstance(answer, EvictionRefused) else None
 
-    def refuses_deletion(self, pod: Pod) -> Refused | None:
+    def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets a DELETE of the pod, or None."""
         answer = self._answer(pod, "DELETE")
-        return answer if isinstance(answer, Refused) else None
+        return answer if isinstance(answer, EvictionRefused) else None
 
     def doubt(self, pod: Pod, *, deletion: bool = False) -> str | None:
         """Who may refuse the request with an answer that cannot be told from here, or None."""
         answer = self._answer(pod, "DELETE" if deletion else "CREATE")
         return answer.reason if isinstance(answer, Doubt) else None
 
-    def _answer(self, pod: Pod, operation: str) -> Refused | Doubt | None:
+    def _answer(self, pod: Pod, operation: str) -> EvictionRefused | Doubt | None:
         if not self._webhooks and not self._policies:
             return None
         key = (pod.metadata.uid, operation)
@@ -147,17 +147,17 @@ class Admission:
             self._answers[key] = self._ask(request)
         return self._answers[key]
 
-    def _ask(self, request: Request) -> Refused | Doubt | None:
+    def _ask(self, request: AdmissionRequest) -> EvictionRefused | Doubt | None:
         """Policies and webhooks in one: a sure refusal counts more than a doubt."""
         doubt: Doubt | None = None
         for policy, binding in self._policies:
             answer = self._policy(policy, binding, request)
-            if isinstance(answer, Refused):
+            if isinstance(answer, EvictionRefused):
                 return answer
             doubt = doubt or answer
         for configuration, webhook in self._webhooks:
             answer = self._webhook(configuration, webhook, request)
-            if isinstance(answer, Refused):
+            if isinstance(answer, EvictionRefused):
                 return answer
             doubt = doubt or answer
         return doubt
@@ -165,8 +165,8 @@ class Admission:
     # --- webhooks --------------------------------------------------------------------------------
 
     def _webhook(
-        self, configuration: str, webhook: Webhook, request: Request
-    ) -> Refused | Doubt | None:
+        self, configuration: str, webhook: Webhook, request: AdmissionRequest
+    ) -> EvictionRefused | Doubt | None:
         if not any(rule_matches(rule, request) for rule in webhook.rules):
             return None
         if not self._selected(webhook.namespace_selector, webhook.object_selector, request):
@@ -179,7 +179,7 @@ class Admission:
         except CelError as error:
             if ignores:
                 return None
-            return Refused(403, f"{name}: {error}", GATE_WEBHOOK)
+            return EvictionRefused(403, f"{name}: {error}", GATE_WEBHOOK)
         except Unknown as unknown:
             return Doubt(f"{name} may refuse it: {unknown}")
         failure = self._unreachable(webhook)
@@ -188,7 +188,7 @@ class Admission:
         if ignores:
             return None
         message = f'Internal error occurred: failed calling webhook "{webhook.name}": {failure}'
-        return Refused(500, message, GATE_WEBHOOK)
+        return EvictionRefused(500, message, GATE_WEBHOOK)
 
     def _unreachable(self, webhook: Webhook) -> str | None:
         """Why the webhook cannot be called, where that is certain."""
@@ -209,8 +209,8 @@ class Admission:
         self,
         policy: ValidatingAdmissionPolicy,
         binding: ValidatingAdmissionPolicyBinding,
-        request: Request,
-    ) -> Refused | Doubt | None:
+        request: AdmissionRequest,
+    ) -> EvictionRefused | Doubt | None:
         if not self._in_scope(policy.spec.match_constraints, request):
             return None
         if not self._in_scope(binding.spec.match_resources or MatchResources(), request, True):
@@ -228,8 +228,8 @@ class Admission:
         self,
         policy: ValidatingAdmissionPolicy,
         binding: ValidatingAdmissionPolicyBinding,
-        request: Request,
-    ) -> Refused | None:
+        request: AdmissionRequest,
+    ) -> EvictionRefused | None:
         """The first validation that fails. Raises CelError and Unknown."""
         if not self._conditions_hold(policy.spec.match_conditions, request):
             return None
@@ -245,7 +245,7 @@ class Admission:
         return None
 
     def _in_scope(
-        self, scope: MatchResources | None, request: Request, all_resources: bool = False
+        self, scope: MatchResources | None, request: AdmissionRequest, all_resources: bool = False
     ) -> bool:
         """Whether the match resources name the request; a binding without rules names every one."""
         if scope is None:
@@ -264,7 +264,7 @@ class Admission:
         self,
         namespace_selector: LabelSelector | None,
         object_selector: LabelSelector | None,
-        request: Request,
+        request: AdmissionRequest,
     ) -> bool:
         if namespace_selector is not None:
             labels = self._namespace_labels(request.pod.namespace)
@@ -277,7 +277,9 @@ class Admission:
         # The one label that every namespace has, for a snapshot without namespaces.
         return {"kubernetes.io/metadata.name": namespace} if known is None else known
 
-    def _conditions_hold(self, conditions: tuple[MatchCondition, ...], request: Request) -> bool:
+    def _conditions_hold(
+        self, conditions: tuple[MatchCondition, ...], request: AdmissionRequest
+    ) -> bool:
         """Whether all match conditions hold. Raises CelError, Unknown.
 
         One that is false settles it, whatever is wrong with the others.
@@ -295,7 +297,7 @@ class Admission:
             raise error
         return True
 
-    def _values(self, request: Request) -> dict[str, Any]:
+    def _values(self, request: AdmissionRequest) -> dict[str, Any]:
         """The variables that an expression may use, as far as they are known."""
         pod = request.pod
         resource = {"group": "", "version": "v1", "resource": "pods"}
@@ -325,7 +327,7 @@ class Admission:
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
-def eviction_of(pod: Pod) -> Request:
+def eviction_of(pod: Pod) -> AdmissionRequest:
     """CREATE of pods/eviction. The object has no labels."""
     obj = {
         "apiVersion": "policy/v1",
@@ -333,10 +335,10 @@ def eviction_of(pod: Pod) -> Request:
         "metadata": {"name": pod.name, "namespace": pod.namespace},
         "deleteOptions": {},
     }
-    return Request("CREATE", "eviction", pod, obj, None, _NO_LABELS)
+    return AdmissionRequest("CREATE", "eviction", pod, obj, None, _NO_LABELS)
 
 
-def deletion_of(pod: Pod) -> Request:
+def deletion_of(pod: Pod) -> AdmissionRequest:
     """DELETE of the pod itself: there is only the old object."""
     labels = pod.metadata.labels or _NO_LABELS
     metadata = Partial(
@@ -346,10 +348,10 @@ def deletion_of(pod: Pod) -> Request:
         annotations=dict(pod.metadata.annotations or {}),
     )
     obj = Partial(apiVersion="v1", kind="Pod", metadata=metadata)
-    return Request("DELETE", "", pod, None, obj, labels)
+    return AdmissionRequest("DELETE", "", pod, None, obj, labels)
 
 
-def rule_matches(rule: RuleWithOperations, request: Request) -> bool:
+def rule_matches(rule: RuleWithOperations, request: AdmissionRequest) -> bool:
     """Whether a rule names the request. Follows plugin/webhook/predicates/rules."""
     if not {"*", request.operation}.intersection(rule.operations):
         return False
@@ -364,7 +366,7 @@ def rule_matches(rule: RuleWithOperations, request: Request) -> bool:
     return any(_resource_matches(resource, request) for resource in rule.resources)
 
 
-def _resource_matches(resource: str, request: Request) -> bool:
+def _resource_matches(resource: str, request: AdmissionRequest) -> bool:
     name, slash, subresource = resource.partition("/")
     if name not in ("*", "pods"):
         return False
@@ -376,14 +378,14 @@ def _resource_matches(resource: str, request: Request) -> bool:
 def _denied(
     policy: ValidatingAdmissionPolicy,
     binding: ValidatingAdmissionPolicyBinding,
-    request: Request,
+    request: AdmissionRequest,
     message: str,
     reason: str | None,
-) -> Refused:
+) -> EvictionRefused:
     """The API server's refusal in the name of a policy."""
     resource = "pods" if not request.subresource else "pods/eviction"
     text = (
         f'{resource} "{request.pod.name}" is forbidden: ValidatingAdmissionPolicy'
         f" '{policy.name}' with binding '{binding.name}' denied request: {message}"
     )
-    return Refused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)
+    return EvictionRefused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import PodPlan, Remedy
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
-from kubectl_nodelife.sim.kubectl.progress import Target
+from kubectl_nodelife.sim.kubectl.progress import PodDeletion
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import sync_failure
-from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 OPERATORS: Final = (
     ("cnpg.io/cluster", "CloudNativePG", "switch the primary over, or set nodeMaintenanceWindow"),
@@ -63,7 +63,7 @@ class Advice:
         """The budget's arithmetic at the plan's moment."""
         return numbers(self._play.scope.ledgers[ledger.budget.key].budget)
 
-    def why_refused(self, actor: Actor, ledger: BudgetLedger, refusal: Refused) -> str:
+    def why_refused(self, actor: PlannedPod, ledger: BudgetLedger, refusal: EvictionRefused) -> str:
         """Why the budget refuses, in a sentence with the numbers as they are at the end."""
         budget = ledger.budget
         told = numbers(budget)
@@ -83,7 +83,7 @@ class Advice:
             return f"it is not Ready, and {told}; {policy} protects it until the others are healthy"
         return f"{told}; {self._why_none(actor, ledger)}"
 
-    def _why_none(self, actor: Actor, ledger: BudgetLedger) -> str:
+    def _why_none(self, actor: PlannedPod, ledger: BudgetLedger) -> str:
         status = ledger.budget.status
         if status.desired_healthy >= status.expected_pods:
             return "it can never spare one"
@@ -92,14 +92,16 @@ class Advice:
             return f"{unready} of its pods are not Ready, and nothing that was read changes that"
         return "it does not refill"
 
-    def remedy(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> Remedy | None:
+    def remedy(
+        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
+    ) -> Remedy | None:
         """The cheapest change that unblocks the pod, or None where there is nothing to change."""
         gate = actor.held[0] if actor.held is not None else plan.gate
         made = _REMEDIES.get(gate)
         return made(plan, actor) if made is not None else None
 
 
-def _budget_remedy(plan: PodPlan, actor: Actor) -> Remedy:
+def _budget_remedy(plan: PodPlan, actor: PlannedPod) -> Remedy:
     operator = operator_of(actor.pod)
     if operator is not None:
         name, way = operator
@@ -124,7 +126,7 @@ def _budget_remedy(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _two_budgets(plan: PodPlan, actor: Actor) -> Remedy:
+def _two_budgets(plan: PodPlan, actor: PlannedPod) -> Remedy:
     names = " or ".join(ledger.budget.name for ledger in actor.ledgers)
     return Remedy(
         f"delete one of the budgets or narrow its selector: {names}",
@@ -132,7 +134,7 @@ def _two_budgets(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _unready(plan: PodPlan, actor: Actor) -> Remedy:
+def _unready(plan: PodPlan, actor: PlannedPod) -> Remedy:
     budget = actor.ledgers[0].budget
     return Remedy(
         f"kubectl patch pdb {budget.name} -n {budget.namespace} --type merge"
@@ -141,7 +143,7 @@ def _unready(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _sync_failed(plan: PodPlan, actor: Actor) -> Remedy:
+def _sync_failed(plan: PodPlan, actor: PlannedPod) -> Remedy:
     budget = actor.ledgers[0].budget
     return Remedy(
         f"give budget {budget.name} an integer minAvailable, or make its selector match only pods"
@@ -150,27 +152,27 @@ def _sync_failed(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _stale(plan: PodPlan, actor: Actor) -> Remedy:
+def _stale(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         "find out why kube-controller-manager does not sync budgets", "none; evictions wait for it"
     )
 
 
-def _landing(plan: PodPlan, actor: Actor) -> Remedy:
+def _landing(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         "add a node, or free one, that the replacement fits; then the budget refills",
         "none but its cost",
     )
 
 
-def _webhook(plan: PodPlan, actor: Actor) -> Remedy:
+def _webhook(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         "mend the webhook or policy that refuses, or exempt this pod from it",
         "what it protects is not protected meanwhile",
     )
 
 
-def _finalizer(plan: PodPlan, actor: Actor) -> Remedy:
+def _finalizer(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         f"let the controller of the finalizer finish; else kubectl patch pod {plan.name}"
         f' -n {plan.namespace} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\'',
@@ -178,7 +180,7 @@ def _finalizer(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _unreachable(plan: PodPlan, actor: Actor) -> Remedy:
+def _unreachable(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         f"bring the kubelet of {plan.node} back; or, once the machine is known to be off, kubectl"
         f" taint node {plan.node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
@@ -186,7 +188,7 @@ def _unreachable(plan: PodPlan, actor: Actor) -> Remedy:
     )
 
 
-def _namespace(plan: PodPlan, actor: Actor) -> Remedy:
+def _namespace(plan: PodPlan, actor: PlannedPod) -> Remedy:
     return Remedy(
         f"delete the pod (kubectl delete pod {plan.name} -n {plan.namespace}), which the namespace"
         " controller should have done",

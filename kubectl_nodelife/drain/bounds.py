@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches, parse_selector
@@ -31,7 +31,7 @@ Asked = dict[str, dict[Key, int]]
 
 
 def kubectl_bound(
-    snapshot: Snapshot, nodes: Iterable[str], options: DrainOptions
+    snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOptions
 ) -> tuple[int, float]:
     """(waves, seconds) for nodes drained one after another.
 
@@ -49,7 +49,7 @@ def kubectl_bound(
 
 
 def waves_bound(
-    snapshot: Snapshot, nodes: Iterable[str], options: DrainOptions, waves: WaveOptions
+    snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOptions, waves: WaveOptions
 ) -> tuple[int, float]:
     """(waves, seconds) for waves of our own.
 
@@ -69,7 +69,7 @@ def waves_bound(
     return least, max(0, least - 1) * waves.maintenance_ns / SECOND_NS
 
 
-def _zones(snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+def _zones(snapshot: PlanSnapshot, nodes: list[str], waves: WaveOptions) -> int:
     if waves.max_per_zone is None:
         return 0
     count: dict[tuple[str | None, ...], int] = {}
@@ -121,7 +121,7 @@ def _conflict(one: str, other: str, asked: Asked, spare: Mapping[Key, int]) -> b
     )
 
 
-def _room(snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+def _room(snapshot: PlanSnapshot, nodes: list[str], waves: WaveOptions) -> int:
     """Waves that cpu and memory force where nodes come back after their maintenance.
 
     As favourable as can be: the nodes that ask least go first, and those that give most come back.
@@ -131,7 +131,7 @@ def _room(snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
     return max(_room_for(resource, snapshot, nodes, waves) for resource in ("cpu", "memory"))
 
 
-def _room_for(resource: str, snapshot: Snapshot, nodes: list[str], waves: WaveOptions) -> int:
+def _room_for(resource: str, snapshot: PlanSnapshot, nodes: list[str], waves: WaveOptions) -> int:
     planned = set(nodes)
     free = 0
     for name, node in snapshot.nodes.items():
@@ -166,7 +166,7 @@ def _room_for(resource: str, snapshot: Snapshot, nodes: list[str], waves: WaveOp
 
 
 def _asked(
-    snapshot: Snapshot, nodes: list[str], options: DrainOptions
+    snapshot: PlanSnapshot, nodes: list[str], options: DrainOptions
 ) -> tuple[Asked, dict[Key, int]]:
     """For each node the pods that certainly need a budget, and what each budget can spare."""
     asked: Asked = {name: {} for name in nodes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 
@@ -17,7 +17,7 @@ OVERDUE_NS: Final = 1 * MINUTE_NS
 """A pod that long past its grace does not go by itself any more."""
 
 
-def why_held(pod: Pod, node: str, snapshot: Snapshot, due_ns: int) -> tuple[str, str] | None:
+def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[str, str] | None:
     """(gate, reason) of what keeps the pod for ever, or None.
 
     `due_ns`: when it is to be gone, since the plan's moment.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
@@ -106,10 +106,10 @@ def never_ready(pods: Iterable[Pod]) -> bool:
     return tried
 
 
-class History:
+class PlanHistory:
     """Times to Ready by workload, learnt when they are first asked for."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PlanSnapshot) -> None:
         self._snapshot = snapshot
         self._by_owner: dict[str, list[Pod]] = {}
         self._learnt: dict[str, TimeToReady | None] = {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.drain.results import NotEvaluated
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.results import KindNotRead
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -54,7 +54,7 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
 class Unread:
     """The kinds that were needed and not read, gathered over all pods."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PlanSnapshot) -> None:
         self._snapshot = snapshot
         self._kinds: set[str] = set()
 
@@ -73,6 +73,6 @@ class Unread:
         self._kinds.add("Pod")
         return True
 
-    def listed(self) -> list[NotEvaluated]:
+    def listed(self) -> list[KindNotRead]:
         """All of them, with why they count."""
-        return [NotEvaluated(kind, WHY.get(kind, _WHY_OWNER)) for kind in sorted(self._kinds)]
+        return [KindNotRead(kind, WHY.get(kind, _WHY_OWNER)) for kind in sorted(self._kinds)]

@@ -34,7 +34,7 @@ from kubectl_nodelife.drain.results import (
     worst,
 )
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.verdicts import Judge, seconds
@@ -67,7 +67,7 @@ _FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
 LEAST_WIDTH_S: Final = 15.0
 
 
-def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
+def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
     """The plan of `kubectl drain NODE...` with these options.
 
     Raises ValueError for a --pod-selector that cannot be read, and KeyError for an unknown node.
@@ -83,7 +83,7 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample = scope
         if len(nodes) > SAMPLE_NODES:
-            sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.terrain)
+            sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.node_index)
         ends = [play_kubectl(sample, admission, options, t, nodes).end_ns for t in _variants(nodes)]
         plan.estimate = estimate(middle, ends, plan, sample.nodes[-1])
     if plan.verdict == REFUSED and plan.flags_needed:
@@ -94,7 +94,7 @@ def make_plan(snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions) -
 
 
 def make_wave_plan(
-    snapshot: Snapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
+    snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
 ) -> DrainPlan:
     """The plan of our own waves: which nodes together, in which order, and when.
 
@@ -115,7 +115,7 @@ def make_wave_plan(
         sample, part = scope, cut
         if len(nodes) > SAMPLE_NODES:
             part = _first_waves(cut)
-            sample = Scope(snapshot, [name for wave in part for name in wave], scope.terrain)
+            sample = Scope(snapshot, [name for wave in part for name in wave], scope.node_index)
         ends = [
             play_waves(sample, admission, options, waves, part, timing, nodes).end_ns
             for timing in _variants(nodes)

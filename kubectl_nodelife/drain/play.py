@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timeline import Timeline
+from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
-from kubectl_nodelife.drain.world import World
+from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.kubectl.progress import NodeRun
 
 
-class Wave(NamedTuple):
+class WaveInPlay(NamedTuple):
     """Nodes that are drained together; `start_ns` is None where the plan does not come to it."""
 
     nodes: tuple[str, ...]
@@ -35,9 +35,9 @@ class Play:
 
     scope: Scope
     options: DrainOptions
-    world: World
-    runs: dict[str, NodeRun[Actor]] = field(default_factory=dict)
-    waves: list[Wave] = field(default_factory=list)
+    world: PlanWorld
+    runs: dict[str, NodeRun[PlannedPod]] = field(default_factory=dict)
+    waves: list[WaveInPlay] = field(default_factory=list)
     end_ns: int | None = None
 
 
@@ -52,8 +52,8 @@ def play_kubectl(
 
     `cordoned`: nodes that the command names besides, where only a part of it is played.
     """
-    timeline = Timeline()
-    world = World(scope, admission, timing, timeline)
+    timeline = PlanTimeline()
+    world = PlanWorld(scope, admission, timing, timeline)
     world.cordon(*(name for name in cordoned if name not in scope.pods))
     process = KubectlDrain(world, options, scope.nodes, timing.requests)
     process.start(0)
@@ -62,5 +62,7 @@ def play_kubectl(
     play.runs = {run.name: run for run in process.runs}
     for name in scope.nodes:
         run = play.runs.get(name)
-        play.waves.append(Wave((name,), run.start_ns if run else None, run.end_ns if run else None))
+        play.waves.append(
+            WaveInPlay((name,), run.start_ns if run else None, run.end_ns if run else None)
+        )
     return play

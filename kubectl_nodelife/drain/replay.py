@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.results import KEPT, DrainPlan, PodPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
@@ -34,7 +34,7 @@ class Findings:
         return self.budgets_broken + self.moved_twice + self.limits_broken + self.pods_missing
 
 
-def replay(plan: DrainPlan, snapshot: Snapshot, waves: WaveOptions | None = None) -> Findings:
+def replay(plan: DrainPlan, snapshot: PlanSnapshot, waves: WaveOptions | None = None) -> Findings:
     """Check the plan against the snapshot that it was made from."""
     findings = Findings()
     _check_pods(plan, snapshot, findings)
@@ -45,7 +45,7 @@ def replay(plan: DrainPlan, snapshot: Snapshot, waves: WaveOptions | None = None
     return findings
 
 
-def _check_pods(plan: DrainPlan, snapshot: Snapshot, findings: Findings) -> None:
+def _check_pods(plan: DrainPlan, snapshot: PlanSnapshot, findings: Findings) -> None:
     listed = Counter((pod.node, pod.namespace, pod.name) for pod in plan.pods())
     there = Counter(
         (node.name, *pod.key)
@@ -58,7 +58,7 @@ def _check_pods(plan: DrainPlan, snapshot: Snapshot, findings: Findings) -> None
 
 
 def _check_limits(
-    plan: DrainPlan, snapshot: Snapshot, waves: WaveOptions | None, findings: Findings
+    plan: DrainPlan, snapshot: PlanSnapshot, waves: WaveOptions | None, findings: Findings
 ) -> None:
     seen: set[str] = set()
     for wave in plan.waves:
@@ -99,7 +99,7 @@ def _check_moves(plan: DrainPlan, waves: WaveOptions | None, findings: Findings)
 
 
 def _check_budget(
-    budget: PodDisruptionBudget, plan: DrainPlan, snapshot: Snapshot, findings: Findings
+    budget: PodDisruptionBudget, plan: DrainPlan, snapshot: PlanSnapshot, findings: Findings
 ) -> None:
     """No eviction of a Ready pod may leave fewer healthy pods than the budget asks for."""
     moves = [

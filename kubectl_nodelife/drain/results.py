@@ -35,7 +35,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlannedPlacement:
     """Where a replacement can go (`node`), or why it cannot (`reason`, on so many `nodes`)."""
 
     node: str = ""
@@ -71,7 +71,7 @@ class PodPlan:
     start: float | None = None
     gone: float | None = None
     end: float | None = None
-    landing: list[Place] = field(default_factory=list)
+    landing: list[PlannedPlacement] = field(default_factory=list)
     faults: list[PodFault] = field(default_factory=list)
     remedy: Remedy | None = None
     owner: str = ""
@@ -156,7 +156,7 @@ class Estimate:
 
 
 @dataclass(slots=True)
-class NotEvaluated:
+class KindNotRead:
     """A kind that was not read although the plan hangs on it."""
 
     kind: str
@@ -180,7 +180,7 @@ class DrainPlan:
     estimate: Estimate | None
     waves: list[WavePlan]
     nodes: list[NodePlan]
-    not_evaluated: list[NotEvaluated]
+    not_evaluated: list[KindNotRead]
     bound: Bound
     budgets: list[BudgetPlan] = field(default_factory=list)
     workloads: list[WorkloadPlan] = field(default_factory=list)

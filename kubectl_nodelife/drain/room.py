@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kubectl_nodelife.drain.node_index import NodeIndex
 from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.terrain import Terrain
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
@@ -16,14 +16,14 @@ from kubectl_nodelife.workloads.capacity import PODS, CapacityLeft, takes_pods
 class PlanCapacity(CapacityLeft):
     """Nodes of the plan give no room until their maintenance is over, if they come back at all."""
 
-    def __init__(self, terrain: Terrain, planned: Collection[str], waves: WaveOptions) -> None:
+    def __init__(self, node_index: NodeIndex, planned: Collection[str], waves: WaveOptions) -> None:
         super().__init__((waves.low_water_percent or 0.0) / 100)
-        self._snapshot = terrain.snapshot
+        self._snapshot = node_index.snapshot
         self._returns = waves.maintenance_ns > 0
         planned = frozenset(planned)
         for name, node in self._snapshot.nodes.items():
             if name not in planned and takes_pods(node):
-                info = terrain.info(name)
+                info = node_index.info(name)
                 self.add(node, {**info.requested, PODS: info.pod_count})
 
     def next_wave(self, drained: list[str]) -> None:

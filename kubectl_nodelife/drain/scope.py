@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kubectl_nodelife.drain.history import History, is_starting
-from kubectl_nodelife.drain.snapshot import Snapshot
-from kubectl_nodelife.drain.terrain import Terrain
+from kubectl_nodelife.drain.history import PlanHistory, is_starting
+from kubectl_nodelife.drain.node_index import NodeIndex
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
@@ -36,7 +36,7 @@ class Scope:
     """
 
     def __init__(
-        self, snapshot: Snapshot, nodes: Sequence[str], terrain: Terrain | None = None
+        self, snapshot: PlanSnapshot, nodes: Sequence[str], node_index: NodeIndex | None = None
     ) -> None:
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
@@ -47,8 +47,8 @@ class Scope:
         self.moving: dict[str, list[Pod]] = {}
         self.ledgers: dict[BudgetKey, BudgetLedger] = {}
         self.budgets_of: dict[str, tuple[BudgetKey, ...]] = {}
-        self.history = History(snapshot)
-        self.terrain = terrain or Terrain(snapshot)
+        self.history = PlanHistory(snapshot)
+        self.node_index = node_index or NodeIndex(snapshot)
         self._find_owners()
         self._find_budgets()
         self._find_members()

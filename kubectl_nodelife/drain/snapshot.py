@@ -39,7 +39,7 @@ _NO_LABELS: Mapping[str, str] = {}
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 
 
-class Snapshot:
+class PlanSnapshot:
     """A cluster at one moment. No object may stand twice.
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,

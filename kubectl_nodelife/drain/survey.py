@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubectl_nodelife.drain.advice import rule_of
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.survey_findings import (
     BLOCKING,
     NEVER,
@@ -77,7 +77,7 @@ class BudgetSurvey:
 
 
 def survey(
-    snapshot: Snapshot, namespace: str | None = None, pool_label: str | None = None
+    snapshot: PlanSnapshot, namespace: str | None = None, pool_label: str | None = None
 ) -> BudgetSurvey:
     """The budgets of a namespace, or of all."""
     budgets = [
@@ -97,7 +97,7 @@ def survey(
 
 
 def _members(
-    snapshot: Snapshot, budgets: Sequence[PodDisruptionBudget]
+    snapshot: PlanSnapshot, budgets: Sequence[PodDisruptionBudget]
 ) -> dict[tuple[str, str], list[Pod]]:
     members: dict[tuple[str, str], list[Pod]] = {budget.key: [] for budget in budgets}
     index = snapshot.budgets
@@ -109,7 +109,7 @@ def _members(
 
 
 def _view(
-    snapshot: Snapshot,
+    snapshot: PlanSnapshot,
     budget: PodDisruptionBudget,
     pods: list[Pod],
     floors: dict[tuple[str, str, str], int],
@@ -147,7 +147,7 @@ def _view(
 
 
 def _expectation(
-    snapshot: Snapshot, budget: PodDisruptionBudget, pods: list[Pod]
+    snapshot: PlanSnapshot, budget: PodDisruptionBudget, pods: list[Pod]
 ) -> tuple[Expectation | None, str]:
     """What the objects give, or why they give nothing."""
     try:
@@ -175,7 +175,7 @@ def _state(
     return NEVER if desired >= expected else BLOCKING
 
 
-def _owner_name(snapshot: Snapshot, pod: Pod) -> str:
+def _owner_name(snapshot: PlanSnapshot, pod: Pod) -> str:
     """`Deployment/web`, or what owns the pod directly."""
     owner = controller_of(pod.metadata)
     if owner is None:
@@ -188,7 +188,7 @@ def _owner_name(snapshot: Snapshot, pod: Pod) -> str:
     return f"{owner.kind}/{owner.name}"
 
 
-def _floors(snapshot: Snapshot) -> dict[tuple[str, str, str], int]:
+def _floors(snapshot: PlanSnapshot) -> dict[tuple[str, str, str], int]:
     """minReplicas of each autoscaler's target, by namespace, kind and name."""
     return {
         (hpa.namespace, hpa.spec.scale_target_ref.kind, hpa.spec.scale_target_ref.name): (
@@ -202,7 +202,7 @@ def _floors(snapshot: Snapshot) -> dict[tuple[str, str, str], int]:
 
 
 def _two_budgets(
-    snapshot: Snapshot,
+    snapshot: PlanSnapshot,
     budgets: Sequence[PodDisruptionBudget],
     members: dict[tuple[str, str], list[Pod]],
 ) -> dict[str, list[str]]:
@@ -215,7 +215,7 @@ def _two_budgets(
 
 
 def _pools(
-    snapshot: Snapshot,
+    snapshot: PlanSnapshot,
     views: list[BudgetView],
     double: dict[str, list[str]],
     pool_label: str | None,

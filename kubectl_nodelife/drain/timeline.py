@@ -24,7 +24,7 @@ _IDLE, _ACTIVE, _ALARM = range(3)
 Call = Callable[..., None]
 
 
-class Timeline:
+class PlanTimeline:
     """The heap and the clock. Instants are nanoseconds since the moment of the plan."""
 
     __slots__ = ("_active", "_filed", "_heap", "_moved_ns", "now_ns")

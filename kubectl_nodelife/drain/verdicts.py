@@ -7,7 +7,7 @@ changes: a budget that waits for a replacement with nowhere to go is not the bud
 
 from __future__ import annotations
 
-from kubectl_nodelife.drain.actors import Actor, new_pod
+from kubectl_nodelife.drain.actors import PlannedPod, new_pod
 from kubectl_nodelife.drain.admission import GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.advice import Advice
 from kubectl_nodelife.drain.needs import Unread
@@ -19,7 +19,7 @@ from kubectl_nodelife.drain.results import (
     REFUSED,
     SLOW,
     UNKNOWN,
-    Place,
+    PlannedPlacement,
     PodFault,
     PodPlan,
 )
@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
-from kubectl_nodelife.sim.kubectl.progress import FAILED, GONE, SKIPPED, TIMED_OUT, Target
+from kubectl_nodelife.sim.kubectl.progress import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
@@ -57,8 +57,8 @@ class Judge:
         self._unread = unread
         self._selector = play.options.selector() if play.options.pod_selector else None
         self._advice = Advice(play)
-        self._places: dict[str, list[Place]] = {}
-        self._targets: dict[str, Target[Actor]] = {
+        self._places: dict[str, list[PlannedPlacement]] = {}
+        self._targets: dict[str, PodDeletion[PlannedPod]] = {
             target.actor.uid: target for run in play.runs.values() for target in run.targets
         }
 
@@ -122,7 +122,9 @@ class Judge:
         found = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
         plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
 
-    def _add_times(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> None:
+    def _add_times(
+        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
+    ) -> None:
         if target is not None:
             plan.start = seconds(target.accepted_ns)
             plan.tries = len(target.refused) + (target.accepted_ns is not None)
@@ -137,7 +139,9 @@ class Judge:
 
     # --- verdict and gate ------------------------------------------------------------------------
 
-    def _judge(self, plan: PodPlan, actor: Actor, target: Target[Actor] | None) -> None:
+    def _judge(
+        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
+    ) -> None:
         if target is None or (not target.refused and target.accepted_ns is None):
             if target is not None and target.outcome == GONE:
                 self._goes(plan, actor, target)
@@ -161,7 +165,7 @@ class Judge:
             return f"kubectl never comes to {node}: draining {stuck} does not end"
         return "kubectl stops at another pod's refusal before it comes to this one"
 
-    def _goes(self, plan: PodPlan, actor: Actor, target: Target[Actor]) -> None:
+    def _goes(self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> None:
         plan.verdict = SLOW if target.refused else READY
         if target.outcome == SKIPPED:
             plan.verdict = SLOW
@@ -179,7 +183,7 @@ class Judge:
             plan.gate = "local-volume"
             plan.reason += "; its replacement waits for a volume on this node"
 
-    def _waits(self, actor: Actor, target: Target[Actor]) -> str:
+    def _waits(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
         count = len(target.refused)
         tries = f"{count} time{'s' if count > 1 else ''}"
         if target.refusal is not None and target.refusal.gate == GATE_NAMESPACE:
@@ -187,13 +191,13 @@ class Judge:
         names = ", ".join(ledger.budget.name for ledger in actor.ledgers)
         return f"refused {tries} by budget {names}, goes once it has refilled"
 
-    def _stranded(self, actor: Actor) -> bool:
+    def _stranded(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement
         if replacement is None or replacement.node:
             return False
         return bool(self._world.landing.placement.needs(replacement.pod).pinned)
 
-    def _stays(self, plan: PodPlan, actor: Actor, target: Target[Actor]) -> None:
+    def _stays(self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> None:
         """Its eviction is accepted, and kubectl does not see it go."""
         if actor.held is not None:
             plan.gate, plan.reason = actor.held
@@ -209,7 +213,7 @@ class Judge:
         if actor.gone and self._options.timeout_ns:
             plan.reason += f"; it goes {plan.gone} s after the start, when kubectl has given up"
 
-    def _refusal(self, actor: Actor, target: Target[Actor]) -> tuple[str, str]:
+    def _refusal(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> tuple[str, str]:
         refusal = target.refusal
         assert refusal is not None
         if refusal.gate in (GATE_WEBHOOK, GATE_NAMESPACE):
@@ -228,7 +232,7 @@ class Judge:
             )
         return refusal.gate, self._advice.why_refused(actor, ledger, refusal)
 
-    def _homeless(self, ledger: BudgetLedger) -> list[Actor]:
+    def _homeless(self, ledger: BudgetLedger) -> list[PlannedPod]:
         """Replacements that wait for a node, if the budget would refill once they were Ready."""
         waiting = [actor for actor in self._world.waiting if ledger in actor.ledgers]
         status = ledger.budget.status
@@ -236,7 +240,7 @@ class Judge:
             return waiting
         return []
 
-    def _names(self, actors: list[Actor]) -> str:
+    def _names(self, actors: list[PlannedPod]) -> str:
         names = {a.workload.name for a in actors if a.workload is not None}
         return ", ".join(sorted(names))
 
@@ -254,7 +258,7 @@ class Judge:
 
     # --- landing ---------------------------------------------------------------------------------
 
-    def _landing(self, actor: Actor) -> list[Place]:
+    def _landing(self, actor: PlannedPod) -> list[PlannedPlacement]:
         if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
             return []
         if actor.pod.status.phase in TERMINAL_PHASES:
@@ -263,10 +267,10 @@ class Judge:
         if replacement is not None and replacement.node:
             others = self._somewhere(actor)
             rest = [place for place in others if place.node and place.node != replacement.node]
-            return [Place(node=replacement.node), *rest[: ALTERNATIVES - 1]]
+            return [PlannedPlacement(node=replacement.node), *rest[: ALTERNATIVES - 1]]
         return self._somewhere(actor)
 
-    def _somewhere(self, actor: Actor) -> list[Place]:
+    def _somewhere(self, actor: PlannedPod) -> list[PlannedPlacement]:
         """Places for another pod like this one, as the run leaves the nodes."""
         workload = actor.workload
         assert workload is not None
@@ -278,9 +282,9 @@ class Judge:
             if pod is None:
                 pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
             names = self._world.landing.placement.candidates(pod, ALTERNATIVES)
-            known = [Place(node=name) for name in names]
+            known = [PlannedPlacement(node=name) for name in names]
             if not known:
                 reasons = self._world.landing.placement.no_room(pod).reasons
-                known = [Place(reason=reason, nodes=count) for reason, count in reasons]
+                known = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
             self._places[key] = known
         return known

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from kubectl_nodelife.drain.actors import Actor
+from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.loads import cap_of, node_loads
 from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.play import Play, Wave
+from kubectl_nodelife.drain.play import Play, WaveInPlay
 from kubectl_nodelife.drain.room import PlanCapacity
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timeline import Timeline
+from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
-from kubectl_nodelife.drain.world import World
+from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -53,7 +53,7 @@ def plan_waves(
         good,
         caps,
         limits,
-        lambda: PlanCapacity(scope.terrain, scope.nodes, waves),
+        lambda: PlanCapacity(scope.node_index, scope.nodes, waves),
         at_least - len(blocked),
     )
     return found + blocked
@@ -75,8 +75,8 @@ def play_waves(
 
     `cordoned`: nodes that are part of the plan besides, where only some waves are played.
     """
-    timeline = Timeline()
-    world = World(scope, admission, timing, timeline)
+    timeline = PlanTimeline()
+    world = PlanWorld(scope, admission, timing, timeline)
     world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
@@ -91,18 +91,18 @@ class _Conductor:
     """Starts wave after wave."""
 
     def __init__(
-        self, world: World, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
+        self, world: PlanWorld, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
     ) -> None:
         self._world = world
         self._timeline = world.timeline
         self._options = options
         self._waves = waves
         self._cut = cut
-        self._running: list[KubectlDrain[Actor]] = []
+        self._running: list[KubectlDrain[PlannedPod]] = []
         self._left = 0
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self.processes: list[KubectlDrain[Actor]] = []
+        self.processes: list[KubectlDrain[PlannedPod]] = []
         self.ended_ns: int | None = None
 
     def begin(self) -> None:
@@ -146,13 +146,13 @@ class _Conductor:
         self._ends.append(now_ns)
         self._timeline.at(now_ns + self._waves.maintenance_ns, self._maintained)
 
-    def _evicted(self) -> Iterable[Actor]:
+    def _evicted(self) -> Iterable[PlannedPod]:
         for process in self._running:
             for run in process.runs:
                 for target in run.targets:
                     yield target.actor
 
-    def _will_be_ready(self, actor: Actor) -> bool:
+    def _will_be_ready(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement
         if replacement is None or replacement.ready or not replacement.node:
             return False
@@ -177,10 +177,10 @@ class _Conductor:
         """Whether every process of the wave only asks what was answered before."""
         return all(process.answered() for process in self._running)
 
-    def result(self) -> list[Wave]:
+    def result(self) -> list[WaveInPlay]:
         """The waves with their instants."""
         return [
-            Wave(
+            WaveInPlay(
                 tuple(names),
                 self._starts[i] if i < len(self._starts) else None,
                 self._ends[i] if i < len(self._ends) else None,

@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.drain.actors import Actor, Workload, new_pod
+from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.held import why_held
 from kubectl_nodelife.drain.history import is_starting
-from kubectl_nodelife.drain.landing import Landing, cordoned, uncordoned
+from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timeline import Timeline
+from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import controller_of
@@ -31,7 +31,7 @@ from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, evict_under
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.eviction import (
     TERMINAL_PHASES,
-    Refused,
+    EvictionRefused,
 )
 from kubectl_nodelife.workloads.owners import JOB_BATCH_NS, NEVER
 
@@ -40,22 +40,22 @@ BACK_OFF_NS: Final = 1 * SECOND_NS
 """How long the scheduler lets a pod wait before it tries again."""
 
 
-class World:
+class PlanWorld:
     """The cluster of a scope while a plan is played. Use once."""
 
     def __init__(
-        self, scope: Scope, admission: Admission, timing: Timing, timeline: Timeline
+        self, scope: Scope, admission: Admission, timing: Timing, timeline: PlanTimeline
     ) -> None:
         self.scope = scope
         self.snapshot = self.owners = scope.snapshot
         self.timing = timing
         self.timeline = self.clock = timeline
-        self.landing = Landing(scope.terrain)
+        self.landing = PlannedNodes(scope.node_index)
         self.ledgers = {key: ledger.clone() for key, ledger in scope.ledgers.items()}
         self.workloads: dict[str, Workload] = {}
-        self.actors: dict[str, Actor] = {}
-        self.on_node: dict[str, dict[str, Actor]] = {name: {} for name in scope.nodes}
-        self.waiting: list[Actor] = []
+        self.actors: dict[str, PlannedPod] = {}
+        self.on_node: dict[str, dict[str, PlannedPod]] = {name: {} for name in scope.nodes}
+        self.waiting: list[PlannedPod] = []
         self.version = 0
         self._admission = admission
         self._made = 0
@@ -99,7 +99,7 @@ class World:
         for pod in self.scope.moving[uid]:
             workload.adopt(self._actor_of(pod))
 
-    def _actor_of(self, pod: Pod) -> Actor:
+    def _actor_of(self, pod: Pod) -> PlannedPod:
         """The pod as an actor; what it is in the middle of goes on."""
         actor = self.actors.get(pod.metadata.uid)
         if actor is not None:
@@ -108,7 +108,9 @@ class World:
         workload = self.workloads.get(owner.uid) if owner is not None else None
         keys = self.scope.budgets_of.get(pod.metadata.uid, ())
         ledgers = tuple(self.ledgers[key] for key in keys)
-        actor = self.actors[pod.metadata.uid] = Actor(pod, ledgers, workload, pod.spec.node_name)
+        actor = self.actors[pod.metadata.uid] = PlannedPod(
+            pod, ledgers, workload, pod.spec.node_name
+        )
         deleted = pod.metadata.deletion_timestamp
         if deleted is not None:
             actor.marked_ns = 0
@@ -152,13 +154,15 @@ class World:
         self.landing.set_nodes(uncordoned(self.landing.nodes[name]) for name in names)
         self._retry_soon()
 
-    def pods_on(self, node: str) -> list[Actor]:
+    def pods_on(self, node: str) -> list[PlannedPod]:
         """The pods that a list call for the node returns now."""
         return [actor for actor in self.on_node[node].values() if not actor.gone]
 
     # --- requests --------------------------------------------------------------------------------
 
-    def evict(self, actor: Actor, requested_grace: int | None, *, again: bool = False) -> Answer:
+    def evict(
+        self, actor: PlannedPod, requested_grace: int | None, *, again: bool = False
+    ) -> Answer:
         """POST pods/eviction. `again`: the API server's own second try after a conflict."""
         if actor.gone:
             return MISSING
@@ -170,12 +174,12 @@ class World:
         )
         if answer is None:
             return CONFLICT
-        if isinstance(answer, Refused):
+        if isinstance(answer, EvictionRefused):
             return answer
         self._mark(actor, requested_grace)
         return ACCEPTED
 
-    def delete(self, actor: Actor, requested_grace: int | None) -> Answer:
+    def delete(self, actor: PlannedPod, requested_grace: int | None) -> Answer:
         """DELETE of the pod."""
         if actor.gone:
             return MISSING
@@ -187,7 +191,7 @@ class World:
 
     # --- a pod goes ------------------------------------------------------------------------------
 
-    def _mark(self, actor: Actor, requested_grace: int | None) -> None:
+    def _mark(self, actor: PlannedPod, requested_grace: int | None) -> None:
         """The pod is marked deleted, or goes at once."""
         now_ns = self.timeline.now_ns
         was_going = actor.going
@@ -203,7 +207,7 @@ class World:
         grace = marked.metadata.deletion_grace_period_seconds or 0
         self._will_go(actor, now_ns + grace * SECOND_NS)
 
-    def _stops_counting(self, actor: Actor) -> None:
+    def _stops_counting(self, actor: PlannedPod) -> None:
         now_ns = self.timeline.now_ns
         self.version += 1
         actor.going = True
@@ -223,7 +227,7 @@ class World:
         self.landing.marked(actor.pod)
         self._retry_soon()
 
-    def _will_go(self, actor: Actor, due_ns: int) -> None:
+    def _will_go(self, actor: PlannedPod, due_ns: int) -> None:
         """The kubelet ends the pod and the object goes, unless something holds it."""
         actor.held = why_held(actor.pod, actor.node, self.snapshot, due_ns)
         now_ns = self.timeline.now_ns
@@ -239,7 +243,7 @@ class World:
         actor.goes_ns = gone_ns
         self.timeline.at(gone_ns, self._gone, actor)
 
-    def _gone(self, actor: Actor) -> None:
+    def _gone(self, actor: PlannedPod) -> None:
         if actor.gone:
             return
         now_ns = self.timeline.now_ns
@@ -287,7 +291,7 @@ class World:
         for old in workload.to_create():
             self._made += 1
             pod = new_pod(old.pod, self._made, self.snapshot.now_ns + self.timeline.now_ns)
-            actor = Actor(pod, old.ledgers, workload, "")
+            actor = PlannedPod(pod, old.ledgers, workload, "")
             actor.created_ns = self.timeline.now_ns
             actor.cause, old.replacement = old, actor
             self.actors[pod.metadata.uid] = actor
@@ -299,7 +303,7 @@ class World:
             self._sync_soon(actor)
             self._place(actor)
 
-    def _place(self, actor: Actor) -> bool:
+    def _place(self, actor: PlannedPod) -> bool:
         node = self.landing.place(actor.pod)
         if node is None:
             if actor not in self.waiting:
@@ -312,14 +316,14 @@ class World:
         self._will_be_ready(actor, 0)
         return True
 
-    def _will_be_ready(self, actor: Actor, age_ns: int) -> None:
+    def _will_be_ready(self, actor: PlannedPod, age_ns: int) -> None:
         took = self.scope.history.time_to_ready(actor.pod)
         # One that should have been Ready long ago will not be, for all that can be seen.
         if took is not None and age_ns <= took.high_ns:
             rest_ns = max(0, took.pick(self.timing.ready) - age_ns)
             self.timeline.at(self.timeline.now_ns + rest_ns, self._ready, actor)
 
-    def _ready(self, actor: Actor) -> None:
+    def _ready(self, actor: PlannedPod) -> None:
         if actor.gone or actor.going or actor.ready:
             return
         now_ns = self.timeline.now_ns
@@ -350,7 +354,7 @@ class World:
 
     # --- budgets ---------------------------------------------------------------------------------
 
-    def _sync_soon(self, actor: Actor) -> None:
+    def _sync_soon(self, actor: PlannedPod) -> None:
         """The disruption controller looks at the pod's budgets in a moment."""
         for ledger in actor.ledgers:
             if id(ledger) not in self._syncs:

@@ -7,5 +7,5 @@
 - `settings`, `profiles`: the flags and gates of a release
 - `executor`: who carries actions out: planning only, the virtual cluster, or a writer
 - `loop`: the driver on virtual time; `live.loop` is the same in real time
-- `projection`: what a dry run's plans would have changed; `premises`: whether these still stand
+- `projection`: what a dry run's plans would have changed; `settlement`: whether these still stand
 """

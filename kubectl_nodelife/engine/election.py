@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.engine.calls import Answer, Get, Post, Put
+from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
@@ -24,7 +24,7 @@ RETRY_PERIOD_NS: Final = 2 * SECOND_NS
 JITTER: Final = 1.2
 
 Spec = dict[str, Any]
-Trying = Generator[Get | Post | Put, Answer, bool]
+Trying = Generator[Get | Post | Replace, Answer, bool]
 
 
 class Election:
@@ -74,7 +74,7 @@ class Election:
         answer = yield self._put(self._wanted(stamp_ns))
         return self._took(answer, now_ns) if answer.ok else False
 
-    def release(self, stamp_ns: int) -> Generator[Put, Answer, bool]:
+    def release(self, stamp_ns: int) -> Generator[Replace, Answer, bool]:
         """Give the Lease up, so that the next one need not wait. Follows `release`."""
         if self._renewed_ns is None or self._raw is None:
             return False
@@ -131,7 +131,7 @@ class Election:
             "leaseTransitions": transitions if ours or not record else transitions + 1,
         }
 
-    def _put(self, spec: Spec) -> Put:
+    def _put(self, spec: Spec) -> Replace:
         assert self._raw is not None
         meta = {k: v for k, v in self._raw["metadata"].items() if k != "managedFields"}
         body = {
@@ -140,7 +140,7 @@ class Election:
             "metadata": meta,
             "spec": spec,
         }
-        return Put("Lease", self.key, body)
+        return Replace("Lease", self.key, body)
 
 
 class LeaseState(msgspec.Struct, frozen=True):

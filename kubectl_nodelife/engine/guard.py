@@ -239,9 +239,7 @@ class Guard:
         if isinstance(action, (RecordEvent, EvictPod)) or not self.caps.errors:
             return
         verb = verb_of(action)
-        bad = code in (0, 401, 429) or (
-            code >= 500 and "failed calling webhook" not in message
-        )
+        bad = code in (0, 401, 429) or (code >= 500 and "failed calling webhook" not in message)
         ends = self._ends.setdefault(verb, deque(maxlen=LAST_WRITES))
         ends.append(bad)
         tried = self._half_open.pop(verb, None)

@@ -19,7 +19,7 @@ Tick = tuple[int, Iterable[Event]]
 """An instant in ns since the epoch, and what happened until then."""
 
 
-class Source(Protocol):
+class TickSource(Protocol):
     """Says what happened and what time it is."""
 
     def next(self, due_ns: int | None) -> Tick | None:
@@ -30,7 +30,7 @@ class Source(Protocol):
         ...
 
 
-class Journal(Protocol):
+class ActionRecorder(Protocol):
     """Keeps what was decided."""
 
     def write(self, now_ns: int, action: Action) -> None:
@@ -53,7 +53,9 @@ class Host(Protocol):
 class EngineHost:
     """The plain host: each decision is noted in the journal and begun by the executor."""
 
-    def __init__(self, engine: Engine, executor: Executor, journal: Journal | None = None) -> None:
+    def __init__(
+        self, engine: Engine, executor: Executor, journal: ActionRecorder | None = None
+    ) -> None:
         self.engine = engine
         self._executor = executor
         self._journal = journal
@@ -72,7 +74,7 @@ class EngineHost:
             yield action
 
 
-def drive(source: Source, host: Host) -> None:
+def drive(source: TickSource, host: Host) -> None:
     """Drive the host on virtual time until the source ends."""
     while (tick := source.next(host.next_due())) is not None:
         for _ in host.step(*tick):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.premises import Entry, laid_over
+from kubectl_nodelife.engine.settlement import OverlayEntry, laid_over
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 
@@ -28,21 +28,21 @@ class PlannedView:
         self._cache = cache
         self._observed: dict[ObjectKey, KubeObject | None] = {}
         self._freed: dict[ObjectKey, KubeObject | None] = {}  # the cache may still show plans
-        self._planned: dict[ObjectKey, list[Entry]] = {}
+        self._planned: dict[ObjectKey, list[OverlayEntry]] = {}
         self._created: dict[str, dict[ObjectKey, Action]] = {}
         self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
-        self._entries: dict[int, Entry] = {}  # by the action's number
+        self._entries: dict[int, OverlayEntry] = {}  # by the action's number
 
     def pending(self) -> Iterator[Action]:
         """The actions that have not settled."""
         for entry in self.entries():
             yield entry.action
 
-    def entry(self, action_id: int) -> Entry | None:
+    def entry(self, action_id: int) -> OverlayEntry | None:
         """The action of that number, if it has not settled."""
         return self._entries.get(action_id)
 
-    def entries(self, kind: str = "") -> Iterator[Entry]:
+    def entries(self, kind: str = "") -> Iterator[OverlayEntry]:
         """What has not settled, of one kind of object if given."""
         for key, planned in self._planned.items():
             if not kind or key[0] == kind:

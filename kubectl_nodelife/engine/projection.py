@@ -30,19 +30,19 @@ from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
-from kubectl_nodelife.engine.premises import APPLIED as APPLIED
-from kubectl_nodelife.engine.premises import CONFIRMED as CONFIRMED
-from kubectl_nodelife.engine.premises import FAILED as FAILED
-from kubectl_nodelife.engine.premises import HELD as HELD
-from kubectl_nodelife.engine.premises import PLANNED as PLANNED
-from kubectl_nodelife.engine.premises import SENT as SENT
-from kubectl_nodelife.engine.premises import SUPERSEDED as SUPERSEDED
-from kubectl_nodelife.engine.premises import (
-    Entry,
+from kubectl_nodelife.engine.settlement import APPLIED as APPLIED
+from kubectl_nodelife.engine.settlement import CONFIRMED as CONFIRMED
+from kubectl_nodelife.engine.settlement import FAILED as FAILED
+from kubectl_nodelife.engine.settlement import HELD as HELD
+from kubectl_nodelife.engine.settlement import PLANNED as PLANNED
+from kubectl_nodelife.engine.settlement import SENT as SENT
+from kubectl_nodelife.engine.settlement import SUPERSEDED as SUPERSEDED
+from kubectl_nodelife.engine.settlement import (
+    OverlayEntry,
     is_ready,
-    judge_entry,
     laid_over,
     lost_premise,
+    settle_entry,
 )
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
@@ -91,7 +91,7 @@ class Projection(PlannedView):
         shown = self.shown(*entry.action.target)
         if outcome.obj is not None:
             entry.version = outcome.obj.metadata.resource_version
-            if shown is not None and judge_entry(entry, shown) is not None:
+            if shown is not None and settle_entry(entry, shown) is not None:
                 return self.observe(Put(entry.action.target[0], shown), now_ns)
         elif shown is None and _deletes(entry.action):
             return self.observe(Gone(*entry.action.target), now_ns)
@@ -181,7 +181,7 @@ class Projection(PlannedView):
         kept = []
         view: KubeObject | None = obj
         for entry in self._planned[key]:
-            verdict = judge_entry(entry, obj)
+            verdict = settle_entry(entry, obj)
             if verdict is not None:
                 self._settle(entry.action, verdict[0], now_ns, verdict[1])
                 continue
@@ -287,7 +287,7 @@ class Projection(PlannedView):
     def _withdraw(
         self,
         key: ObjectKey,
-        entries: list[Entry],
+        entries: list[OverlayEntry],
         now_ns: int,
         why: str,
         outcome: str = SUPERSEDED,
@@ -316,7 +316,7 @@ class Projection(PlannedView):
     def _take_back(
         self,
         action: RemoveTaints,
-        planned: list[Entry],
+        planned: list[OverlayEntry],
         observed: KubeObject | None,
         now_ns: int,
     ) -> bool:
@@ -338,18 +338,18 @@ class Projection(PlannedView):
             self._settle(action, SUPERSEDED, now_ns, "the taint was never written")
         return taken_back
 
-    def _give_way(self, action: Action, planned: list[Entry], now_ns: int) -> None:
+    def _give_way(self, action: Action, planned: list[OverlayEntry], now_ns: int) -> None:
         """Earlier plans of the same kind are no longer what we would do."""
         for entry in [e for e in planned if type(e.action) is type(action)]:
             planned.remove(entry)
             self._settle(entry.action, SUPERSEDED, now_ns, "a later one takes its place")
 
-    def _add(self, planned: list[Entry], action: Action, now_ns: int) -> None:
+    def _add(self, planned: list[OverlayEntry], action: Action, now_ns: int) -> None:
         shown = self._observed.get(action.target) if action.replaces else None
         if shown is not None and action.shown_by(shown):
             self._settle(action, SUPERSEDED, now_ns, "the cluster shows it still")
             return
-        entry = self._entries[action.id] = Entry(action, now_ns)
+        entry = self._entries[action.id] = OverlayEntry(action, now_ns)
         planned.append(entry)
 
     def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from kubectl_nodelife.engine.token_bucket import Limiter, Never, TokenBucket, as_float32
 
 
-class Entry(msgspec.Struct):
+class TimedValue(msgspec.Struct):
     """A value in the queue: when it was added and when it may be processed (ns), and its uid.
 
     For a standing entry that is in line the queue knows both better (`process_at`).
@@ -27,7 +27,7 @@ class Entry(msgspec.Struct):
     standing: bool = False
 
 
-Act = Callable[[Entry, int], tuple[bool, int]]
+Act = Callable[[TimedValue, int], tuple[bool, int]]
 
 
 class RateLimitedTimedQueue:
@@ -43,7 +43,7 @@ class RateLimitedTimedQueue:
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter
         self._heap: list[tuple[int, int, str]] = []
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TimedValue] = {}
         self._set: dict[str, None] = {}
         self._line: list[str] = []
         self._apart: dict[str, None] = {}
@@ -65,7 +65,7 @@ class RateLimitedTimedQueue:
         entries = sorted(self._entries.values(), key=self._order)
         return [e.value for e in entries]
 
-    def entry(self, value: str) -> Entry | None:
+    def entry(self, value: str) -> TimedValue | None:
         """The value's entry in the heap, or None; ask `process_at` for its time."""
         return self._entries.get(value)
 
@@ -78,7 +78,7 @@ class RateLimitedTimedQueue:
         if value in self._set:
             return False
         self._set[value] = None
-        self._push(Entry(value, uid, now_ns, now_ns, standing=standing))
+        self._push(TimedValue(value, uid, now_ns, now_ns, standing=standing))
         return True
 
     def remove(self, value: str) -> bool:
@@ -93,7 +93,7 @@ class RateLimitedTimedQueue:
         """Drop the value from the heap, but remember it. Follows `RemoveFromQueue`."""
         return value in self._set and self._take_out(value)
 
-    def put_back(self, entry: Entry, process_at_ns: int) -> None:
+    def put_back(self, entry: TimedValue, process_at_ns: int) -> None:
         """Return an entry whose action turned out to have failed, unless it was removed by now."""
         if entry.value in self._set and entry.value not in self._entries:
             entry.process_at_ns = process_at_ns
@@ -114,7 +114,7 @@ class RateLimitedTimedQueue:
             heapq.heappush(self._line, value)
         self._apart.clear()
 
-    def head(self) -> Entry | None:
+    def head(self) -> TimedValue | None:
         """The entry that is due first, not removed. Follows `Head`."""
         plain, in_line = self._heap_head(), self._line_head()
         if plain is None or in_line is None:
@@ -154,14 +154,14 @@ class RateLimitedTimedQueue:
             new.try_accept(now_ns)
         self.limiter = new
 
-    def process_at(self, entry: Entry) -> int:
+    def process_at(self, entry: TimedValue) -> int:
         """When the entry is due, in ns."""
         return self._renewed_ns if self._is_in_line(entry) else entry.process_at_ns
 
-    def _is_in_line(self, entry: Entry) -> bool:
+    def _is_in_line(self, entry: TimedValue) -> bool:
         return entry.standing and entry.value not in self._apart
 
-    def _push(self, entry: Entry) -> None:
+    def _push(self, entry: TimedValue) -> None:
         self._sequence += 1
         entry.sequence = self._sequence
         self._entries[entry.value] = entry
@@ -176,12 +176,12 @@ class RateLimitedTimedQueue:
         self._apart.pop(value, None)
         return self._entries.pop(value, None) is not None
 
-    def _replace(self, entry: Entry, process_at_ns: int) -> None:
+    def _replace(self, entry: TimedValue, process_at_ns: int) -> None:
         if self._entries.get(entry.value) is entry:
             entry.process_at_ns = process_at_ns
             self._push(entry)
 
-    def _heap_head(self) -> Entry | None:
+    def _heap_head(self) -> TimedValue | None:
         while self._heap:
             _, sequence, value = self._heap[0]
             entry = self._entries.get(value)
@@ -190,7 +190,7 @@ class RateLimitedTimedQueue:
             heapq.heappop(self._heap)
         return None
 
-    def _line_head(self) -> Entry | None:
+    def _line_head(self) -> TimedValue | None:
         while self._line:
             entry = self._entries.get(self._line[0])
             if entry is not None and self._is_in_line(entry):
@@ -198,7 +198,7 @@ class RateLimitedTimedQueue:
             heapq.heappop(self._line)
         return None
 
-    def _order(self, entry: Entry) -> tuple[int, int, int, str]:
+    def _order(self, entry: TimedValue) -> tuple[int, int, int, str]:
         if self._is_in_line(entry):
             return (self._renewed_ns, 1, 0, entry.value)
         return (entry.process_at_ns, 0, entry.sequence, "")

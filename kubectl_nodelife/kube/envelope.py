@@ -26,12 +26,12 @@ class Envelope(msgspec.Struct, rename="camel", gc=False):
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _ListMeta(msgspec.Struct, gc=False):
+class _EnvelopeMeta(msgspec.Struct, gc=False):
     annotations: dict[str, str] | None = None
 
 
 read_envelope = msgspec.json.Decoder(Envelope).decode
-_read_list_meta = msgspec.json.Decoder(_ListMeta | None).decode
+_read_list_meta = msgspec.json.Decoder(_EnvelopeMeta | None).decode
 # kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
 HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([\w./-]*)"\s*,\s*"kind"\s*:\s*"(\w*)"')
 

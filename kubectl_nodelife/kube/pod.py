@@ -140,7 +140,7 @@ class PersistentVolumeClaimVolume(ApiStruct, frozen=True):
     read_only: bool = False
 
 
-class Source(ApiStruct, frozen=True):
+class VolumePresence(ApiStruct, frozen=True):
     """Some volume source of which only the presence counts."""
 
     path: str = ""
@@ -151,10 +151,10 @@ class Volume(ApiStruct, frozen=True):
     """`core/v1.Volume`: the sources that keep a pod at its node or that a drain asks about."""
 
     name: str = ""
-    empty_dir: Source | None = None
-    host_path: Source | None = None
+    empty_dir: VolumePresence | None = None
+    host_path: VolumePresence | None = None
     persistent_volume_claim: PersistentVolumeClaimVolume | None = None
-    ephemeral: Source | None = None
+    ephemeral: VolumePresence | None = None
 
 
 class PodReadinessGate(ApiStruct, frozen=True):
@@ -179,13 +179,13 @@ class PodSpec(ApiStruct, frozen=True):
     overhead: Quantities | None = None
     volumes: tuple[Volume, ...] = ()
     readiness_gates: tuple[PodReadinessGate, ...] = ()
-    scheduling_gates: tuple[Source, ...] = ()
+    scheduling_gates: tuple[VolumePresence, ...] = ()
     host_network: bool = False
     priority: int | None = None
     preemption_policy: str | None = None
     scheduler_name: str = ""
     resources: ResourceRequirements | None = None
-    resource_claims: tuple[Source, ...] = ()
+    resource_claims: tuple[VolumePresence, ...] = ()
 
 
 class PodCondition(ApiStruct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.kube.meta import ApiStruct, KubeObject
-from kubectl_nodelife.kube.pod import NodeSelector, Source
+from kubectl_nodelife.kube.pod import NodeSelector, VolumePresence
 
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
@@ -47,8 +47,8 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
     claim_ref: ClaimReference | None = None
-    local: Source | None = None
-    host_path: Source | None = None
+    local: VolumePresence | None = None
+    host_path: VolumePresence | None = None
 
 
 class PersistentVolume(KubeObject, frozen=True):

@@ -36,7 +36,7 @@ from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write,
 from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import GO, Guard, Hold, Refuse, View
-from kubectl_nodelife.engine.premises import lost_premise
+from kubectl_nodelife.engine.settlement import lost_premise
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
@@ -67,7 +67,7 @@ class Recorder(Protocol):
         ...
 
 
-class Journal(Protocol):
+class IntentWriter(Protocol):
     """Keeps intents (`daemon/intents.py`)."""
 
     async def begin(self, action: Action, version: str, digest: str) -> int:
@@ -97,7 +97,7 @@ class Events(Protocol):
         ...
 
 
-class Controller(msgspec.Struct):
+class ControllerWriter(msgspec.Struct):
     """What one controller writes with."""
 
     writer: Writer
@@ -111,7 +111,7 @@ class Port(msgspec.Struct):
     cache: Cache
     guard: Guard
     view: Callable[[], View]
-    journal: Journal
+    journal: IntentWriter
     recorder: Recorder
     evidence: Evidence
     deliver: Callable[[Event], None]
@@ -136,7 +136,7 @@ class _Lane(msgspec.Struct):
 class LiveExecutor:
     """See the module. `sending`: the objects of which a write is on its way."""
 
-    def __init__(self, port: Port, controllers: Mapping[str, Controller]) -> None:
+    def __init__(self, port: Port, controllers: Mapping[str, ControllerWriter]) -> None:
         self.sending: set[tuple[str, tuple[str, str]]] = set()
         self.controllers = dict(controllers)
         self._port = port

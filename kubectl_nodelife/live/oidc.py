@@ -30,7 +30,7 @@ class _Claims(msgspec.Struct):
     exp: float = 0
 
 
-class _Metadata(msgspec.Struct):
+class _OidcMetadata(msgspec.Struct):
     token_endpoint: str = ""
 
 
@@ -81,7 +81,7 @@ class OidcProvider:
         transport = Transport(authority, self._environ)
         try:
             body = await _read(transport, "GET", f"{issuer}/.well-known/openid-configuration")
-            endpoint = msgspec.json.decode(body, type=_Metadata).token_endpoint
+            endpoint = msgspec.json.decode(body, type=_OidcMetadata).token_endpoint
             if urlsplit(endpoint).scheme != "https":
                 raise _failed(f"the token endpoint {endpoint!r} is not an https URL")
             form = {"grant_type": "refresh_token", "refresh_token": config["refresh-token"]}

@@ -117,7 +117,7 @@ class CredentialPlugin(ExecProvider):
         return {"apiVersion": self._config.api_version, "kind": "ExecCredential", "spec": spec}
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _CredentialStatus(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
@@ -127,7 +127,7 @@ class _Status(msgspec.Struct, rename="camel"):
 class _ExecCredential(msgspec.Struct, rename="camel"):
     kind: str = ""
     api_version: str = ""
-    status: _Status | None = None
+    status: _CredentialStatus | None = None
 
 
 def read_credential(stdout: bytes, api_version: str, name: str) -> Credential:

@@ -47,7 +47,7 @@ from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 _SHORT_WATCH_S = 1.0
 
 
-class Pace(msgspec.Struct, frozen=True):
+class WatchPacing(msgspec.Struct, frozen=True):
     """How patient the source is, in seconds.
 
     `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
@@ -71,21 +71,21 @@ class Pace(msgspec.Struct, frozen=True):
     gather_by_kind: dict[str, float] = {}
 
 
-class Source:
+class ListWatchSource:
     """Follows the kinds and puts `News` on `queue` until it is cancelled."""
 
     def __init__(
         self,
         client: Client,
         resources: Iterable[Resource],
-        pace: Pace | None = None,
+        pace: WatchPacing | None = None,
         *,
         watch_list: bool = True,
         queue_length: int = 1_000,
     ) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue(queue_length)  # others put orders in it, too
         self._followers = [
-            Follower(client, resource, self.queue, pace or Pace(), watch_list)
+            KindFollower(client, resource, self.queue, pace or WatchPacing(), watch_list)
             for resource in resources
         ]
         self.states = {f.state.kind: f.state for f in self._followers}
@@ -104,7 +104,7 @@ class Source:
                 group.create_task(follower.run(), name=f"follow {follower.resource}")
 
 
-class Follower:
+class KindFollower:
     """List and watch of one kind."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Follower:
         client: Client,
         resource: Resource,
         queue: asyncio.Queue[News],
-        pace: Pace,
+        pace: WatchPacing,
         watch_list: bool,
     ) -> None:
         self.resource = resource

@@ -15,7 +15,7 @@ from kubectl_nodelife.drain.results import (
     DrainPlan,
     Estimate,
     NodePlan,
-    Place,
+    PlannedPlacement,
     PodPlan,
     WorkloadPlan,
 )
@@ -227,7 +227,7 @@ def _pod_row(pod: PodPlan) -> tuple[object, ...]:
     )
 
 
-def landing_text(landing: list[Place]) -> str:
+def landing_text(landing: list[PlannedPlacement]) -> str:
     """`a2 (or a3, a4)`, or what rules all nodes out."""
     nodes = [place.node for place in landing if place.node]
     if nodes:

@@ -14,7 +14,7 @@ from kubectl_nodelife.errors import Failed
 _NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-class KeyPair(NamedTuple):
+class ServerKeyPair(NamedTuple):
     """A certificate with the authority that signed it behind it, and its key; both PEM.
 
     The certificate is what the server sends and, for it holds the authority, what a client trusts.
@@ -24,7 +24,7 @@ class KeyPair(NamedTuple):
     key: str
 
 
-def make_certificate() -> KeyPair:
+def make_certificate() -> ServerKeyPair:
     """A certificate for 127.0.0.1, ::1 and localhost, with a new key, of a new authority.
 
     Raises Failed where trustme is not installed.
@@ -39,4 +39,4 @@ def make_certificate() -> KeyPair:
     authority = trustme.CA(organization_name="kubectl-nodelife sandbox")
     issued = authority.issue_cert(*_NAMES, common_name="kubectl-nodelife sandbox")
     chain = [*(blob.bytes() for blob in issued.cert_chain_pems), authority.cert_pem.bytes()]
-    return KeyPair(b"".join(chain).decode(), issued.private_key_pem.bytes().decode())
+    return ServerKeyPair(b"".join(chain).decode(), issued.private_key_pem.bytes().decode())

@@ -26,8 +26,8 @@ from kubectl_nodelife.sandbox.deleting import Deleter
 from kubectl_nodelife.sandbox.heartbeats import Renewals
 from kubectl_nodelife.sandbox.resources import BY_KIND
 from kubectl_nodelife.sandbox.served import ServedApi
-from kubectl_nodelife.sandbox.store import Store
-from kubectl_nodelife.sandbox.writing import Writer
+from kubectl_nodelife.sandbox.store import ObjectStore
+from kubectl_nodelife.sandbox.writing import RequestApplier
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.world import World
@@ -39,7 +39,7 @@ HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
 _FOR_EVER_NS = 1 << 62
 
 
-class Cluster:
+class SandboxCluster:
     """A running simulated cluster. `now_ns` is its clock."""
 
     def __init__(
@@ -49,15 +49,15 @@ class Cluster:
         *,
         documents: Iterable[tuple[str, dict[str, object]]] = (),
         now_ns: Callable[[], int] = time.time_ns,
-        store: Store | None = None,
+        store: ObjectStore | None = None,
     ) -> None:
         """`documents`: whole objects, as (kind, document), that stand in for the setting's slices
         of the same names; other objects come from the slices.
         """
         self.clock = now_ns
         start_ns = now_ns()
-        self.api = ServedApi(store or Store(), start_ns)
-        self.deleter = Deleter(self.api, Writer(self.api))
+        self.api = ServedApi(store or ObjectStore(), start_ns)
+        self.deleter = Deleter(self.api, RequestApplier(self.api))
         gc.disable()  # a first fill makes only objects that stay
         self._fill(documents, setting.objects)
         gc.freeze()

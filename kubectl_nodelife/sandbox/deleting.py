@@ -25,9 +25,9 @@ from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
-from kubectl_nodelife.sandbox.store import Entry, Key
-from kubectl_nodelife.sandbox.writing import Document, Target, Writer
-from kubectl_nodelife.workloads.eviction import Refused, decide_eviction
+from kubectl_nodelife.sandbox.store import Key, StoredObject
+from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget
+from kubectl_nodelife.workloads.eviction import EvictionRefused, decide_eviction
 
 _REASONS = {429: "TooManyRequests", 403: "Forbidden"}
 _DEPENDENTS = ("ReplicaSet", "ControllerRevision", "Job", "EndpointSlice", "Lease", "Event")
@@ -66,12 +66,12 @@ def read_options(body: Any, query: Any) -> DeleteOptions:
 class Deleter:
     """Deletes and evicts."""
 
-    def __init__(self, api: ServedApi, writer: Writer) -> None:
+    def __init__(self, api: ServedApi, writer: RequestApplier) -> None:
         self._api = api
         self._writer = writer
         self._orphaned: set[str] = set()
 
-    def delete(self, target: Target, options: DeleteOptions) -> Document:
+    def delete(self, target: WriteTarget, options: DeleteOptions) -> Document:
         """DELETE: the object as it is then, or a Status where it is gone at once."""
         entry = self._writer.find(target)
         self._check(target, entry, options)
@@ -88,7 +88,7 @@ class Deleter:
         self._remove(target.resource.kind, entry.obj.key)
         return _success(target, entry)
 
-    def evict(self, target: Target, body: Document, query: Any) -> Document:
+    def evict(self, target: WriteTarget, body: Document, query: Any) -> Document:
         """POST pods/NAME/eviction. Raises StatusError where a budget, or the API, says no."""
         name = (body.get("metadata") or {}).get("name")
         if name and name != target.name:
@@ -101,7 +101,7 @@ class Deleter:
         decision = decide_eviction(
             pod, self._budgets_of(pod), self._api.now_ns, dry_run=options.dry_run
         )
-        if isinstance(decision, Refused):
+        if isinstance(decision, EvictionRefused):
             raise _refusal(decision, pod)
         if options.dry_run:
             return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
@@ -127,7 +127,7 @@ class Deleter:
         if not uid or uid in self._orphaned:
             return
         for pod in list(self._api.store.pods_of(uid)):
-            target = Target(BY_KIND["Pod"], pod.namespace, pod.name)
+            target = WriteTarget(BY_KIND["Pod"], pod.namespace, pod.name)
             self.delete(target, DeleteOptions())
         for kind in _DEPENDENTS:
             entries = self._api.served.collections[kind].entries
@@ -138,7 +138,7 @@ class Deleter:
                     self.collect(entry.obj.uid)
 
     def _delete_pod(
-        self, target: Target, entry: Entry, pod: Pod, options: DeleteOptions
+        self, target: WriteTarget, entry: StoredObject, pod: Pod, options: DeleteOptions
     ) -> Document:
         marked = delete_pod(pod, self._api.now_ns, options.grace_period_seconds)
         if marked is None:
@@ -151,7 +151,7 @@ class Deleter:
             document["metadata"]["deletionGracePeriodSeconds"] = 0
         return self._api.write(target.resource, document).document()
 
-    def _mark(self, target: Target, entry: Entry) -> Document:
+    def _mark(self, target: WriteTarget, entry: StoredObject) -> Document:
         """The object terminates until its finalizers are gone."""
         present = entry.obj.metadata
         marked = marked_deleting(present, self._api.now_ns)
@@ -178,9 +178,9 @@ class Deleter:
             for key in list(keys):
                 options = DeleteOptions(grace_period_seconds=0)
                 if self._api.served.get(resource.kind, key) is not None:
-                    self.delete(Target(resource, *key), options)
+                    self.delete(WriteTarget(resource, *key), options)
 
-    def _check(self, target: Target, entry: Entry, options: DeleteOptions) -> None:
+    def _check(self, target: WriteTarget, entry: StoredObject, options: DeleteOptions) -> None:
         """The preconditions. Raises StatusError 409."""
         meta = entry.obj.metadata
         for name, wanted, present in (
@@ -200,7 +200,7 @@ class Deleter:
         ]
 
 
-def _refusal(refused: Refused, pod: Pod) -> StatusError:
+def _refusal(refused: EvictionRefused, pod: Pod) -> StatusError:
     details: dict[str, Any] = {"name": pod.name, "kind": "pods"}
     if refused.cause:
         details["causes"] = [{"reason": "DisruptionBudget", "message": refused.cause}]
@@ -213,7 +213,7 @@ def _refusal(refused: Refused, pod: Pod) -> StatusError:
     )
 
 
-def _success(target: Target, entry: Entry) -> Document:
+def _success(target: WriteTarget, entry: StoredObject) -> Document:
     resource = target.resource
     details = {"name": target.name, "kind": resource.plural, "uid": entry.obj.uid}
     if resource.group:

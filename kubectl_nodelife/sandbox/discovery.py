@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.sandbox.resources import RESOURCES, Resource
+from kubectl_nodelife.sandbox.resources import RESOURCES, ServedResource
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _REVIEWS = {
@@ -176,11 +176,11 @@ def _discovered_resource(
     }
 
 
-def _served_in(group_version: str) -> list[Resource]:
+def _served_in(group_version: str) -> list[ServedResource]:
     return [resource for resource in RESOURCES if resource.api_version == group_version]
 
 
-def _subresource(resource: Resource, name: str) -> tuple[str, str, str, list[str]]:
+def _subresource(resource: ServedResource, name: str) -> tuple[str, str, str, list[str]]:
     special = _SUBRESOURCE_KINDS.get(name)
     if special is not None:
         return special

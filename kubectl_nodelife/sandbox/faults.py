@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, expired, forbidden
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -25,7 +25,7 @@ class Failure(msgspec.Struct):
     reason: str = ""
     message: str = "injected"
 
-    def applies(self, verb: str, resource: Resource | None) -> bool:
+    def applies(self, verb: str, resource: ServedResource | None) -> bool:
         """Whether the request is one of those."""
         if self.times <= 0 or (self.verbs and verb not in self.verbs):
             return False
@@ -60,7 +60,7 @@ class Faults(msgspec.Struct):
     refuse_tokens: bool = False
 
     def check(
-        self, verb: str, resource: Resource | None, namespace: str, user: str, path: str
+        self, verb: str, resource: ServedResource | None, namespace: str, user: str, path: str
     ) -> None:
         """Raises StatusError where this request is to fail."""
         if self.fail_writes and verb in WRITES:

@@ -13,7 +13,7 @@ from kubectl_nodelife.kube.selectors import (
     parse_field_selector,
     parse_selector,
 )
-from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.status import bad_request
 
 Filter = Callable[[KubeObject], bool]
@@ -29,7 +29,9 @@ _EVENT_FIELDS: Mapping[str, Callable[[Event], str]] = {
 }
 
 
-def read_filter(resource: Resource, namespace: str, query: Mapping[str, str]) -> Filter | None:
+def read_filter(
+    resource: ServedResource, namespace: str, query: Mapping[str, str]
+) -> Filter | None:
     """What the request's selectors and namespace ask for; None: everything. Raises StatusError."""
     parts: list[Filter] = []
     if namespace:
@@ -52,7 +54,7 @@ def read_filter(resource: Resource, namespace: str, query: Mapping[str, str]) ->
     return lambda obj: all(part(obj) for part in parts)
 
 
-def _field_filter(resource: Resource, text: str) -> Filter:
+def _field_filter(resource: ServedResource, text: str) -> Filter:
     if resource.kind != "Event":
         wanted = parse_field_selector(text, resource.type)
         return lambda obj: matches_fields(wanted, obj)

@@ -19,8 +19,8 @@ from types import TracebackType
 
 from aiohttp import web
 
-from kubectl_nodelife.sandbox.certificate import KeyPair, make_certificate
-from kubectl_nodelife.sandbox.cluster import Cluster
+from kubectl_nodelife.sandbox.certificate import ServerKeyPair, make_certificate
+from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.server import ApiServer
 
 CONTEXT = "sandbox"
@@ -35,7 +35,7 @@ class Sandbox:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SandboxCluster,
         server: ApiServer,
         token: str,
         access_log: logging.Logger | None = None,
@@ -47,7 +47,7 @@ class Sandbox:
         self.url = ""
         self.folder = ""
         self.kubeconfig = ""
-        self._keys: KeyPair | None = None
+        self._keys: ServerKeyPair | None = None
         self._runner: web.AppRunner | None = None
         self._task: asyncio.Task[None] | None = None
         self._port = 0
@@ -139,7 +139,7 @@ class Sandbox:
 
 
 def make_sandbox(
-    cluster: Cluster, git_version: str, *, bookmark_s: float = 60.0, verbose: bool = False
+    cluster: SandboxCluster, git_version: str, *, bookmark_s: float = 60.0, verbose: bool = False
 ) -> Sandbox:
     """A sandbox around the cluster, not yet listening. `verbose`: log requests to stderr."""
     if verbose:
@@ -163,7 +163,7 @@ def write_private(path: str, text: str) -> None:
         file.write(text)
 
 
-def _tls(keys: KeyPair, folder: str) -> ssl.SSLContext:
+def _tls(keys: ServerKeyPair, folder: str) -> ssl.SSLContext:
     """A server's context.
 
     The library reads keys from files only, so they are there for a moment.

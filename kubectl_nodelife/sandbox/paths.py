@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kubectl_nodelife.sandbox.resources import BY_PATH, Resource
+from kubectl_nodelife.sandbox.resources import BY_PATH, ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, no_such_path
-from kubectl_nodelife.sandbox.writing import Target
+from kubectl_nodelife.sandbox.writing import WriteTarget
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _POSTED = ("eviction", "binding")
@@ -18,7 +18,7 @@ class Asked(NamedTuple):
     """A request for a resource: the verb, in RBAC's words, and what it is about."""
 
     verb: str
-    target: Target
+    target: WriteTarget
 
 
 def read_path(method: str, path: str, query: Mapping[str, str]) -> Asked:
@@ -45,11 +45,11 @@ def read_path(method: str, path: str, query: Mapping[str, str]) -> Asked:
     return Asked(verb, target)
 
 
-def _target(api_version: str, rest: list[str]) -> Target:
+def _target(api_version: str, rest: list[str]) -> WriteTarget:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and (api_version, rest[2]) in BY_PATH:
         namespace, rest = rest[1], rest[2:]
-    resource: Resource | None = BY_PATH.get((api_version, rest[0]))
+    resource: ServedResource | None = BY_PATH.get((api_version, rest[0]))
     if resource is None or len(rest) > 3:
         raise no_such_path()
     name = rest[1] if len(rest) > 1 else ""
@@ -58,7 +58,7 @@ def _target(api_version: str, rest: list[str]) -> Target:
         raise no_such_path()
     if resource.namespaced and name and not namespace:
         raise no_such_path()
-    return Target(resource, namespace, name, subresource)
+    return WriteTarget(resource, namespace, name, subresource)
 
 
 def _not_allowed(method: str) -> StatusError:

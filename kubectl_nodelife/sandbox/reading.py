@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubectl_nodelife.sandbox.filters import Filter, read_filter
-from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, expired, invalid
 from kubectl_nodelife.sandbox.store import (
     ADDED,
     DELETED,
     MODIFIED,
-    Change,
     Collection,
-    Entry,
-    Store,
+    ObjectStore,
+    StoreChange,
+    StoredObject,
     event_line,
 )
 from kubectl_nodelife.sandbox.tables import table
@@ -44,7 +44,7 @@ class Accept(NamedTuple):
 class WatchPlan(NamedTuple):
     """A watch as asked for. `version` None: begin with all objects as they are now."""
 
-    resource: Resource
+    resource: ServedResource
     filter: Filter | None
     version: int | None
     mark_initial_end: bool
@@ -55,13 +55,13 @@ class WatchPlan(NamedTuple):
 class Reader:
     """Answers reads from a store. `bookmark_s`: how often quiet watchers get a bookmark."""
 
-    def __init__(self, store: Store, bookmark_s: float = 60.0) -> None:
+    def __init__(self, store: ObjectStore, bookmark_s: float = 60.0) -> None:
         self._store = store
         self.bookmark_s = bookmark_s
 
     def list_body(
         self,
-        resource: Resource,
+        resource: ServedResource,
         namespace: str,
         query: Mapping[str, str],
         accept: Accept,
@@ -79,8 +79,8 @@ class Reader:
         )
 
     def select(
-        self, resource: Resource, namespace: str, query: Mapping[str, str]
-    ) -> tuple[list[Entry], dict[str, Any]]:
+        self, resource: ServedResource, namespace: str, query: Mapping[str, str]
+    ) -> tuple[list[StoredObject], dict[str, Any]]:
         """(the objects of a list request, the list's metadata). Raises StatusError."""
         collection = self._store.collections[resource.kind]
         wanted = read_filter(resource, namespace, query)
@@ -102,7 +102,12 @@ class Reader:
         return entries, meta
 
     def plan_watch(
-        self, resource: Resource, namespace: str, query: Mapping[str, str], *, watch_list: bool
+        self,
+        resource: ServedResource,
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        watch_list: bool,
     ) -> WatchPlan:
         """What a watch request asks for. Raises StatusError: 400, 410, 422, 504."""
         collection = self._store.collections[resource.kind]
@@ -177,7 +182,7 @@ class Reader:
                 continue
 
     def _bookmark(
-        self, resource: Resource, version: int, annotations: dict[str, str] | None = None
+        self, resource: ServedResource, version: int, annotations: dict[str, str] | None = None
     ) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(version), "creationTimestamp": None}
         if annotations:
@@ -210,7 +215,7 @@ class _View:
                 if entry is not None and (wanted is None or wanted(entry.obj))
             )
 
-    def line(self, change: Change) -> bytes:
+    def line(self, change: StoreChange) -> bytes:
         """The event that the change is to this watcher, b"" if it is none."""
         type_ = change.type
         wanted = self._plan.filter
@@ -224,7 +229,7 @@ class _View:
             return self._as_line(type_, change.entry)
         return change.line(type_)
 
-    def _as_line(self, type_: str, entry: Entry) -> bytes:
+    def _as_line(self, type_: str, entry: StoredObject) -> bytes:
         if not self._accept.as_table:
             return event_line(type_, entry.raw)
         meta = {"resourceVersion": str(entry.version)}

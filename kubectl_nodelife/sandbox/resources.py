@@ -40,7 +40,7 @@ _OTHERS: Final = (
 )
 
 
-class Resource(NamedTuple):
+class ServedResource(NamedTuple):
     """One kind as it is served. `type` is a bare KubeObject where only the metadata matter."""
 
     kind: str
@@ -79,7 +79,7 @@ class Resource(NamedTuple):
 
 RESOURCES: Final = (
     *(
-        Resource(
+        ServedResource(
             kind.name,
             kind.plural,
             kind.namespaced,
@@ -91,7 +91,7 @@ RESOURCES: Final = (
         for kind in KINDS
     ),
     *(
-        Resource(kind, plural, namespaced, version, KubeObject, short)
+        ServedResource(kind, plural, namespaced, version, KubeObject, short)
         for kind, plural, namespaced, version, short in _OTHERS
     ),
 )

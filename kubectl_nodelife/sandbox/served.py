@@ -20,8 +20,8 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_micro_time, format_time
 from kubectl_nodelife.sandbox.merging import merge_back, overlay
-from kubectl_nodelife.sandbox.resources import BY_KIND, Resource
-from kubectl_nodelife.sandbox.store import Entry, Store
+from kubectl_nodelife.sandbox.resources import BY_KIND, ServedResource
+from kubectl_nodelife.sandbox.store import ObjectStore, StoredObject
 from kubectl_nodelife.sim.api import Api
 
 MAX_EVENTS = 2000
@@ -29,9 +29,9 @@ MAX_EVENTS = 2000
 
 
 class ServedApi(Api):
-    """`sim.api.Api` over a `Store`; the clock is set by whoever calls."""
+    """`sim.api.Api` over a `ObjectStore`; the clock is set by whoever calls."""
 
-    def __init__(self, store: Store, now_ns: int) -> None:
+    def __init__(self, store: ObjectStore, now_ns: int) -> None:
         self.events = ClusterEvents(self)
         super().__init__(self.events, now_ns)
         self.served = store
@@ -57,7 +57,7 @@ class ServedApi(Api):
         self.served.drop(kind, key)
         return super().drop(kind, key, cause)
 
-    def write(self, resource: Resource, document: dict[str, Any]) -> Entry:
+    def write(self, resource: ServedResource, document: dict[str, Any]) -> StoredObject:
         """A write of a client: the whole object as it now is. Raises InputError."""
         if resource.kind == "Pod" and not document.get("spec", {}).get("nodeName"):
             self._schedule(document)
@@ -75,7 +75,7 @@ class ServedApi(Api):
             if node:
                 document["spec"]["nodeName"] = node
 
-    def remove(self, resource: Resource, key: Key) -> Entry | None:
+    def remove(self, resource: ServedResource, key: Key) -> StoredObject | None:
         """A removal by a client; returns the object as it went."""
         if not resource.read:
             return self.served.drop(resource.kind, key)
@@ -83,7 +83,7 @@ class ServedApi(Api):
         super().drop(resource.kind, key)
         return entry
 
-    def _told(self, kind: str, entry: Entry, cause: Action | None) -> None:
+    def _told(self, kind: str, entry: StoredObject, cause: Action | None) -> None:
         super().put(kind, entry.obj, cause)
 
     def _new_document(self, obj: KubeObject) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class ClusterEvents:
                 self._api.served.drop("Event", self._known.pop(self._kept.popleft()))
         self._api.served.put("Event", document)
 
-    def _event(self, action: RecordEvent, resource: Resource, now_ns: int) -> dict[str, Any]:
+    def _event(self, action: RecordEvent, resource: ServedResource, now_ns: int) -> dict[str, Any]:
         namespace = action.namespace or "default"
         involved = {
             "kind": action.kind,
@@ -171,7 +171,7 @@ class ClusterEvents:
 
 
 def renewed_lease(
-    present: Entry | None, node: str, uid: str, now_ns: int, seconds: int
+    present: StoredObject | None, node: str, uid: str, now_ns: int, seconds: int
 ) -> dict[str, Any]:
     """A node's Lease document, renewed now."""
     if present is not None:

@@ -22,7 +22,7 @@ from kubectl_nodelife.sandbox.reviews import review
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, no_such_path
 from kubectl_nodelife.sandbox.tables import table
-from kubectl_nodelife.sandbox.writing import Document, Target, Writer
+from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget
 
 USER = "sandbox-admin"
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -50,7 +50,7 @@ class ApiServer:
         self.api = api
         self.faults = Faults()
         self.requests: dict[str, int] = {}
-        self.writer = Writer(api)
+        self.writer = RequestApplier(api)
         self.deleter = Deleter(api, self.writer)
         self.reader = Reader(api.served, bookmark_s)
         self._git_version = git_version
@@ -128,7 +128,7 @@ class ApiServer:
                 return discovery.resource_list(path.removeprefix(prefix))
         return None
 
-    async def _list(self, request: web.Request, target: Target) -> web.Response:
+    async def _list(self, request: web.Request, target: WriteTarget) -> web.Response:
         delay = self.faults.list_latency_s.get(target.resource.plural, 0)
         if delay:
             await asyncio.sleep(delay)
@@ -137,7 +137,7 @@ class ApiServer:
         )
         return self._raw(body)
 
-    def _get(self, request: web.Request, target: Target) -> web.Response:
+    def _get(self, request: web.Request, target: WriteTarget) -> web.Response:
         entry = self.writer.find(target)
         accept = _accept(request)
         if not accept.as_table:
@@ -145,7 +145,7 @@ class ApiServer:
         meta = {"resourceVersion": str(entry.version)}
         return self._json(table(target.resource, [entry], meta, self._now_ns(), accept.include))
 
-    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, target: WriteTarget) -> web.StreamResponse:
         plan = self.reader.plan_watch(
             target.resource,
             target.namespace,
@@ -201,7 +201,7 @@ class ApiServer:
         self._wake()
         return self._json(answer, code)
 
-    def _create(self, target: Target, body: Any, query: Any, dry_run: bool) -> Document:
+    def _create(self, target: WriteTarget, body: Any, query: Any, dry_run: bool) -> Document:
         if target.subresource == "eviction":
             return self.deleter.evict(target, _object(body), query)
         if target.subresource == "binding":
@@ -210,7 +210,7 @@ class ApiServer:
             raise no_such_path()
         return self.writer.create(target, _object(body), dry_run=dry_run)
 
-    def _bind(self, target: Target, body: Document) -> Document:
+    def _bind(self, target: WriteTarget, body: Document) -> Document:
         """POST pods/NAME/binding: the scheduler's word where the pod goes."""
         node = (body.get("target") or {}).get("name")
         entry = self.writer.find(target)
@@ -225,12 +225,12 @@ class ApiServer:
         self.api.write(target.resource, document)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
-    def _delete_all(self, target: Target, body: Any, query: Any) -> Document:
+    def _delete_all(self, target: WriteTarget, body: Any, query: Any) -> Document:
         entries, _ = self.reader.select(target.resource, target.namespace, query)
         options = read_options(body, query)
         for entry in entries:
             if self.api.served.get(target.resource.kind, entry.obj.key) is not None:
-                self.deleter.delete(Target(target.resource, *entry.obj.key), options)
+                self.deleter.delete(WriteTarget(target.resource, *entry.obj.key), options)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     async def _body(self, request: web.Request) -> Any:

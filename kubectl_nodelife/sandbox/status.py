@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.resources import ServedResource
 
 
 class StatusError(Exception):
@@ -46,7 +46,7 @@ class StatusError(Exception):
         return status
 
 
-def not_found(resource: Resource, name: str) -> StatusError:
+def not_found(resource: ServedResource, name: str) -> StatusError:
     """404 for an object."""
     details = {"name": name, "group": resource.group, "kind": resource.plural}
     return StatusError(404, "NotFound", f'{resource.name} "{name}" not found', details=details)
@@ -57,14 +57,14 @@ def no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> StatusError:
+def already_exists(resource: ServedResource, name: str) -> StatusError:
     """409 for a create."""
     details = {"name": name, "group": resource.group, "kind": resource.plural}
     message = f'{resource.name} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=details)
 
 
-def conflict(resource: Resource, name: str, why: str = "") -> StatusError:
+def conflict(resource: ServedResource, name: str, why: str = "") -> StatusError:
     """409 for a write that was made on an older version."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version"
@@ -80,7 +80,7 @@ def bad_request(why: str) -> StatusError:
     return StatusError(400, "BadRequest", why)
 
 
-def invalid(resource: Resource, name: str, field: str, why: str) -> StatusError:
+def invalid(resource: ServedResource, name: str, field: str, why: str) -> StatusError:
     """422 for what a field holds; `why` such as `Forbidden: may not be changed`."""
     cause = {"reason": f"FieldValue{why.partition(':')[0].replace(' value', '')}", "message": why}
     details = {
@@ -100,7 +100,7 @@ def unprocessable() -> StatusError:
     return StatusError(422, "Invalid", message)
 
 
-def unmet(resource: Resource, name: str, what: str, wanted: str, present: str) -> StatusError:
+def unmet(resource: ServedResource, name: str, what: str, wanted: str, present: str) -> StatusError:
     """409 for a precondition of a delete. `what` is UID or ResourceVersion."""
     since = "deleted and then recreated" if what == "UID" else "modified"
     why = (
@@ -117,7 +117,7 @@ def expired(message: str = "The resourceVersion for the provided watch is too ol
     return StatusError(410, "Expired", message)
 
 
-def forbidden(user: str, verb: str, resource: Resource, namespace: str) -> StatusError:
+def forbidden(user: str, verb: str, resource: ServedResource, namespace: str) -> StatusError:
     """403 by RBAC."""
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     message = (

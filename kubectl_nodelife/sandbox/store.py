@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.encode import encode_time
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
-from kubectl_nodelife.sandbox.resources import RESOURCES, Resource
+from kubectl_nodelife.sandbox.resources import RESOURCES, ServedResource
 
 Key = tuple[str, str]
 
@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder(enc_hook=encode_time).encode
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
-class Entry:
+class StoredObject:
     """One object at one version: its JSON, its slice."""
 
     __slots__ = ("obj", "raw", "version")
@@ -44,7 +44,7 @@ class Entry:
         return document
 
 
-class Change:
+class StoreChange:
     """One entry of the log.
 
     `entry` is the new state; of a deletion, the last one with its version.
@@ -52,7 +52,9 @@ class Change:
 
     __slots__ = ("_lines", "entry", "old", "type", "version")
 
-    def __init__(self, type_: str, version: int, entry: Entry, old: Entry | None) -> None:
+    def __init__(
+        self, type_: str, version: int, entry: StoredObject, old: StoredObject | None
+    ) -> None:
         self.type = type_
         self.version = version
         self.entry = entry
@@ -75,10 +77,10 @@ def event_line(type_: str, raw: bytes) -> bytes:
 class Collection:
     """All objects of one kind, and the log of their changes."""
 
-    def __init__(self, resource: Resource, log_length: int) -> None:
+    def __init__(self, resource: ServedResource, log_length: int) -> None:
         self.resource = resource
-        self.entries: dict[Key, Entry] = {}
-        self.log: list[Change] = []
+        self.entries: dict[Key, StoredObject] = {}
+        self.log: list[StoreChange] = []
         self.oldest = 0  # changes after this version are all in the log
         self.changed = asyncio.Event()
         self._log_length = log_length
@@ -110,7 +112,9 @@ class Collection:
         end = min(first + limit, last) if limit else last
         return keys[first:end], max(0, last - end)
 
-    def record(self, type_: str, version: int, entry: Entry, old: Entry | None) -> None:
+    def record(
+        self, type_: str, version: int, entry: StoredObject, old: StoredObject | None
+    ) -> None:
         """Note a change and wake the watchers."""
         key = entry.obj.key
         if type_ == DELETED:
@@ -121,7 +125,7 @@ class Collection:
             if self._sorted is not None and key not in self.entries:
                 insort(self._sorted, key)
             self.entries[key] = entry
-        self.log.append(Change(type_, version, entry, old))
+        self.log.append(StoreChange(type_, version, entry, old))
         if len(self.log) > 2 * self._log_length:
             self.compact(self._log_length)
         self.changed.set()
@@ -134,36 +138,36 @@ class Collection:
             self.oldest = self.log[cut - 1].version
             del self.log[:cut]
 
-    def since(self, version: int) -> Iterator[Change]:
+    def since(self, version: int) -> Iterator[StoreChange]:
         """The changes after a version, oldest first."""
         start = bisect_right(self.log, version, key=lambda change: change.version)
         return iter(self.log[start:])
 
 
-class Store:
+class ObjectStore:
     """All collections, with one counter of versions."""
 
     def __init__(self, log_length: int = 20_000) -> None:
         self.version = 1
         self.collections = {r.kind: Collection(r, log_length) for r in RESOURCES}
 
-    def get(self, kind: str, key: Key) -> Entry | None:
+    def get(self, kind: str, key: Key) -> StoredObject | None:
         """The object, or None."""
         return self.collections[kind].entries.get(key)
 
-    def put(self, kind: str, document: dict[str, Any]) -> Entry:
+    def put(self, kind: str, document: dict[str, Any]) -> StoredObject:
         """Store an object as it now is; its resourceVersion is set in place. Raises InputError."""
         collection = self.collections[kind]
         version = self.version + 1
         document["metadata"]["resourceVersion"] = str(version)
         raw = msgspec.json.encode(document)
-        entry = Entry(raw, collection.to_slice(raw), version)
+        entry = StoredObject(raw, collection.to_slice(raw), version)
         self.version = version
         old = collection.entries.get(entry.obj.key)
         collection.record(ADDED if old is None else MODIFIED, version, entry, old)
         return entry
 
-    def load(self, kind: str, obj: KubeObject) -> Entry:
+    def load(self, kind: str, obj: KubeObject) -> StoredObject:
         """Store an object of which only the slice is known; five times faster than `put`."""
         collection = self.collections[kind]
         version = self.version + 1
@@ -174,13 +178,13 @@ class Store:
             kind.encode(),
             body[1:],
         )
-        entry = Entry(raw, collection.to_slice(raw), version)
+        entry = StoredObject(raw, collection.to_slice(raw), version)
         self.version = version
         old = collection.entries.get(entry.obj.key)
         collection.record(ADDED if old is None else MODIFIED, version, entry, old)
         return entry
 
-    def drop(self, kind: str, key: Key) -> Entry | None:
+    def drop(self, kind: str, key: Key) -> StoredObject | None:
         """Take an object out; returns it as it went, with the version of its going."""
         collection = self.collections[kind]
         old = collection.entries.get(key)
@@ -190,6 +194,6 @@ class Store:
         document = old.document()
         document["metadata"]["resourceVersion"] = str(self.version)
         raw = msgspec.json.encode(document)
-        entry = Entry(raw, collection.to_slice(raw), self.version)
+        entry = StoredObject(raw, collection.to_slice(raw), self.version)
         collection.record(DELETED, self.version, entry, old)
         return entry

@@ -14,8 +14,8 @@ import msgspec
 
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.times import parse_time
-from kubectl_nodelife.sandbox.resources import Resource
-from kubectl_nodelife.sandbox.store import Entry
+from kubectl_nodelife.sandbox.resources import ServedResource
+from kubectl_nodelife.sandbox.store import StoredObject
 
 Document = dict[str, Any]
 _NONE = "<none>"
@@ -68,7 +68,11 @@ _OTHER = (("Name", False), ("Age", False))
 
 
 def table(
-    resource: Resource, entries: list[Entry], meta: Document, now_ns: int, include: str = "Metadata"
+    resource: ServedResource,
+    entries: list[StoredObject],
+    meta: Document,
+    now_ns: int,
+    include: str = "Metadata",
 ) -> Document:
     """A `meta.k8s.io/v1` Table of these objects. `include`: what of each object goes along."""
     columns, cells = _SHAPES.get(resource.kind, (_OTHER, _other_cells))
@@ -90,7 +94,7 @@ def table(
     }
 
 
-def _row(entry: Entry, cells: Cells, now_ns: int, include: str) -> Document:
+def _row(entry: StoredObject, cells: Cells, now_ns: int, include: str) -> Document:
     document = entry.document()
     row: Document = {"cells": cells(document, now_ns)}
     if include == "Object":

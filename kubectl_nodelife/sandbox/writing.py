@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.patches import PatchError, apply_patch
-from kubectl_nodelife.sandbox.resources import Resource
+from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import (
     already_exists,
@@ -31,7 +31,7 @@ from kubectl_nodelife.sandbox.status import (
     not_found,
     unprocessable,
 )
-from kubectl_nodelife.sandbox.store import Entry
+from kubectl_nodelife.sandbox.store import StoredObject
 from kubectl_nodelife.sim.defaults import as_created, as_updated
 
 Document = dict[str, Any]
@@ -61,29 +61,29 @@ _KEPT = (
 """Metadata that a write cannot change."""
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """What a request is about: `name` "" for the collection."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-class Writer:
+class RequestApplier:
     """Writes of clients. All methods return the object as it is then; StatusError says no."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
-    def find(self, target: Target) -> Entry:
+    def find(self, target: WriteTarget) -> StoredObject:
         """The object, or StatusError 404."""
         entry = self._api.served.get(target.resource.kind, (target.namespace, target.name))
         if entry is None:
             raise not_found(target.resource, target.name)
         return entry
 
-    def create(self, target: Target, document: Document, *, dry_run: bool = False) -> Document:
+    def create(self, target: WriteTarget, document: Document, *, dry_run: bool = False) -> Document:
         """POST to a collection."""
         resource = target.resource
         self._check_kind(resource, document)
@@ -109,7 +109,7 @@ class Writer:
         document = self._defaulted(resource, document)
         return self._store(resource, document, dry_run)
 
-    def update(self, target: Target, document: Document, *, dry_run: bool = False) -> Document:
+    def update(self, target: WriteTarget, document: Document, *, dry_run: bool = False) -> Document:
         """PUT of an object or of its status."""
         entry = self.find(target)
         self._check_kind(target.resource, document)
@@ -119,7 +119,7 @@ class Writer:
         return self._replace(target, entry, document, dry_run)
 
     def patch(
-        self, target: Target, content_type: str, patch: Any, *, dry_run: bool = False
+        self, target: WriteTarget, content_type: str, patch: Any, *, dry_run: bool = False
     ) -> Document:
         """PATCH of an object or of its status, in any form but apply."""
         entry = self.find(target)
@@ -129,7 +129,9 @@ class Writer:
             raise unprocessable() from None
         return self._replace(target, entry, document, dry_run)
 
-    def _replace(self, target: Target, entry: Entry, document: Document, dry_run: bool) -> Document:
+    def _replace(
+        self, target: WriteTarget, entry: StoredObject, document: Document, dry_run: bool
+    ) -> Document:
         resource, present = target.resource, entry.document()
         meta, old_meta = document["metadata"], present["metadata"]
         if meta.get("resourceVersion") not in (None, "", "0", old_meta["resourceVersion"]):
@@ -155,7 +157,7 @@ class Writer:
             return document
         return self._store(resource, document, dry_run)
 
-    def _store(self, resource: Resource, document: Document, dry_run: bool) -> Document:
+    def _store(self, resource: ServedResource, document: Document, dry_run: bool) -> Document:
         if dry_run:
             return document
         try:
@@ -163,7 +165,7 @@ class Writer:
         except InputError as error:
             raise bad_request(str(error)) from None
 
-    def _check_kind(self, resource: Resource, document: Document) -> None:
+    def _check_kind(self, resource: ServedResource, document: Document) -> None:
         kind, version = document.get("kind"), document.get("apiVersion")
         if kind not in (None, "", resource.kind) or version not in (
             None,
@@ -176,7 +178,7 @@ class Writer:
         document.update(kind=resource.kind, apiVersion=resource.api_version)
 
     def _check_frozen(
-        self, resource: Resource, name: str, present: Document, document: Document
+        self, resource: ServedResource, name: str, present: Document, document: Document
     ) -> None:
         """A bound pod stays where it is."""
         if resource.kind != "Pod":
@@ -185,7 +187,7 @@ class Writer:
         if document.get("spec", {}).get("nodeName") != node:
             raise invalid(resource, name, "spec.nodeName", "Forbidden: may not be changed")
 
-    def _defaulted(self, resource: Resource, document: Document) -> Document:
+    def _defaulted(self, resource: ServedResource, document: Document) -> Document:
         if resource.kind in _GENERATED:
             document["metadata"]["generation"] = 1
         if resource.kind == "Pod":
@@ -198,7 +200,9 @@ class Writer:
             document.setdefault("status", {})["phase"] = "Active"
         return document
 
-    def _regenerated(self, resource: Resource, entry: Entry, document: Document) -> Document:
+    def _regenerated(
+        self, resource: ServedResource, entry: StoredObject, document: Document
+    ) -> Document:
         """A changed spec is a new generation; a DaemonSet's template has its own count too."""
         if resource.kind == "DaemonSet":
             obj = self._slice(resource, document)
@@ -208,7 +212,7 @@ class Writer:
             document["metadata"] = {**meta, "generation": meta.get("generation", 0) + 1}
         return document
 
-    def _slice(self, resource: Resource, document: Document) -> Any:
+    def _slice(self, resource: ServedResource, document: Document) -> Any:
         try:
             raw = msgspec.json.encode(document)
             return self._api.served.collections[resource.kind].to_slice(raw)
@@ -226,7 +230,7 @@ def _with(document: Document, field: str, value: Any) -> Document:
     return changed
 
 
-def _is_let_go(resource: Resource, document: Document) -> bool:
+def _is_let_go(resource: ServedResource, document: Document) -> bool:
     """Whether the last finalizer of an object that is being deleted is gone."""
     meta = document["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers"):

@@ -32,7 +32,7 @@ NodeListener = Callable[[Node | None, Node | None, Action | None], None]
 ObjectListener = Callable[[str, KubeObject | None, KubeObject | None], None]
 
 
-class Journal(Protocol):
+class RunRecorder(Protocol):
     """Keeps what was decided and done."""
 
     def write(self, now_ns: int, action: Action) -> None:
@@ -48,7 +48,7 @@ def whole_seconds(instant_ns: int) -> Time:
 class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock."""
 
-    def __init__(self, journal: Journal, now_ns: int, store: Cache | None = None) -> None:
+    def __init__(self, journal: RunRecorder, now_ns: int, store: Cache | None = None) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
         self.pending: list[Event] = []

@@ -22,7 +22,7 @@ from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
 from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.scales import Owners
+from kubectl_nodelife.workloads.scales import OwnerLookup
 
 SYNC_NS: Final = 30 * MILLISECOND_NS
 """From a pod's change to the status that tells of it."""
@@ -34,7 +34,7 @@ _SCALED = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationCont
 class DisruptionController:
     """Keeps the status of every budget; `budgets_of` finds those that guard a pod."""
 
-    def __init__(self, api: Api, agenda: Agenda, owners: Owners) -> None:
+    def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
         self._api = api
         self._agenda = agenda
         self._owners = owners

@@ -23,8 +23,8 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.kubectl.progress import GONE, SKIPPED, NodeRun
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import evict_under
-from kubectl_nodelife.workloads.eviction import Refused
-from kubectl_nodelife.workloads.scales import Owners
+from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.scales import OwnerLookup
 
 
 class ListedPod:
@@ -92,7 +92,7 @@ class WorldUnderDrain:
         self._api = world.api
         self._causes = causes
         self.clock = AgendaClock(world.api, world.agenda)
-        self.owners: Owners = world.owners
+        self.owners: OwnerLookup = world.owners
 
     def time_ns(self) -> int:
         """The present instant."""
@@ -128,7 +128,7 @@ class WorldUnderDrain:
         answer = evict_under(ledgers, pod, now_ns, now_ns, again=again)
         if answer is None:
             return CONFLICT
-        if isinstance(answer, Refused):
+        if isinstance(answer, EvictionRefused):
             self._tell_refusal(target, answer)
             return answer
         if answer.status is not None:
@@ -145,7 +145,7 @@ class WorldUnderDrain:
         self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
         return ACCEPTED
 
-    def _tell_refusal(self, target: ListedPod, refusal: Refused) -> None:
+    def _tell_refusal(self, target: ListedPod, refusal: EvictionRefused) -> None:
         """A record, unless the last try was told the same."""
         why = refusal.cause or refusal.message
         if why != target.refusal:

@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.fields import (
-    Place,
+    FieldPath,
     describe,
     duration_ns,
     mapping,
@@ -94,24 +94,24 @@ class ScenarioEvent(msgspec.Struct, frozen=True):
 
     at_ns: int
     what: Happening
-    place: Place
+    place: FieldPath
 
 
-def read_events(value: Any, at: Place) -> tuple[ScenarioEvent, ...]:
+def read_events(value: Any, at: FieldPath) -> tuple[ScenarioEvent, ...]:
     """The list of events. Raises BadInput."""
     return tuple(_read_event(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
 
 
-def decode_at(kind: str, document: dict[str, Any], at: Place) -> KubeObject:
+def decode_at(kind: str, document: dict[str, Any], at: FieldPath) -> KubeObject:
     """The document as a typed object. Raises BadInput with the place of what is wrong."""
     try:
         return decode(kind, document)
     except InputError as error:
-        place = Place(at.file, f"{at.path}.{error.path}" if error.path else at.path)
+        place = FieldPath(at.file, f"{at.path}.{error.path}" if error.path else at.path)
         raise place.fault(error.what, error.remedy) from None
 
 
-def _read_event(value: Any, at: Place) -> ScenarioEvent:
+def _read_event(value: Any, at: FieldPath) -> ScenarioEvent:
     event = mapping(value, at, ("at", *_READERS))
     if "at" not in event:
         raise at.fault("lacks the field at", "say when it happens, such as at: 60s")
@@ -124,7 +124,7 @@ def _read_event(value: Any, at: Place) -> ScenarioEvent:
     return ScenarioEvent(duration_ns(event["at"], at.key("at")), what, place)
 
 
-def _targets(value: dict[str, Any], at: Place) -> Targets:
+def _targets(value: dict[str, Any], at: FieldPath) -> Targets:
     if ("nodes" in value) == ("selector" in value):
         raise at.fault("names no nodes or names them twice", "give either nodes or selector")
     if "nodes" in value:
@@ -136,7 +136,7 @@ def _targets(value: dict[str, Any], at: Place) -> Targets:
         raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
 
 
-def _read_kubelet(value: Any, at: Place) -> KubeletEvent:
+def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
     kubelet = mapping(value, at, ("nodes", "selector", "heartbeats", "conditions"))
     targets = _targets(kubelet, at)
     if "heartbeats" not in kubelet and "conditions" not in kubelet:
@@ -152,7 +152,7 @@ def _read_kubelet(value: Any, at: Place) -> KubeletEvent:
     return KubeletEvent(targets, heartbeats, conditions)
 
 
-def _read_taint(value: Any, at: Place) -> TaintEvent:
+def _read_taint(value: Any, at: FieldPath) -> TaintEvent:
     taint = mapping(value, at, ("nodes", "selector", "add", "remove"))
     targets = _targets(taint, at)
     if "add" not in taint and "remove" not in taint:
@@ -164,7 +164,7 @@ def _read_taint(value: Any, at: Place) -> TaintEvent:
     )
 
 
-def _taints(value: Any, at: Place, parse: Callable[[str], Taint]) -> tuple[Taint, ...]:
+def _taints(value: Any, at: FieldPath, parse: Callable[[str], Taint]) -> tuple[Taint, ...]:
     taints = []
     for i, item in enumerate(sequence(value, at)):
         try:
@@ -174,11 +174,11 @@ def _taints(value: Any, at: Place, parse: Callable[[str], Taint]) -> tuple[Taint
     return tuple(taints)
 
 
-def _read_cordon(value: Any, at: Place) -> CordonEvent:
+def _read_cordon(value: Any, at: FieldPath) -> CordonEvent:
     return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), True)
 
 
-def _read_uncordon(value: Any, at: Place) -> CordonEvent:
+def _read_uncordon(value: Any, at: FieldPath) -> CordonEvent:
     return CordonEvent(_targets(mapping(value, at, ("nodes", "selector")), at), False)
 
 
@@ -191,7 +191,7 @@ _DRAIN_SWITCHES = {
 _DRAIN_DURATIONS = ("gracePeriod", "timeout", "skipWaitForDeleteTimeout")
 
 
-def _read_drain(value: Any, at: Place) -> DrainEvent:
+def _read_drain(value: Any, at: FieldPath) -> DrainEvent:
     """kubectl's flags, in the spelling of this document's fields."""
     fields = ("nodes", "selector", *_DRAIN_SWITCHES, *_DRAIN_DURATIONS, "podSelector")
     drain = mapping(value, at, fields)
@@ -220,7 +220,7 @@ def _read_drain(value: Any, at: Place) -> DrainEvent:
     return DrainEvent(targets, DrainOptions(**given))
 
 
-def _read_apply(value: Any, at: Place) -> ApplyEvent:
+def _read_apply(value: Any, at: FieldPath) -> ApplyEvent:
     document = mapping(value, at)
     word = text(document.get("kind"), at.key("kind"))
     version = document.get("apiVersion") or ""
@@ -237,7 +237,7 @@ def _read_apply(value: Any, at: Place) -> ApplyEvent:
     return ApplyEvent(kind, namespace, name, document)
 
 
-def _read_delete(value: Any, at: Place) -> DeleteEvent:
+def _read_delete(value: Any, at: FieldPath) -> DeleteEvent:
     gone = mapping(value, at, ("kind", "name", "namespace", "apiVersion"))
     word = text(gone.get("kind"), at.key("kind"))
     kind = find_resource(word)
@@ -252,7 +252,7 @@ def _read_delete(value: Any, at: Place) -> DeleteEvent:
     return DeleteEvent(kind, namespace if kind.namespaced else "", name)
 
 
-_READERS: dict[str, Callable[[Any, Place], Happening]] = {
+_READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
     "kubelet": _read_kubelet,
     "taint": _read_taint,
     "cordon": _read_cordon,

@@ -26,19 +26,19 @@ _TYPE_NAMES = {
 }
 
 
-class Place(NamedTuple):
+class FieldPath(NamedTuple):
     """A spot in a document: its file and the path, such as `spec.events[2].at`."""
 
     file: str
     path: str = ""
 
-    def key(self, name: str) -> Place:
+    def key(self, name: str) -> FieldPath:
         """The field `name` of what is here."""
-        return Place(self.file, f"{self.path}.{name}" if self.path else name)
+        return FieldPath(self.file, f"{self.path}.{name}" if self.path else name)
 
-    def item(self, index: int) -> Place:
+    def item(self, index: int) -> FieldPath:
         """An item of the list that is here."""
-        return Place(self.file, f"{self.path}[{index}]")
+        return FieldPath(self.file, f"{self.path}[{index}]")
 
     def fault(self, what: str, remedy: str = "") -> BadInput:
         """The error to raise about what is here."""
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         )
 
 
-def mapping(value: Any, at: Place, known: Sequence[str] = ()) -> dict[str, Any]:
+def mapping(value: Any, at: FieldPath, known: Sequence[str] = ()) -> dict[str, Any]:
     """The value as a mapping; where `known` fields are given, with no other ones."""
     if not isinstance(value, dict):
         raise at.fault(f"expected a mapping, found {describe(value)}")
@@ -59,14 +59,14 @@ def mapping(value: Any, at: Place, known: Sequence[str] = ()) -> dict[str, Any]:
     return value
 
 
-def sequence(value: Any, at: Place) -> list[Any]:
+def sequence(value: Any, at: FieldPath) -> list[Any]:
     """The value as a list."""
     if not isinstance(value, list):
         raise at.fault(f"expected a list, found {describe(value)}")
     return value
 
 
-def text(value: Any, at: Place) -> str:
+def text(value: Any, at: FieldPath) -> str:
     """The value as text, not empty."""
     if not isinstance(value, str):
         raise at.fault(f"expected text, found {describe(value)}", "put it in quotes")
@@ -75,7 +75,7 @@ def text(value: Any, at: Place) -> str:
     return value
 
 
-def texts(value: Any, at: Place) -> tuple[str, ...]:
+def texts(value: Any, at: FieldPath) -> tuple[str, ...]:
     """The value as a list of texts, at least one."""
     items = sequence(value, at)
     if not items:
@@ -83,7 +83,7 @@ def texts(value: Any, at: Place) -> tuple[str, ...]:
     return tuple(text(item, at.item(i)) for i, item in enumerate(items))
 
 
-def count(value: Any, at: Place, *, least: int = 0, most: int) -> int:
+def count(value: Any, at: FieldPath, *, least: int = 0, most: int) -> int:
     """The value as a whole number within limits."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise at.fault(f"expected a whole number, found {describe(value)}")
@@ -92,7 +92,7 @@ def count(value: Any, at: Place, *, least: int = 0, most: int) -> int:
     return value
 
 
-def duration_ns(value: Any, at: Place, *, least_ns: int = 0) -> int:
+def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0) -> int:
     """The value, a Go duration such as `1m30s`, in ns."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:
         raise at.fault(f"{value} lacks a unit", f"write {value}s for seconds")
@@ -106,7 +106,7 @@ def duration_ns(value: Any, at: Place, *, least_ns: int = 0) -> int:
     return ns
 
 
-def one_of(value: Any, at: Place, known: Sequence[str]) -> str:
+def one_of(value: Any, at: FieldPath, known: Sequence[str]) -> str:
     """The value as one of the known words."""
     word = text(value, at)
     if word not in known:

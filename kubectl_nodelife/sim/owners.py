@@ -41,7 +41,7 @@ Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
 
 
-class Owners:
+class WorkloadControllers:
     """Watches pods and replaces those that their owners lose."""
 
     def __init__(self, api: Api, agenda: Agenda, place: Place, kinds_read: frozenset[str]) -> None:

@@ -14,7 +14,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.loop import EngineHost, Source, drive
+from kubectl_nodelife.engine.loop import EngineHost, TickSource, drive
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import Setting
@@ -67,7 +67,7 @@ def run(
         Script(world, scenario.events)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         engine = Engine(controllers, world.begin(kinds), join=scenario.join, kinds=kinds)
-        source: Source = world if progress is None else _Told(world, setting.start_ns, progress)
+        source: TickSource = world if progress is None else _Told(world, setting.start_ns, progress)
         drive(source, EngineHost(engine, world, timeline))
         world.end()
     end_ns = setting.start_ns + duration_ns
@@ -77,7 +77,7 @@ def run(
 class _Told:
     """A source that tells how far it is."""
 
-    def __init__(self, source: Source, start_ns: int, progress: Progress) -> None:
+    def __init__(self, source: TickSource, start_ns: int, progress: Progress) -> None:
         self._source = source
         self._start_ns = start_ns
         self._progress = progress

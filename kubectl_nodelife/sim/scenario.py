@@ -36,7 +36,7 @@ from kubectl_nodelife.sim.events import (
     read_events,
 )
 from kubectl_nodelife.sim.fields import (
-    Place,
+    FieldPath,
     count,
     duration_ns,
     mapping,
@@ -143,7 +143,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 def parse_scenario(content: bytes, file: str) -> Scenario:
     """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
-    top = Place(file)
+    top = FieldPath(file)
     document = mapping(
         _only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
     )
@@ -175,7 +175,7 @@ def _only_document(content: bytes, file: str) -> Any:
     return documents[0]
 
 
-def _read_spec(spec: dict[str, Any], at: Place) -> dict[str, Any]:
+def _read_spec(spec: dict[str, Any], at: FieldPath) -> dict[str, Any]:
     """The fields of Scenario that the document gives."""
     read: dict[str, Any] = {}
     for key, value in spec.items():
@@ -206,27 +206,27 @@ def _read_spec(spec: dict[str, Any], at: Place) -> dict[str, Any]:
     return read
 
 
-def _profile(value: Any, at: Place) -> Profile:
+def _profile(value: Any, at: FieldPath) -> Profile:
     try:
         return parse_profile(text(value, at))
     except ValueError as error:
         raise at.fault(str(error)) from None
 
 
-def _time(value: Any, at: Place) -> int:
+def _time(value: Any, at: FieldPath) -> int:
     try:
         return int(parse_time(text(value, at)))
     except ValueError as error:
         raise at.fault(str(error)) from None
 
 
-def _controllers(value: Any, at: Place) -> tuple[str, ...]:
+def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
     items = sequence(value, at)
     wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
     return tuple(name for name in CONTROLLER_NAMES if name in wanted)
 
 
-def _kubelet(value: Any, at: Place) -> KubeletTerms:
+def _kubelet(value: Any, at: FieldPath) -> KubeletTerms:
     terms = {}
     for key, item in mapping(value, at, tuple(_KUBELET_FIELDS)).items():
         least_ns = _MILLISECOND_NS if key in _PERIODS else 0
@@ -234,7 +234,7 @@ def _kubelet(value: Any, at: Place) -> KubeletTerms:
     return KubeletTerms(**terms)
 
 
-def _generate(value: Any, at: Place) -> Generate:
+def _generate(value: Any, at: FieldPath) -> Generate:
     wanted = {}
     for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
         field, least, most = _GENERATE_FIELDS[key]
@@ -242,7 +242,7 @@ def _generate(value: Any, at: Place) -> Generate:
     return Generate(**wanted)
 
 
-def _objects(value: Any, at: Place) -> tuple[KubeObject, ...]:
+def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:
     """Inline objects; kinds that nothing here reads are passed over, as in a snapshot."""
     objects = []
     for i, item in enumerate(sequence(value, at)):

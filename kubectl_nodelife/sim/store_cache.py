@@ -13,7 +13,7 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
-from kubectl_nodelife.workloads.scheduling import Wanted
+from kubectl_nodelife.workloads.scheduling import PodRequirements
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -63,7 +63,7 @@ class StoreCache:
 
     def stock(self, name: str) -> NodeInfo:
         """What the node's pods leave of it. Most of them ask the same, so these are counted."""
-        times: dict[Wanted, int] = {}
+        times: dict[PodRequirements, int] = {}
         room_of = self._classes.room_of
         for pod in self._store.pods_on(name):
             if pod.status.phase not in TERMINAL_PHASES:

@@ -30,7 +30,7 @@ from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
-from kubectl_nodelife.sim.owners import Owners
+from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 
 NOT_FOUND = 404
@@ -45,7 +45,7 @@ class StandstillError(Failed):
     """Parts of the simulation answer one another for ever, and virtual time does not get on."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class InjectedFault(msgspec.Struct, frozen=True):
     """What goes wrong with one call: the code that is answered, whether the server did as told all
     the same (the answer was lost), and how much later the answer comes.
     """
@@ -56,7 +56,7 @@ class Fault(msgspec.Struct, frozen=True):
     delay_ns: int = 0
 
 
-Faults = Callable[[Action, int], Fault | None]
+Faults = Callable[[Action, int], InjectedFault | None]
 """(action, now) -> what goes wrong with it, None for nothing."""
 
 
@@ -81,7 +81,7 @@ class World:
         self.api = api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api, kinds_read)
-        self.owners = Owners(self.api, self.agenda, self.scheduler.place, kinds_read)
+        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
@@ -191,7 +191,7 @@ class World:
             self._refuse(action, CONFLICT, why)
         return not why
 
-    def _fail(self, action: Action, fault: Fault) -> None:
+    def _fail(self, action: Action, fault: InjectedFault) -> None:
         if fault.applied:
             self._apply(action, self.api.now_ns)
         outcome = self._failed(action, fault.code, fault.message)

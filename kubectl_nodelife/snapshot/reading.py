@@ -19,13 +19,13 @@ from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url
 _MOST_EXPIRIES: Final = 3
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
+class _RawPageMeta(msgspec.Struct, rename="camel"):
     continue_: str | None = msgspec.field(default=None, name="continue")
     remaining_item_count: int | None = None
 
 
-class _Page(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+class _SnapshotPage(msgspec.Struct):
+    metadata: _RawPageMeta = msgspec.field(default_factory=_RawPageMeta)
     items: list[dict[str, Any]] | None = None
 
 
@@ -64,8 +64,8 @@ def _key(item: dict[str, Any]) -> tuple[str, str]:
     return metadata.get("namespace", ""), metadata.get("name", "")
 
 
-def _decode(body: bytes, resource: Resource) -> _Page:
+def _decode(body: bytes, resource: Resource) -> _SnapshotPage:
     try:
-        return msgspec.json.decode(body, type=_Page)
+        return msgspec.json.decode(body, type=_SnapshotPage)
     except msgspec.MsgspecError as error:
         raise Failed(f"the server's list makes no sense: {error}", on=str(resource)) from None

@@ -26,14 +26,14 @@ from kubectl_nodelife.workloads.budgets import (
     failed_status,
     sync_failure,
 )
-from kubectl_nodelife.workloads.eviction import Allowed, Refused, decide_eviction
-from kubectl_nodelife.workloads.scales import Owners, ScaleUnknown, SyncFailure, scale_of_pod
+from kubectl_nodelife.workloads.eviction import Allowed, EvictionRefused, decide_eviction
+from kubectl_nodelife.workloads.scales import OwnerLookup, ScaleUnknown, SyncFailure, scale_of_pod
 
 CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
 """Two evictions under one budget within this time have read the same status: one must go again."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """What the budget's status said from an instant on; nanoseconds since the plan's moment."""
 
     at_ns: int
@@ -66,7 +66,7 @@ class BudgetLedger:
         "needs_sync",
     )
 
-    def __init__(self, budget: PodDisruptionBudget, owners: Owners) -> None:
+    def __init__(self, budget: PodDisruptionBudget, owners: OwnerLookup) -> None:
         self.budget = budget
         self._owners = owners
         self._recorded_failure = sync_failure(budget.status)
@@ -79,7 +79,7 @@ class BudgetLedger:
         self.last_spent_ns: int | None = None
         self.needs_sync = False
         self.guessed = ""
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
 
     def clone(self) -> BudgetLedger:
         """A ledger of its own with the same counts, for one run."""
@@ -219,7 +219,7 @@ class BudgetLedger:
 
     def _note(self, at_ns: int) -> None:
         status = self.budget.status
-        entry = Entry(
+        entry = LedgerEntry(
             at_ns, status.current_healthy, status.desired_healthy, status.disruptions_allowed
         )
         if not self.entries or self.entries[-1][1:] != entry[1:]:
@@ -245,14 +245,14 @@ def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) ->
 
 def evict_under(
     ledgers: Sequence[BudgetLedger], pod: Pod, at_ns: int, now_ns: int, *, again: bool
-) -> Allowed | Refused | None:
+) -> Allowed | EvictionRefused | None:
     """What the Eviction API answers; where it lets the pod go, the budget is spent in its ledger.
 
     None: another eviction wrote to the budget at the same moment, and the API server itself tries
     once more (`again`). `at_ns` counts as the ledgers do, `now_ns` is since the epoch.
     """
     decision = decide_eviction(pod, [ledger.budget for ledger in ledgers], now_ns)
-    if isinstance(decision, Refused):
+    if isinstance(decision, EvictionRefused):
         asks_budget = decision.code == 429
     else:
         asks_budget = decision.status is not None

@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.workload import (
     PodDisruptionBudgetStatus,
 )
 from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.scales import Owners, Scale, SyncFailure, scale_of_pod
+from kubectl_nodelife.workloads.scales import OwnerLookup, Scale, SyncFailure, scale_of_pod
 
 DELETION_TIMEOUT_NS: Final = 2 * MINUTE_NS
 """How long a pod that the Eviction API let go counts as disrupted before it is marked deleted."""
@@ -72,7 +72,7 @@ def counts_scales(spec: PodDisruptionBudgetSpec) -> bool:
 
 
 def expected_pods(
-    spec: PodDisruptionBudgetSpec, pods: Iterable[Pod], owners: Owners
+    spec: PodDisruptionBudgetSpec, pods: Iterable[Pod], owners: OwnerLookup
 ) -> Expectation:
     """Expected and desired pods for the matching `pods`. Follows `getExpectedPodCount`.
 
@@ -94,7 +94,7 @@ def expected_pods(
     return found._replace(unmanaged=tuple(unmanaged))
 
 
-def _scale_once(pod: Pod, owners: Owners, asked: set[str]) -> Scale | None:
+def _scale_once(pod: Pod, owners: OwnerLookup, asked: set[str]) -> Scale | None:
     """The pod's scale, or None for an owner that was asked before and for a pod without one."""
     for owner in pod.metadata.owner_references:
         if owner.controller:
@@ -159,7 +159,7 @@ def count_healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, Time], now_n
 
 
 def budget_status(
-    budget: PodDisruptionBudget, pods: Iterable[Pod], owners: Owners, now_ns: int
+    budget: PodDisruptionBudget, pods: Iterable[Pod], owners: OwnerLookup, now_ns: int
 ) -> PodDisruptionBudgetStatus:
     """The status that one sync writes for the budget and the pods that it matches.
 

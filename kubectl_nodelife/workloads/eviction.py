@@ -54,7 +54,7 @@ class Allowed(NamedTuple):
     guarded: bool = False
 
 
-class Refused(NamedTuple):
+class EvictionRefused(NamedTuple):
     """The eviction is refused. `cause` is the status' DisruptionBudget cause, "" if it has none."""
 
     code: int
@@ -79,7 +79,7 @@ def can_ignore_budgets(pod: Pod) -> bool:
 
 def decide_eviction(
     pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int, *, dry_run: bool = False
-) -> Allowed | Refused:
+) -> Allowed | EvictionRefused:
     """What POST pods/eviction answers, given the budgets of the namespace that match the pod.
 
     The budgets' statuses are believed as they stand; a dry run spends nothing.
@@ -89,7 +89,7 @@ def decide_eviction(
         going = pod.metadata.deletion_timestamp is not None
         return Allowed(guarded=not terminal and not going)
     if len(budgets) > 1:
-        return Refused(500, TWO_BUDGETS, GATE_TWO_PDBS)
+        return EvictionRefused(500, TWO_BUDGETS, GATE_TWO_PDBS)
     if not budgets:
         return Allowed()
     budget = budgets[0]
@@ -104,23 +104,23 @@ def decide_eviction(
 
 def _check_and_decrement(
     pod: Pod, budget: PodDisruptionBudget, now_ns: int, dry_run: bool
-) -> Allowed | Refused:
+) -> Allowed | EvictionRefused:
     status = budget.status
     if status.observed_generation < budget.metadata.generation:
         cause = f"The disruption budget {budget.name} is still being processed by the server."
-        return Refused(429, VIOLATES, GATE_STALE, cause, 10, budget)
+        return EvictionRefused(429, VIOLATES, GATE_STALE, cause, 10, budget)
     if status.disruptions_allowed < 0:
         message = _forbidden(budget, "pdb disruptions allowed is negative")
-        return Refused(403, message, GATE_PDB, budget=budget)
+        return EvictionRefused(403, message, GATE_PDB, budget=budget)
     if len(status.disrupted_pods or ()) > MAX_DISRUPTED_PODS:
         message = _forbidden(
             budget,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         )
-        return Refused(403, message, GATE_PDB, budget=budget)
+        return EvictionRefused(403, message, GATE_PDB, budget=budget)
     if status.disruptions_allowed == 0:
         gate, cause = _why_none_allowed(pod, budget)
-        return Refused(429, VIOLATES, gate, cause, 0, budget)
+        return EvictionRefused(429, VIOLATES, gate, cause, 0, budget)
     if dry_run:
         return Allowed(budget)
     return Allowed(budget, spend(status, pod.name, now_ns))

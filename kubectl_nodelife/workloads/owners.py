@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.workload import (
     StatefulSet,
 )
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.scales import Owners, replicas_of
+from kubectl_nodelife.workloads.scales import OwnerLookup, replicas_of
 
 JOB_BACK_OFF_NS: Final = 10 * SECOND_NS
 """DefaultJobPodFailureBackOff: how long a Job waits after the first failure."""
@@ -86,7 +86,7 @@ def back_off_ns(failures: int) -> int:
     return min(doubled, JOB_LONGEST_BACK_OFF_NS)
 
 
-def replacement_of(pod: Pod, owners: Owners) -> Replacement:
+def replacement_of(pod: Pod, owners: OwnerLookup) -> Replacement:
     """How the pod's controller will replace it."""
     owner = controller_of(pod.metadata)
     if owner is None:

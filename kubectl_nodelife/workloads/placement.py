@@ -26,7 +26,7 @@ from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, PodClasses
 from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import (
-    Wanted,
+    PodRequirements,
     resource_reasons,
     room_reasons,
     rule_reason,
@@ -84,7 +84,7 @@ class PlacementSimulator:
         self._candidates: dict[Demands, Candidates] = {}
         self._stale: dict[Demands, set[str]] = {}
         self._anti_affinity = any(True for _ in cache.placed_anti_affinity())
-        self._rules: dict[PodClass, Wanted] = {}
+        self._rules: dict[PodClass, PodRequirements] = {}
         self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
         self._spreading: list[TopologySpread] = []
         self._interpods: list[InterPodAffinity] = []
@@ -247,17 +247,17 @@ class PlacementSimulator:
         """What the pod's volumes ask of a node."""
         return volume_needs(pod, self._cache, created_anew=True)
 
-    def _fits(self, wanted: Wanted, name: str) -> bool:
+    def _fits(self, wanted: PodRequirements, name: str) -> bool:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
         return not self._short(wanted, name) and self._obeys(wanted, name)
 
-    def _obeys(self, wanted: Wanted, name: str) -> bool:
+    def _obeys(self, wanted: PodRequirements, name: str) -> bool:
         """Whether volumes, the spread and other pods let the pod go there."""
         return rule_reason(wanted, self._cache.nodes[name]) is None
 
-    def _short(self, wanted: Wanted, name: str) -> bool:
+    def _short(self, wanted: PodRequirements, name: str) -> bool:
         """Whether the node itself has no room."""
         if self._unstated_room and not self._cache.nodes[name].status.allocatable:
             return False
@@ -267,7 +267,7 @@ class PlacementSimulator:
         """Why the node is out of the question for the pod, whatever runs there."""
         return static_reason(pod, node) or self._cache.keeps_off(node)
 
-    def _nowhere(self, wanted: Wanted) -> str:
+    def _nowhere(self, wanted: PodRequirements) -> str:
         """Why no node will do, whatever its state; "" if one may."""
         if wanted.pod.spec.scheduling_gates:
             return REASON_GATED
@@ -275,7 +275,7 @@ class PlacementSimulator:
             return REASON_CLAIM_IN_USE
         return wanted.needs.nowhere
 
-    def _claim_in_use(self, wanted: Wanted) -> bool:
+    def _claim_in_use(self, wanted: PodRequirements) -> bool:
         claims = {name for _, name in wanted.needs.exclusive}
         return any(
             pod.metadata.uid != wanted.pod.metadata.uid and claims.intersection(claim_names(pod))
@@ -303,7 +303,7 @@ class PlacementSimulator:
 
     # --- which pods are alike --------------------------------------------------------------------
 
-    def _wanted(self, pod: Pod) -> Wanted:
+    def _wanted(self, pod: Pod) -> PodRequirements:
         """What the pod wants, its volumes included."""
         class_ = self._classes.class_of(pod, self._anti_affinity)
         demands = self._classes.demands_of(pod)
@@ -313,7 +313,7 @@ class PlacementSimulator:
             found = self._rules.get(class_)
             if found is None:
                 sample = class_.sample
-                found = Wanted(sample, self._spread_of(sample), self._interpod_of(sample))
+                found = PodRequirements(sample, self._spread_of(sample), self._interpod_of(sample))
                 self._rules[class_] = found
             shared = found
         if not any(v.persistent_volume_claim or v.ephemeral for v in pod.spec.volumes):
@@ -321,7 +321,7 @@ class PlacementSimulator:
         needs = self.needs(pod)
         if needs is NO_NEEDS:
             return shared
-        return Wanted(pod, shared.spread, shared.interpod, needs, self._cache)
+        return PodRequirements(pod, shared.spread, shared.interpod, needs, self._cache)
 
     def _spread_of(self, pod: Pod) -> TopologySpread | None:
         if not hard_constraints(pod):

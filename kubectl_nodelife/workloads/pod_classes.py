@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kubectl_nodelife.kube.pod import Pod, PodSpec
-from kubectl_nodelife.workloads.scheduling import Wanted
+from kubectl_nodelife.workloads.scheduling import PodRequirements
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""
@@ -35,7 +35,7 @@ class Demands:
     __slots__ = ("_classes", "plain", "wanted")
 
     def __init__(self, pod: Pod) -> None:
-        self.wanted = Wanted(pod)
+        self.wanted = PodRequirements(pod)
         self.plain = PodClass(pod)
         self._classes: dict[bytes, PodClass] = {}
 
@@ -57,7 +57,7 @@ class PodClasses:
     def __init__(self) -> None:
         self._demands: dict[bytes, Demands] = {}
         self._by_containers: dict[int, tuple[PodSpec, Demands]] = {}
-        self._room: dict[int, tuple[PodSpec, Wanted]] = {}
+        self._room: dict[int, tuple[PodSpec, PodRequirements]] = {}
 
     def demands_of(self, pod: Pod) -> Demands:
         """Pods of one template nearly always hold the very same containers, which lead there."""
@@ -75,7 +75,7 @@ class PodClasses:
         self._by_containers[id(spec.containers)] = (spec, found)
         return found
 
-    def room_of(self, pod: Pod) -> Wanted:
+    def room_of(self, pod: Pod) -> PodRequirements:
         """What the pod takes of a node; only `requests` and `ports` of it count."""
         spec = pod.spec
         known = self._room.get(id(spec.containers))

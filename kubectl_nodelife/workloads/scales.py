@@ -31,7 +31,7 @@ WITHOUT_SCALE = {
 """Kinds that own pods and have no scale subresource, with the name that the API gives them."""
 
 
-class Owners(Protocol):
+class OwnerLookup(Protocol):
     """Where a pod's owners are looked up."""
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
@@ -66,7 +66,7 @@ def api_group(api_version: str) -> str:
     return group if slash else ""
 
 
-def scale_of_pod(pod: Pod, owners: Owners) -> Scale | None:
+def scale_of_pod(pod: Pod, owners: OwnerLookup) -> Scale | None:
     """The scale of the pod's controller; None for a pod without one.
 
     Raises SyncFailure where upstream's controller fails, and ScaleUnknown.
@@ -80,7 +80,7 @@ def scale_of_pod(pod: Pod, owners: Owners) -> Scale | None:
     return scale
 
 
-def find_scale(owner: OwnerReference, namespace: str, owners: Owners) -> Scale | None:
+def find_scale(owner: OwnerReference, namespace: str, owners: OwnerLookup) -> Scale | None:
     """The scale behind an owner reference, or None where the owner is gone.
 
     Raises SyncFailure for a kind that has none, and ScaleUnknown. Follows the five finders.
@@ -100,7 +100,9 @@ def find_scale(owner: OwnerReference, namespace: str, owners: Owners) -> Scale |
     raise ScaleUnknown(f"the scale of {kind} {namespace}/{owner.name} is not among what was read")
 
 
-def _scale_of_replica_set(owner: OwnerReference, namespace: str, owners: Owners) -> Scale | None:
+def _scale_of_replica_set(
+    owner: OwnerReference, namespace: str, owners: OwnerLookup
+) -> Scale | None:
     """That of its Deployment if there is one; an orphan counts by itself, through its scale."""
     replica_set = _lookup(ReplicaSet, "ReplicaSet", owner, namespace, owners)
     if replica_set is None:
@@ -125,7 +127,7 @@ def replicas_of(scaled: Scaled) -> int:
 
 
 def _lookup(
-    type_: type[ScaledT], kind: str, owner: OwnerReference, namespace: str, owners: Owners
+    type_: type[ScaledT], kind: str, owner: OwnerReference, namespace: str, owners: OwnerLookup
 ) -> ScaledT | None:
     found = owners.find(kind, namespace, owner.name)
     if found is None and not owners.was_read(kind):

@@ -32,7 +32,7 @@ _UNSCHEDULABLE = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 _DO_NOT_SCHEDULE = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
-class Wanted:
+class PodRequirements:
     """What one pod, or every pod of one template, wants of a node.
 
     `spread` and `interpod` are None where the pod has nothing to do with them; they hold counts
@@ -75,7 +75,7 @@ def static_reason(pod: Pod, node: Node) -> str | None:
     return None
 
 
-def room_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
+def room_reasons(wanted: PodRequirements, info: NodeInfo) -> list[str]:
     """Why there is no room on the node now, given what runs there and elsewhere; empty if there is.
 
     Everything but `static_reason`.
@@ -87,14 +87,14 @@ def room_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
     return [] if reason is None else [reason]
 
 
-def resource_reasons(wanted: Wanted, info: NodeInfo) -> list[str]:
+def resource_reasons(wanted: PodRequirements, info: NodeInfo) -> list[str]:
     """What the node itself is short of: host ports, or resources; empty for nothing."""
     if wanted.ports and info.port_taken(wanted.ports):
         return [REASON_PORTS]
     return info.shortages(wanted.requests)
 
 
-def rule_reason(wanted: Wanted, node: Node) -> str | None:
+def rule_reason(wanted: PodRequirements, node: Node) -> str | None:
     """Why volumes, the spread, or other pods keep the pod off the node now, or None."""
     if wanted.needs is not NO_NEEDS and wanted.volumes is not None:
         reason = volume_reason(wanted.needs, node, wanted.volumes)
@@ -107,7 +107,7 @@ def rule_reason(wanted: Wanted, node: Node) -> str | None:
     return wanted.interpod.reason(node) if wanted.interpod is not None else None
 
 
-def fits(wanted: Wanted, info: NodeInfo) -> list[str]:
+def fits(wanted: PodRequirements, info: NodeInfo) -> list[str]:
     """Why the pod does not fit the node, in upstream's words; empty if it does.
 
     `needs.nowhere` is about all nodes at once and is the caller's to ask first.

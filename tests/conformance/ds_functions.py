@@ -10,7 +10,7 @@ import msgspec
 from kubectl_nodelife.controllers.daemonset.availability import is_pod_updated
 from kubectl_nodelife.controllers.daemonset.backoff import (
     SECOND_NS,
-    Backoff,
+    FailedPodsBackoff,
     failed_pods_backoff_key,
 )
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
@@ -52,7 +52,7 @@ def rules_of(play: Play) -> Behaviour:
 def judge(play: Play) -> None:
     """node_should_run_daemon_pod."""
     node = play.world.cache.nodes[play.case["given"]["node"]["metadata"]["name"]]
-    verdict = play.world.tracked.census.verdict(node)
+    verdict = play.world.tracked.node_index.verdict(node)
     play.notes |= {
         "shouldRun": verdict.should_run,
         "shouldSchedule": verdict.should_run,
@@ -65,7 +65,7 @@ def judge(play: Play) -> None:
 def group_pods(play: Play) -> None:
     """pods_by_node: claims, then the map."""
     world = play.world
-    part = world.drive(claim_pods(world.desk()))
+    part = world.drive(claim_pods(world.context()))
     rules = rules_of(play)
     if play.case["given"].get("includeDeletedTerminal"):
         rules = replace(rules, finished_terminating_left_out=False)
@@ -86,20 +86,20 @@ def group_pods(play: Play) -> None:
 def count_desired(play: Play) -> None:
     """desired_counts."""
     world = play.world
-    census = world.tracked.refresh(world.now, world.hash)
-    desired = census.tally.desired
+    node_index = world.tracked.refresh(world.now, world.hash)
+    desired = node_index.tally.desired
     budget = budget_of(world.tracked, desired)
     without = [
         node
         for node in world.cache.nodes.values()
-        if census.verdict(node).should_run and world.tracked.pods.on_node(node.name) is None
+        if node_index.verdict(node).should_run and world.tracked.pods.on_node(node.name) is None
     ]
     play.notes |= {
         "maxSurge": budget.max_surge,
         "maxUnavailable": budget.max_unavailable,
         "desiredNumberScheduled": desired,
         "nodesWithoutPodEntryAdded": len(without),
-        "numUnavailable": census.lacking_available,
+        "numUnavailable": node_index.lacking_available,
     }
 
 
@@ -195,7 +195,8 @@ def advance_seconds(play: Play, by: float) -> None:
 def advance_backoff(play: Play, times: int = 1) -> None:
     given = play.case["given"]
     backoff = play.notes.setdefault(
-        "backoff", Backoff(given["baseSeconds"] * SECOND_NS, given["maxSeconds"] * SECOND_NS)
+        "backoff",
+        FailedPodsBackoff(given["baseSeconds"] * SECOND_NS, given["maxSeconds"] * SECOND_NS),
     )
     delays = play.notes.setdefault("delaysSeconds", [])
     delays += [backoff.next("key", play.world.now) / SECOND_NS for _ in range(times)]
@@ -220,7 +221,7 @@ def slow_start(play: Play) -> None:
     given = play.case["given"]
     case = {**play.case, "given": {"daemonSet": SLOW_SET}}
     world = Play(case, play.world.profile).world
-    steps = sync_nodes(world.desk(), [], [(f"n{i}", "") for i in range(given["count"])], "h")
+    steps = sync_nodes(world.context(), [], [(f"n{i}", "") for i in range(given["count"])], "h")
     sizes: list[int] = []
     calls = 0
     failures: list[Outcome] | None = None

@@ -57,8 +57,10 @@ class Play:
     def compute_status(self) -> None:
         tracked = self.world.tracked
         revision_hash = hash_label(tracked.history.current) if tracked.history else self.world.hash
-        census = tracked.refresh(self.world.now, revision_hash)
-        self.statuses.append(status_from_tally(self.world.daemon_set, census.tally, observe=True))
+        node_index = tracked.refresh(self.world.now, revision_hash)
+        self.statuses.append(
+            status_from_tally(self.world.daemon_set, node_index.tally, observe=True)
+        )
 
     def store_status(self) -> None:
         counts = self.case["given"]["newCounts"]
@@ -71,7 +73,7 @@ class Play:
             number_available=counts["available"],
             number_unavailable=counts["unavailable"],
         )
-        steps = store_status(self.world.desk(), lambda _: wanted)
+        steps = store_status(self.world.context(), lambda _: wanted)
         self.notes["error"] = self.world.drive(steps).error
 
     # --- changes ---------------------------------------------------------------------------------

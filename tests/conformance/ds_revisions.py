@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.daemonset.history import (
     split_revisions,
 )
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.controllers.daemonset.tracked_set import History
+from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.engine import daemonset_actions as dact
 from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta, controller_of
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
@@ -33,14 +33,14 @@ from tests.conformance.world import decode
 
 
 def claim_revisions(play: Play) -> None:
-    part = play.world.drive(controlled_histories(play.world.desk()))
+    part = play.world.drive(controlled_histories(play.world.context()))
     play.notes["error"] = part.error
     play.notes["claimed"] = sorted(revision.name for revision in part.result or [])
 
 
 def construct(play: Play) -> None:
     world = play.world
-    part = world.drive(construct_history(world.desk()))
+    part = world.drive(construct_history(world.context()))
     play.notes["error"] = part.error
     history = part.result
     _note_deleted(play)
@@ -51,7 +51,7 @@ def construct(play: Play) -> None:
     }
     if history is None:
         return
-    assert isinstance(history, History)
+    assert isinstance(history, RevisionHistory)
     current = history.current
     kinds = [type(action) for action in world.actions]
     shown = world.cache.get("ControllerRevision", current.key)
@@ -74,10 +74,10 @@ def construct(play: Play) -> None:
 
 def clean_up(play: Play) -> None:
     world = play.world
-    part = world.drive(controlled_histories(world.desk()))
+    part = world.drive(controlled_histories(world.context()))
     current, old = split_revisions(world.daemon_set.spec.template, part.result)
-    history = History(current[0] if current else ControllerRevision(), tuple(old))
-    play.notes["error"] = world.drive(clean_up_history(world.desk(), history)).error
+    history = RevisionHistory(current[0] if current else ControllerRevision(), tuple(old))
+    play.notes["error"] = world.drive(clean_up_history(world.context(), history)).error
     _note_deleted(play)
 
 

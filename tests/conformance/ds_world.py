@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.backoff import Backoff
+from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
-from kubectl_nodelife.controllers.daemonset.desk import Desk, SyncError
 from kubectl_nodelife.controllers.daemonset.hashing import compute_hash
 from kubectl_nodelife.controllers.daemonset.history import get_patch, new_revision
+from kubectl_nodelife.controllers.daemonset.sync_context import SyncContext, SyncError
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.engine import daemonset_actions as dact
@@ -102,9 +102,11 @@ class World:
         self.observe = True
         millis = given.get("backoff")
         self.backoff = (
-            Backoff(millis["baseMillis"] * MILLISECOND_NS, millis["maxMillis"] * MILLISECOND_NS)
+            FailedPodsBackoff(
+                millis["baseMillis"] * MILLISECOND_NS, millis["maxMillis"] * MILLISECOND_NS
+            )
             if millis
-            else Backoff()
+            else FailedPodsBackoff()
         )
         self._fill(given)
         self.controller = self._new_controller()
@@ -204,9 +206,9 @@ class World:
         """The set as the controller knows it."""
         return self.controller.index.by_key[self.key]
 
-    def desk(self) -> Desk:
+    def context(self) -> SyncContext:
         """What a sync of the set would work with."""
-        return self.controller.desk(self.tracked, self.cache, self.now)
+        return self.controller.context(self.tracked, self.cache, self.now)
 
     def own_pods(self) -> list[Pod]:
         """The set's pods, by name."""

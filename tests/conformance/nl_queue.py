@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.ratelimit import Entry, RateLimitedTimedQueue
+from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue, TimedValue
 from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from tests.conformance.checks import only
@@ -76,7 +76,7 @@ class Queue:
         processed: list[str] = []
         calls = 0
 
-        def act(entry: Entry, now_ns: int) -> tuple[bool, int]:
+        def act(entry: TimedValue, now_ns: int) -> tuple[bool, int]:
             nonlocal calls
             calls += 1
             waiting = answers.get(entry.value)

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.pod_status.calls import (
     Answer,
     ApiCall,
-    PatchPodStatus,
-    Refused,
+    CallRefused,
+    PatchPodStatusCall,
     drive,
 )
 from kubectl_nodelife.controllers.pod_status.conditions import ready_condition
@@ -91,8 +91,8 @@ class Replay:
 
     def answer(self, call: ApiCall) -> Answer:
         if self.cut_at is not None:
-            return Refused()
-        if isinstance(call, PatchPodStatus):
+            return CallRefused()
+        if isinstance(call, PatchPodStatusCall):
             self.write(replace(self.api[call.name], status=call.status))
         return self.api[call.name]
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.pod_status.calls import (
     Answer,
     ApiCall,
+    CallRefused,
     Calls,
-    DeletePod,
-    GetPod,
-    PatchPodStatus,
-    Refused,
+    DeletePodCall,
+    GetPodCall,
+    PatchPodStatusCall,
     drive,
 )
 from kubectl_nodelife.controllers.pod_status.machine import CachedStatus, PodStatusMachine
@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
 from kubectl_nodelife.kube.times import format_time, parse_time
 from tests.conformance.ps_functions import NOW_NS, Case, read
 
-CALL_WORDS = {GetPod: "get", PatchPodStatus: "patch", DeletePod: "delete"}
+CALL_WORDS = {GetPodCall: "get", PatchPodStatusCall: "patch", DeletePodCall: "delete"}
 
 # Stands for the pod of a cached status that the pod manager no longer knows (`"pod": null`).
 UNKNOWN_POD = Pod(metadata=ObjectMeta(namespace="default", name="unknown", uid="unknown"))
@@ -129,19 +129,19 @@ class World:
     # -- the API server
 
     def answer(self, call: ApiCall) -> Answer:
-        if isinstance(call, GetPod) and self.get_error:
-            return Refused()
+        if isinstance(call, GetPodCall) and self.get_error:
+            return CallRefused()
         pod = self.api.get((call.namespace, call.name))
         if pod is None:
-            return Refused(not_found=True)
-        if isinstance(call, PatchPodStatus):
+            return CallRefused(not_found=True)
+        if isinstance(call, PatchPodStatusCall):
             if call.uid and call.uid != pod.uid:
-                return Refused()
+                return CallRefused()
             pod = replace(pod, status=call.status)
             self.hold(pod)
-        if isinstance(call, DeletePod):
+        if isinstance(call, DeletePodCall):
             if call.uid != pod.uid:
-                return Refused()
+                return CallRefused()
             del self.api[pod.key]
         return pod
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.daemon.changes import Change
+from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.sight import Cluster, look
+from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
@@ -43,7 +43,7 @@ from kubectl_nodelife.live.source import (
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND
-CLUSTER = Cluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
+CLUSTER = WatchedCluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 __all__ = ["ABSENT", "FAILING", "REFUSED"]
@@ -153,7 +153,7 @@ class Lab:
                 beats = [lease(name, self.now - T0) for name in renewing]
             await self.see(*beats)
 
-    async def changes(self, **wanted: Any) -> list[Change]:
+    async def changes(self, **wanted: Any) -> list[ChangeRecord]:
         """What the journal holds."""
         return await self.journal.select(Wanted(**wanted))
 

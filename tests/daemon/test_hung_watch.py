@@ -15,28 +15,30 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.sight import Cluster, look
+from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import LISTING, Pace, Source
+from kubectl_nodelife.live.source import LISTING, ListWatchSource, WatchPacing
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, until
 
 GRACE_SECONDS = 8
-PACE = Pace(first_backoff_s=0.05, silence_by_kind={"Lease": 1.0})
+PACE = WatchPacing(first_backoff_s=0.05, silence_by_kind={"Lease": 1.0})
 FLAGS = {"node-monitor-period": "500ms", "node-monitor-grace-period": f"{GRACE_SECONDS}s"}
 
 
 class Inside:
     """What a daemon would answer from."""
 
-    def __init__(self, watcher: DecisionTask, source: Source, journal: Journal, url: str) -> None:
+    def __init__(
+        self, watcher: DecisionTask, source: ListWatchSource, journal: Journal, url: str
+    ) -> None:
         self.watcher = watcher
         self.source = source
         self.journal = journal
-        self._cluster = Cluster("0" * 20, "here", url)
+        self._cluster = WatchedCluster("0" * 20, "here", url)
 
     def said(self) -> str:
         """The warnings of status."""
@@ -46,7 +48,7 @@ class Inside:
 @contextlib.asynccontextmanager
 async def inside(served: Sandbox, folder: Path) -> AsyncIterator[Inside]:
     async with client(served) as ours:
-        source = Source(ours, [resource_of(kind) for kind in KINDS], PACE)
+        source = ListWatchSource(ours, [resource_of(kind) for kind in KINDS], PACE)
         clock = DaemonClock(lambda: ours.clock.now_ns(steady_ns()))
         journal = open_journal(str(folder / "journal.db"))
         settings = make_settings("v1.36", FLAGS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kubectl_nodelife.daemon.changes import WOULD, Change
+from kubectl_nodelife.daemon.changes import WOULD, ChangeRecord
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.engine.projection import CONFIRMED
 from tests.daemon.lab import Lab, run
@@ -17,7 +17,7 @@ NOBODY_ACTS = range(100)
 CONTROLLERS_ACT = range(1000, 1100)
 
 
-async def played(seed: int, *, acts: bool) -> tuple[Beside, list[Change], list[Change]]:
+async def played(seed: int, *, acts: bool) -> tuple[Beside, list[ChangeRecord], list[ChangeRecord]]:
     """The changes of a daemon that saw the storm, and of one that begins when all is over."""
     beside = Beside(seed, acts=acts)
     lab = Lab(open_journal(":memory:"), beside.settings)
@@ -28,7 +28,7 @@ async def played(seed: int, *, acts: bool) -> tuple[Beside, list[Change], list[C
     return beside, await lab.changes(), await fresh.changes()
 
 
-def still_open(changes: Iterable[Change]) -> Counter[tuple[str, str, str]]:
+def still_open(changes: Iterable[ChangeRecord]) -> Counter[tuple[str, str, str]]:
     """What is planned and has not ended; the names of pods that would be made are made up."""
     return Counter(
         (c.action, "" if c.action == "CreatePod" else c.name, c.detail)

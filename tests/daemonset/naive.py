@@ -1,4 +1,4 @@
-"""The judge of the census: upstream's full walk over all nodes and pods, written out plainly.
+"""The full walk over all nodes and pods, as upstream's, that checks the node status index.
 
 It shares only the vocabulary (taints, affinity) with the product, and looks at everything each
 time. Present rules (from 1.34) and those before surge (1.16) are known.

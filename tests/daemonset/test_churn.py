@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
-from kubectl_nodelife.sim.world import Fault, World
+from kubectl_nodelife.sim.world import InjectedFault, World
 
 HASH = "controller-revision-hash"
 KEY = ("default", "agent")
@@ -149,12 +149,12 @@ class Weather:
         yield {"taint": {"nodes": [name], "remove": ["dedicated:NoSchedule", "out:NoExecute"]}}
         yield {"kubelet": {"nodes": [name], "heartbeats": "start"}}
 
-    def fault(self, action: Action, now_ns: int) -> Fault | None:
+    def fault(self, action: Action, now_ns: int) -> InjectedFault | None:
         """Some calls fail while the weather lasts."""
         if self.random.random() >= self.failing or now_ns > self.calm_ns:
             return None
         code = self.random.choice([500, 409, 429, 504])
-        return Fault(code, "bad weather", applied=code == 504)
+        return InjectedFault(code, "bad weather", applied=code == 504)
 
     calm_ns = 0
 

@@ -133,135 +133,135 @@ class Desk:
 
 
 def test_creates_come_in_growing_batches() -> None:
-    desk = Desk(agent(), nodes=10)
-    desk.wake()
-    assert desk.kinds() == ["CreateControllerRevision"]
+    context = Desk(agent(), nodes=10)
+    context.wake()
+    assert context.kinds() == ["CreateControllerRevision"]
     sizes = []
-    desk.answer()
-    while any(isinstance(a, CreatePod) for a in desk.open):
-        sizes.append(len(desk.answer(CreatePod)))
+    context.answer()
+    while any(isinstance(a, CreatePod) for a in context.open):
+        sizes.append(len(context.answer(CreatePod)))
     assert sizes == [1, 2, 4, 3]
 
 
 def test_a_failed_batch_ends_the_creates_but_the_status_is_written() -> None:
-    desk = Desk(agent(), nodes=10)
-    desk.wake()
-    desk.answer()
-    desk.answer(CreatePod)
-    assert desk.kinds().count("CreatePod") == 2
-    desk.answer(CreatePod, code=403, message="exceeded quota")
-    assert desk.kinds().count("CreatePod") == 0
-    (status,) = [a for a in desk.open if isinstance(a, UpdateDaemonSetStatus)]
+    context = Desk(agent(), nodes=10)
+    context.wake()
+    context.answer()
+    context.answer(CreatePod)
+    assert context.kinds().count("CreatePod") == 2
+    context.answer(CreatePod, code=403, message="exceeded quota")
+    assert context.kinds().count("CreatePod") == 0
+    (status,) = [a for a in context.open if isinstance(a, UpdateDaemonSetStatus)]
     assert (status.status.desired_number_scheduled, status.status.current_number_scheduled) == (
         10,
         1,
     )
-    desk.answer()
-    assert desk.reasons().count("FailedCreate") == 2
-    assert desk.reasons().count("SuccessfulCreate") == 1
-    assert "exceeded quota" in desk.controller.errors[KEY]
-    assert desk.controller.expectations.satisfied(KEY, desk.now)
-    assert KEY in desk.controller.queue.rate_limited
+    context.answer()
+    assert context.reasons().count("FailedCreate") == 2
+    assert context.reasons().count("SuccessfulCreate") == 1
+    assert "exceeded quota" in context.controller.errors[KEY]
+    assert context.controller.expectations.satisfied(KEY, context.now)
+    assert KEY in context.controller.queue.rate_limited
 
 
 def test_before_1_26_the_status_is_not_written_after_an_error() -> None:
-    desk = Desk(agent(), profile="v1.25")
-    desk.wake()
-    desk.answer()
-    desk.answer(CreatePod, code=500, message="no")
-    assert "UpdateDaemonSetStatus" not in desk.kinds()
+    context = Desk(agent(), profile="v1.25")
+    context.wake()
+    context.answer()
+    context.answer(CreatePod, code=500, message="no")
+    assert "UpdateDaemonSetStatus" not in context.kinds()
 
 
 def test_a_terminating_namespace_is_no_error() -> None:
-    desk = Desk(agent())
-    desk.wake()
-    desk.answer()
+    context = Desk(agent())
+    context.wake()
+    context.answer()
     message = (
         "forbidden: unable to create new content in namespace x because it is being terminated"
     )
     for _ in range(2):
-        desk.answer(CreatePod, code=403, message=message)
-    desk.answer()
-    assert KEY not in desk.controller.errors
-    assert "FailedCreate" not in desk.reasons()
+        context.answer(CreatePod, code=403, message=message)
+    context.answer()
+    assert KEY not in context.controller.errors
+    assert "FailedCreate" not in context.reasons()
 
 
 def test_what_is_never_seen_is_given_up_after_five_minutes() -> None:
-    desk = Desk(agent())
-    desk.wake()
-    (create,) = desk.open
+    context = Desk(agent())
+    context.wake()
+    (create,) = context.open
     assert isinstance(create, CreateControllerRevision)
-    desk.open.clear()  # the call was made, and nothing came of it
+    context.open.clear()  # the call was made, and nothing came of it
     overdue = ("overdue", *KEY)
-    assert desk.requeues[overdue] == desk.now + EXPECTATIONS_TIMEOUT_NS
-    desk.wake(overdue)
-    assert "not seen" in desk.controller.errors[KEY]
-    desk.wake()
-    assert desk.kinds() == ["CreateControllerRevision"]
-    desk.settle()
-    assert len(desk.cache.pods) == 3
+    assert context.requeues[overdue] == context.now + EXPECTATIONS_TIMEOUT_NS
+    context.wake(overdue)
+    assert "not seen" in context.controller.errors[KEY]
+    context.wake()
+    assert context.kinds() == ["CreateControllerRevision"]
+    context.settle()
+    assert len(context.cache.pods) == 3
 
 
 def test_a_set_that_goes_takes_its_sync_with_it() -> None:
-    desk = Desk(agent())
-    desk.wake()
-    (create,) = desk.open
-    desk.open.clear()
-    desk.see(Gone("DaemonSet", KEY))
-    desk.carry_out(create)
-    assert desk.open == []
-    desk.settle()
-    assert not desk.cache.pods
+    context = Desk(agent())
+    context.wake()
+    (create,) = context.open
+    context.open.clear()
+    context.see(Gone("DaemonSet", KEY))
+    context.carry_out(create)
+    assert context.open == []
+    context.settle()
+    assert not context.cache.pods
 
 
 def test_a_set_made_anew_under_its_name_starts_afresh() -> None:
-    desk = Desk(agent())
-    desk.settle()
-    assert len(desk.cache.pods) == 3
-    desk.see(Put("DaemonSet", agent("uid-2")))
-    desk.settle()
-    owners = {p.metadata.owner_references[0].uid for p in desk.cache.pods.values()}
+    context = Desk(agent())
+    context.settle()
+    assert len(context.cache.pods) == 3
+    context.see(Put("DaemonSet", agent("uid-2")))
+    context.settle()
+    owners = {p.metadata.owner_references[0].uid for p in context.cache.pods.values()}
     assert owners == {"uid-1", "uid-2"}  # the old set's pods are the garbage collector's
-    assert len(desk.cache.pods) == 6
+    assert len(context.cache.pods) == 6
 
 
 def test_a_template_that_cannot_be_read_harms_nobody_else() -> None:
     broken = agent(template={"spec": {"tolerations": "none"}})
     other = replace(agent("uid-2"), metadata=replace(agent("uid-2").metadata, name="other"))
-    desk = Desk(broken, other)
-    desk.settle()
-    assert KEY in desk.controller.index.invalid
-    assert len(desk.cache.pods) == 3
-    desk.see(Put("DaemonSet", agent()))
-    desk.settle()
-    assert KEY not in desk.controller.index.invalid
-    assert len(desk.cache.pods) == 6
+    context = Desk(broken, other)
+    context.settle()
+    assert KEY in context.controller.index.invalid
+    assert len(context.cache.pods) == 3
+    context.see(Put("DaemonSet", agent()))
+    context.settle()
+    assert KEY not in context.controller.index.invalid
+    assert len(context.cache.pods) == 6
 
 
 def test_a_template_with_nulls_makes_pods() -> None:
     spec = {"containers": [], "nodeSelector": None, "tolerations": None, "affinity": None}
     template = {"metadata": {"labels": {"app": "agent"}, "creationTimestamp": None}, "spec": spec}
-    desk = Desk(agent(template=template))
-    desk.settle()
-    assert len(desk.cache.pods) == 3
+    context = Desk(agent(template=template))
+    context.settle()
+    assert len(context.cache.pods) == 3
 
 
 def test_the_status_is_tried_once_more() -> None:
-    desk = Desk(agent(), nodes=0)
-    desk.wake()
-    desk.answer()
-    (first,) = desk.answer(UpdateDaemonSetStatus, code=409, message="conflict")
-    (second,) = desk.answer(UpdateDaemonSetStatus, code=409, message="conflict")
+    context = Desk(agent(), nodes=0)
+    context.wake()
+    context.answer()
+    (first,) = context.answer(UpdateDaemonSetStatus, code=409, message="conflict")
+    (second,) = context.answer(UpdateDaemonSetStatus, code=409, message="conflict")
     assert isinstance(first, UpdateDaemonSetStatus) and isinstance(second, UpdateDaemonSetStatus)
     assert (first.reread, second.reread) == (False, True)
-    assert desk.kinds() == []
-    assert "error storing status" in desk.controller.errors[KEY]
+    assert context.kinds() == []
+    assert "error storing status" in context.controller.errors[KEY]
 
 
 def test_a_pod_that_is_gone_already_is_no_error() -> None:
-    desk = Desk(agent())
-    desk.settle()
-    unfit = replace(desk.cache.nodes["n1"].metadata, name="n1")
+    context = Desk(agent())
+    context.settle()
+    unfit = replace(context.cache.nodes["n1"].metadata, name="n1")
     node = decode(
         "Node",
         {
@@ -269,13 +269,13 @@ def test_a_pod_that_is_gone_already_is_no_error() -> None:
             "spec": {"taints": [{"key": "x", "effect": "NoExecute"}]},
         },
     )
-    desk.see(Put("Node", node))
-    desk.wake()
-    (delete,) = desk.answer(DeletePod, code=404, message="not found")
+    context.see(Put("Node", node))
+    context.wake()
+    (delete,) = context.answer(DeletePod, code=404, message="not found")
     assert "is not tolerated" in delete.because
-    desk.settle()
-    assert KEY not in desk.controller.errors
-    assert "FailedDelete" not in desk.reasons()
+    context.settle()
+    assert KEY not in context.controller.errors
+    assert "FailedDelete" not in context.reasons()
 
 
 def test_orphans_are_adopted_and_strangers_released() -> None:
@@ -296,39 +296,39 @@ def test_orphans_are_adopted_and_strangers_released() -> None:
         assert isinstance(found, Pod)
         return found
 
-    desk = Desk(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
-    desk.settle()
-    claims = [type(a) for a in desk.done if isinstance(a, AdoptObject | ReleaseObject)]
+    context = Desk(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
+    context.settle()
+    claims = [type(a) for a in context.done if isinstance(a, AdoptObject | ReleaseObject)]
     assert sorted(c.__name__ for c in claims) == ["AdoptObject", "ReleaseObject"]
-    adopted = desk.cache.pods["default", "orphan"]
+    adopted = context.cache.pods["default", "orphan"]
     assert adopted.metadata.owner_references[0].uid == "uid-1"
-    assert desk.cache.pods["default", "strayed"].metadata.owner_references == ()
-    assert len([p for p in desk.cache.pods.values() if p.metadata.owner_references]) == 3
+    assert context.cache.pods["default", "strayed"].metadata.owner_references == ()
+    assert len([p for p in context.cache.pods.values() if p.metadata.owner_references]) == 3
 
 
 def test_a_failed_pod_comes_back_later_each_time() -> None:
-    desk = Desk(agent(), nodes=1)
-    desk.settle()
+    context = Desk(agent(), nodes=1)
+    context.settle()
     waits = []
     for _ in range(4):
-        (pod,) = desk.cache.pods.values()
+        (pod,) = context.cache.pods.values()
         failed = replace(pod, status=replace(pod.status, phase="Failed"))
-        desk.see(Put("Pod", failed))
-        before = desk.now
-        while desk.cache.pods.get(pod.key) is not None:
-            desk.settle()
-            if "queue" in desk.requeues and desk.cache.pods.get(pod.key) is not None:
-                desk.wake()
-        waits.append(round((desk.now - before) / SECOND_NS))
-        desk.settle()
+        context.see(Put("Pod", failed))
+        before = context.now
+        while context.cache.pods.get(pod.key) is not None:
+            context.settle()
+            if "queue" in context.requeues and context.cache.pods.get(pod.key) is not None:
+                context.wake()
+        waits.append(round((context.now - before) / SECOND_NS))
+        context.settle()
     assert waits == [0, 1, 2, 4]
-    assert desk.reasons().count("FailedDaemonPod") == 4
+    assert context.reasons().count("FailedDaemonPod") == 4
 
 
 def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
-    desk = Desk(agent(minReadySeconds=10), nodes=1)
-    desk.settle()
-    (pod,) = desk.cache.pods.values()
+    context = Desk(agent(minReadySeconds=10), nodes=1)
+    context.settle()
+    (pod,) = context.cache.pods.values()
     ready = decode(
         "Pod",
         {
@@ -340,20 +340,20 @@ def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
         },
     )
     assert isinstance(ready, Pod)
-    condition = replace(ready.status.conditions[0], last_transition_time=Time(desk.now))
+    condition = replace(ready.status.conditions[0], last_transition_time=Time(context.now))
     status = replace(ready.status, conditions=(condition,))
-    desk.see(Put("Pod", replace(pod, status=status)))
-    desk.settle()
-    daemon_set = desk.cache.get("DaemonSet", KEY)
+    context.see(Put("Pod", replace(pod, status=status)))
+    context.settle()
+    daemon_set = context.cache.get("DaemonSet", KEY)
     assert isinstance(daemon_set, DaemonSet)
     counts = (daemon_set.status.number_ready, daemon_set.status.number_available)
     assert counts == (1, 0)
-    desk.wake()
-    desk.settle()
-    daemon_set = desk.cache.get("DaemonSet", KEY)
+    context.wake()
+    context.settle()
+    daemon_set = context.cache.get("DaemonSet", KEY)
     assert isinstance(daemon_set, DaemonSet)
     assert daemon_set.status.number_available == 1
-    assert desk.now - START < 12 * SECOND_NS
+    assert context.now - START < 12 * SECOND_NS
 
 
 def test_the_rate_limiter_waits_longer_each_time_and_for_the_bucket() -> None:
@@ -380,13 +380,13 @@ def test_the_queue_keeps_the_earlier_of_two_delays() -> None:
 
 @pytest.mark.parametrize("profile", ["v1.11", "v1.16", "v1.21", "v1.30", "v1.36"])
 def test_every_release_brings_its_pods_up(profile: str) -> None:
-    desk = Desk(agent(), profile=profile)
+    context = Desk(agent(), profile=profile)
     node = {"allocatable": {"pods": "10", "cpu": "1"}}
-    for name in list(desk.cache.nodes):
-        desk.see(Put("Node", decode("Node", {"metadata": {"name": name}, "status": node})))
-    desk.settle()
+    for name in list(context.cache.nodes):
+        context.see(Put("Node", decode("Node", {"metadata": {"name": name}, "status": node})))
+    context.settle()
     nodes = set()
-    for action in desk.done:
+    for action in context.done:
         if isinstance(action, CreatePod):
             nodes.add(action.node)
             bound = bool(action.manifest["spec"].get("nodeName"))

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.diverge import Attendant
+from kubectl_nodelife.daemon.diverge import DivergenceRecorder
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.outlook.diverge.observations import ObservedWrite
@@ -18,7 +18,7 @@ class Attended:
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.attendant = Attendant(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
+        self.attendant = DivergenceRecorder(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
         self._listener = lab.journal.listen()
 
     async def answer(self, **query: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -183,10 +183,10 @@ def flattened(objects: tuple[Json | list[Json], ...]) -> list[Json]:
     return flat
 
 
-def snapshot(*objects: Json | list[Json], read: set[str] | None = None) -> Snapshot:
+def snapshot(*objects: Json | list[Json], read: set[str] | None = None) -> PlanSnapshot:
     """The objects as a snapshot of which every kind was read, or those in `read`."""
     loaded = load_documents(flattened(objects), "test")
-    return Snapshot(loaded.objects, NOW_NS, read)
+    return PlanSnapshot(loaded.objects, NOW_NS, read)
 
 
 def plan(

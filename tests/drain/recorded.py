@@ -19,7 +19,7 @@ from typing import Any
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
@@ -39,7 +39,7 @@ class Recorded:
     """One recorded drain."""
 
     name: str
-    snapshot: Snapshot
+    snapshot: PlanSnapshot
     nodes: tuple[str, ...]
     options: DrainOptions
     outcome: dict[str, Any]
@@ -52,7 +52,7 @@ class Recorded:
 def read(folder: Path) -> Recorded:
     """One folder."""
     found = read_dump([str(folder / "cluster.json")])
-    snapshot = Snapshot(
+    snapshot = PlanSnapshot(
         found.objects, found.moment_ns, None if found.complete else found.kinds_read
     )
     nodes, options = parse_command((folder / "command.txt").read_text())

@@ -14,7 +14,7 @@ from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import replay
 from kubectl_nodelife.drain.results import DrainPlan
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import budget, node, replica_set, snapshot
@@ -168,19 +168,19 @@ def test_bound_and_plan_against_every_assignment(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def good() -> tuple[DrainPlan, Snapshot, WaveOptions]:
+def good() -> tuple[DrainPlan, PlanSnapshot, WaveOptions]:
     found = cluster(30, 700, 3, 7)
     limits = WaveOptions(max_parallel=4, max_per_zone=2, maintenance_ns=MINUTE_NS)
     return make_wave_plan(found, sorted(found.nodes)[:9], OPTIONS, limits), found, limits
 
 
-def test_the_judge_finds_nothing_wrong(good: tuple[DrainPlan, Snapshot, WaveOptions]) -> None:
+def test_the_judge_finds_nothing_wrong(good: tuple[DrainPlan, PlanSnapshot, WaveOptions]) -> None:
     assert not replay(*good).all()
     sequential = make_plan(good[1], sorted(good[1].nodes)[:3], OPTIONS)
     assert not replay(sequential, good[1]).all()
 
 
-def test_the_judge_sees_a_broken_budget(good: tuple[DrainPlan, Snapshot, WaveOptions]) -> None:
+def test_the_judge_sees_a_broken_budget(good: tuple[DrainPlan, PlanSnapshot, WaveOptions]) -> None:
     answer = copy.deepcopy(good[0])
     for pod in answer.pods():
         if pod.start is not None:
@@ -188,7 +188,7 @@ def test_the_judge_sees_a_broken_budget(good: tuple[DrainPlan, Snapshot, WaveOpt
     assert replay(answer, *good[1:]).budgets_broken
 
 
-def test_the_judge_sees_a_second_move(good: tuple[DrainPlan, Snapshot, WaveOptions]) -> None:
+def test_the_judge_sees_a_second_move(good: tuple[DrainPlan, PlanSnapshot, WaveOptions]) -> None:
     answer = copy.deepcopy(good[0])
     first = next(p for p in answer.waves[0].pods if p.landing and p.landing[0].node)
     later = answer.waves[-1].nodes[0]
@@ -197,7 +197,7 @@ def test_the_judge_sees_a_second_move(good: tuple[DrainPlan, Snapshot, WaveOptio
 
 
 def test_the_judge_sees_limits_and_lost_pods(
-    good: tuple[DrainPlan, Snapshot, WaveOptions],
+    good: tuple[DrainPlan, PlanSnapshot, WaveOptions],
 ) -> None:
     assert replay(good[0], good[1], WaveOptions(1)).limits_broken
     answer = copy.deepcopy(good[0])

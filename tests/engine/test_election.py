@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.engine.calls import Answer, Get, Post, Put
+from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.election import RENEW_DEADLINE_NS, Election
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -20,7 +20,7 @@ class LeaseServer:
         self.down = False
         self.calls: list[str] = []
 
-    def answer(self, call: Get | Post | Put) -> Answer:
+    def answer(self, call: Get | Post | Replace) -> Answer:
         self.calls.append(type(call).__name__)
         if self.down:
             return Answer(0)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.ratelimit import Entry, RateLimitedTimedQueue
+from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue, TimedValue
 from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -67,7 +67,7 @@ class Pair:
         self.queue = RateLimitedTimedQueue(TokenBucket(qps, 1))
         self.naive = NaiveQueue(TokenBucket(qps, 1))
         self.standing: set[str] = set()
-        self.done: dict[str, Entry] = {}
+        self.done: dict[str, TimedValue] = {}
 
     def monitor_pass(self, now_ns: int) -> None:
         self.queue.renew(now_ns)
@@ -81,7 +81,7 @@ class Pair:
     def try_(self, fails: set[str], now_ns: int) -> list[str]:
         acted: list[str] = []
 
-        def act(entry: Entry, at_ns: int) -> tuple[bool, int]:
+        def act(entry: TimedValue, at_ns: int) -> tuple[bool, int]:
             acted.append(entry.value)
             if entry.value in fails:
                 return False, 50 * MS
@@ -168,7 +168,7 @@ def test_a_failed_entry_goes_behind_until_the_next_pass() -> None:
         queue.add(name, "", 10, standing=True)
     taken: list[str] = []
 
-    def act(entry: Entry, now_ns: int) -> tuple[bool, int]:
+    def act(entry: TimedValue, now_ns: int) -> tuple[bool, int]:
         taken.append(entry.value)
         return False, 50
 

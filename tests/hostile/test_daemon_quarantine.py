@@ -148,5 +148,3 @@ def test_planned_pods_are_not_counted_as_pods(tmp_path: Path) -> None:
         assert shown.pods_of("ds") == []
 
     run(story())
-
-

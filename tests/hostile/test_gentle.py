@@ -22,7 +22,7 @@ from kubectl_nodelife.live.backoff import MOST_RETRY_AFTER_S, Backoff
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.source import FAILING, KindState, Pace, Source
+from kubectl_nodelife.live.source import FAILING, KindState, ListWatchSource, WatchPacing
 from kubectl_nodelife.live.target import Overrides, find_target
 from tests.hostile import sicknesses
 from tests.hostile.server import Hostile, Sickness, hostile
@@ -44,9 +44,11 @@ async def client(server: Hostile, folder: Path, **flags: str) -> AsyncIterator[C
 
 
 @contextlib.asynccontextmanager
-async def following(server: Hostile, folder: Path, pace: Pace | None = None) -> AsyncIterator[Seen]:
+async def following(
+    server: Hostile, folder: Path, pace: WatchPacing | None = None
+) -> AsyncIterator[Seen]:
     async with client(server, folder) as ours:
-        source = Source(ours, [Resource(kind_named(kind)) for kind in KINDS], pace)
+        source = ListWatchSource(ours, [Resource(kind_named(kind)) for kind in KINDS], pace)
         seen = Seen(source)
         tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
         try:

@@ -21,16 +21,16 @@ from kubectl_nodelife.live.source import (
     FAILING,
     REFUSED,
     WATCHING,
-    Pace,
+    ListWatchSource,
     Phase,
-    Source,
+    WatchPacing,
 )
 from kubectl_nodelife.sandbox.faults import Failure
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, target_of, until
 from tests.source_reader import Seen
 
-FAST = Pace(
+FAST = WatchPacing(
     first_backoff_s=0.02,
     last_backoff_s=0.1,
     refused_s=0.1,
@@ -54,11 +54,11 @@ def agrees(seen: Seen, served: Sandbox) -> bool:
 
 @contextlib.asynccontextmanager
 async def following(
-    served: Sandbox, *kinds: str, pace: Pace = FAST, watch_list: bool = True
+    served: Sandbox, *kinds: str, pace: WatchPacing = FAST, watch_list: bool = True
 ) -> AsyncIterator[Seen]:
     async with client(served) as ours:
         resources = [Resource(kind_named(kind)) for kind in kinds]
-        source = Source(ours, resources, pace, watch_list=watch_list)
+        source = ListWatchSource(ours, resources, pace, watch_list=watch_list)
         seen = Seen(source)
         tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
         try:
@@ -87,7 +87,7 @@ def test_list_and_watch_show_what_there_is(how: str) -> None:
     async def test() -> None:
         async with sandbox() as served:
             served.server.faults.watch_list = how != "server-without-watch-list"
-            pace = Pace(**{**_fields(FAST), "page_size": 3})
+            pace = WatchPacing(**{**_fields(FAST), "page_size": 3})
             wanted = ("Node", "Pod", "Lease")
             async with following(served, *wanted, pace=pace, watch_list=how != "pages") as seen:
                 await until(watching(seen, "Node", "Pod", "Lease"))
@@ -164,7 +164,7 @@ def test_a_version_too_old_in_the_middle_of_a_watch() -> None:
 def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
     async def test() -> None:
         async with sandbox() as served:
-            pace = Pace(**{**_fields(FAST), "silence_s": 0.4})
+            pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
             async with following(served, "Node", pace=pace) as seen:
                 await until(watching(seen, "Node"))
                 served.server.faults.hang_watches.add("nodes")
@@ -258,7 +258,7 @@ def test_a_server_that_goes_and_comes_back_is_a_gap_of_that_length() -> None:
 
 def test_a_connection_lost_while_events_are_gathered_is_opened_anew() -> None:
     async def test() -> None:
-        pace = Pace(**{**_fields(FAST), "gather_s": 0.5})
+        pace = WatchPacing(**{**_fields(FAST), "gather_s": 0.5})
         async with sandbox() as served, following(served, "Node", pace=pace) as seen:
             await until(watching(seen, "Node"))
             change(served, first="yes")
@@ -278,7 +278,7 @@ def test_credentials_that_are_renewed_end_no_watch(tmp_path: Path) -> None:
             (tmp_path / "token").write_text(target.user.token)
             target = msgspec.structs.replace(target, user=User(token_file=str(tmp_path / "token")))
             ours = Client(Session(target, {}))
-            source = Source(ours, [Resource(kind_named("Node"))], FAST)
+            source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST)
             seen = Seen(source)
             tasks = [asyncio.create_task(source.run()), asyncio.create_task(seen.read())]
             await until(watching(seen, "Node"))
@@ -308,7 +308,7 @@ def test_a_refused_token_is_an_error_that_says_so() -> None:
 def test_a_reader_that_is_slow_loses_nothing() -> None:
     async def test() -> None:
         async with sandbox() as served, client(served) as ours:
-            source = Source(ours, [Resource(kind_named("Node"))], FAST, queue_length=1)
+            source = ListWatchSource(ours, [Resource(kind_named("Node"))], FAST, queue_length=1)
             run = asyncio.create_task(source.run())
             for number in range(300):
                 change(served, number=str(number))
@@ -336,5 +336,5 @@ def test_nothing_but_get_is_ever_sent() -> None:
     play(test)
 
 
-def _fields(pace: Pace) -> dict[str, Any]:
+def _fields(pace: WatchPacing) -> dict[str, Any]:
     return {name: getattr(pace, name) for name in pace.__struct_fields__}

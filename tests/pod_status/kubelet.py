@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.pod_status.calls import (
     Answer,
     ApiCall,
-    DeletePod,
-    PatchPodStatus,
-    Refused,
+    CallRefused,
+    DeletePodCall,
+    PatchPodStatusCall,
     drive,
 )
 from kubectl_nodelife.controllers.pod_status.machine import (
@@ -42,13 +42,13 @@ class Kubelet:
     def answer(self, call: ApiCall) -> Answer:
         self.calls.append(call)
         if type(call) in self.refuse:
-            return Refused()
+            return CallRefused()
         if self.stored is None:
-            return Refused(not_found=True)
-        if isinstance(call, PatchPodStatus):
+            return CallRefused(not_found=True)
+        if isinstance(call, PatchPodStatusCall):
             self.stored = replace(self.stored, status=call.status)
         before = self.stored
-        if isinstance(call, DeletePod):
+        if isinstance(call, DeletePodCall):
             self.stored = None
         return before
 

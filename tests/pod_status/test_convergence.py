@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.pod_status.calls import (
     Answer,
     ApiCall,
-    DeletePod,
-    PatchPodStatus,
-    Refused,
+    CallRefused,
+    DeletePodCall,
+    PatchPodStatusCall,
     drive,
 )
 from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
@@ -76,9 +76,9 @@ class World:
 
     def answer(self, call: ApiCall) -> Answer:
         if not self.connected or self.chance.random() < self.refusing:
-            return Refused()
-        self.deletes += isinstance(call, DeletePod)
-        if isinstance(call, PatchPodStatus):
+            return CallRefused()
+        self.deletes += isinstance(call, DeletePodCall)
+        if isinstance(call, PatchPodStatusCall):
             self.write(call.status)
         return self.stored
 

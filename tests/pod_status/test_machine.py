@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.pod_status.calls import (
-    DeletePod,
-    GetPod,
-    PatchPodStatus,
+    DeletePodCall,
+    GetPodCall,
+    PatchPodStatusCall,
 )
 from kubectl_nodelife.controllers.pod_status.conditions import need_to_reconcile_pod_readiness
 from kubectl_nodelife.controllers.pod_status.machine import (
@@ -46,7 +46,7 @@ def test_older_releases_send_each_change_newer_ones_the_last() -> None:
         assert kubelet.stored is not None and kubelet.stored.status.message == "two"
 
 
-@pytest.mark.parametrize("refused, calls", [(GetPod, "g"), (PatchPodStatus, "gp")])
+@pytest.mark.parametrize("refused, calls", [(GetPodCall, "g"), (PatchPodStatusCall, "gp")])
 def test_a_failure_is_tried_again_by_the_next_batch(refused: type, calls: str) -> None:
     kubelet = Kubelet()
     kubelet.say("one")
@@ -61,7 +61,7 @@ def test_a_failed_delete_is_tried_again() -> None:
     kubelet = Kubelet(subject=pod(metadata__deletionTimestamp=ago(10)))
     assert kubelet.stored is not None
     kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
-    kubelet.refuse = {DeletePod}
+    kubelet.refuse = {DeletePodCall}
     assert kubelet.sync() == "gpd"
     assert kubelet.stored is not None
     kubelet.machine.observe(kubelet.stored)
@@ -76,7 +76,7 @@ def test_a_delete_carries_the_uid() -> None:
     assert kubelet.stored is not None
     kubelet.machine.terminate_pod(kubelet.stored, NOW_NS)
     kubelet.sync()
-    assert kubelet.calls[-1] == DeletePod("shop", "web", "u-web")
+    assert kubelet.calls[-1] == DeletePodCall("shop", "web", "u-web")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_patch_names_the_uid_from_1_18_on() -> None:
         kubelet = Kubelet(profile)
         kubelet.say("one")
         kubelet.sync()
-        (patch,) = [c for c in kubelet.calls if isinstance(c, PatchPodStatus)]
+        (patch,) = [c for c in kubelet.calls if isinstance(c, PatchPodStatusCall)]
         assert patch.uid == uid
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.pod_status.calls import (
-    DeletePod,
+    DeletePodCall,
 )
 from tests.pod_status.kubelet import Kubelet
 from tests.pod_status.objects import NOW_NS, ago, pod
@@ -23,7 +23,7 @@ def test_a_pod_that_nobody_deleted_is_not_deleted(profile: str) -> None:
     assert kubelet.stored is not None
     kubelet.machine.observe(kubelet.stored)
     kubelet.sync()
-    assert DeletePod not in {type(call) for call in kubelet.calls}
+    assert DeletePodCall not in {type(call) for call in kubelet.calls}
 
 
 @pytest.mark.parametrize("profile", ["v1.16", "v1.36"])
@@ -43,7 +43,7 @@ def test_a_mirror_is_never_deleted(profile: str) -> None:
     assert kubelet.stored is not None
     kubelet.machine.observe(kubelet.stored)
     kubelet.sync()
-    assert DeletePod not in {type(call) for call in kubelet.calls}
+    assert DeletePodCall not in {type(call) for call in kubelet.calls}
     kubelet.machine.forget(kubelet.stored)
     assert not kubelet.machine.settled
     assert kubelet.sync() == ""  # a static pod without a mirror

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.sim.world import Fault, Faults
+from kubectl_nodelife.sim.world import Faults, InjectedFault
 from tests.sim.documents import Json, document, node, owner, pod
 
 STORM_S = 240
@@ -34,14 +34,14 @@ def stormy_faults(seed: int) -> Faults:
     dice = random.Random(seed)
     began: list[int] = []
 
-    def fault(action: Action, now_ns: int) -> Fault | None:
+    def fault(action: Action, now_ns: int) -> InjectedFault | None:
         began.append(now_ns) if not began else None
         if now_ns - began[0] > STORM_S * SECOND_NS or dice.random() > 1 / 8:
             return None
         delay_ns = dice.choice((0, 0, 300 * MILLISECOND_NS))
         if dice.random() < 0.3:
-            return Fault(500, ANSWER_LOST, applied=True, delay_ns=delay_ns)
-        return Fault(dice.choice((409, 429, 500)), delay_ns=delay_ns)
+            return InjectedFault(500, ANSWER_LOST, applied=True, delay_ns=delay_ns)
+        return InjectedFault(dice.choice((409, 429, 500)), delay_ns=delay_ns)
 
     return fault
 

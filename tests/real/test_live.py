@@ -14,14 +14,14 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.source import REFUSED, WATCHING, Pace, Source
+from kubectl_nodelife.live.source import REFUSED, WATCHING, ListWatchSource, WatchPacing
 from kubectl_nodelife.live.target import Overrides, find_target
 from tests.loopback import play, until
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.source_reader import Seen
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
-PACE = Pace(first_backoff_s=0.1, last_backoff_s=0.5, refused_s=0.5, page_size=10)
+PACE = WatchPacing(first_backoff_s=0.1, last_backoff_s=0.5, refused_s=0.5, page_size=10)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def following(
     target = find_target(Overrides(kubeconfig=str(plane.kubeconfig), impersonate=user), {})
     client = Client(Session(target, {}))
     resources = [Resource(kind_named(kind)) for kind in kinds]
-    seen = Seen(Source(client, resources, PACE, watch_list=watch_list))
+    seen = Seen(ListWatchSource(client, resources, PACE, watch_list=watch_list))
     tasks = [asyncio.create_task(seen.source.run()), asyncio.create_task(seen.read())]
     try:
         yield seen, client

@@ -212,9 +212,7 @@ def test_another_archive_than_the_manifest_says_is_refused(
     release: Path, index: Index, user: User, old_archive: Path
 ) -> None:
     manifest = index.publish(__version__, {LINUX: release / LINUX})
-    done = user.run(
-        "kubectl", "krew", "install", "--manifest", manifest, "--archive", old_archive
-    )
+    done = user.run("kubectl", "krew", "install", "--manifest", manifest, "--archive", old_archive)
     assert done.returncode != 0 and "checksum does not match" in done.stderr
 
 

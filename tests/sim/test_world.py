@@ -23,7 +23,7 @@ from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Timeline
-from kubectl_nodelife.sim.world import Fault, Faults, StandstillError, World
+from kubectl_nodelife.sim.world import Faults, InjectedFault, StandstillError, World
 from tests.sim.documents import node, owner, pod, scenario, stop
 from tests.simulating import play
 
@@ -105,14 +105,14 @@ def test_what_is_not_there_is_refused(action: Action, code: int) -> None:
 
 
 def test_a_fault_leaves_things_as_they_are() -> None:
-    made = world(lambda action, now: Fault(500, "boom"))
+    made = world(lambda action, now: InjectedFault(500, "boom"))
     made.start(add_taint(), 0)
     assert outcomes(next_events(made)) == [500]
     assert taints(made) == ()
 
 
 def test_a_lost_answer_to_a_call_that_was_carried_out() -> None:
-    made = world(lambda action, now: Fault(500, "time out", applied=True))
+    made = world(lambda action, now: InjectedFault(500, "time out", applied=True))
     made.start(add_taint(), 0)
     events = next_events(made)
     assert outcomes(events) == [500]
@@ -121,7 +121,7 @@ def test_a_lost_answer_to_a_call_that_was_carried_out() -> None:
 
 
 def test_a_late_answer() -> None:
-    made = world(lambda action, now: Fault(429, delay_ns=3 * SECOND_NS))
+    made = world(lambda action, now: InjectedFault(429, delay_ns=3 * SECOND_NS))
     made.start(add_taint(), 0)
     assert not made.api.pending
     tick = made.next(None)

@@ -17,7 +17,7 @@ from kubectl_nodelife.kube.workload import (
 )
 from kubectl_nodelife.workloads.eviction import (
     Allowed,
-    Refused,
+    EvictionRefused,
     decide_eviction,
 )
 from tests.workloads.objects import NOW, make_budget, make_pod
@@ -104,14 +104,14 @@ def test_decide_eviction(
     if expected is None:
         assert isinstance(answer, Allowed)
     else:
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, EvictionRefused)
         assert (answer.code, answer.gate, answer.retry_after_seconds) == expected
 
 
 def test_two_budgets_are_refused_without_a_look_at_them() -> None:
     budgets = [make_budget(disruptions_allowed=5), make_budget(disruptions_allowed=5)]
     answer = decide_eviction(make_pod("p"), budgets, NOW)
-    assert isinstance(answer, Refused) and (answer.code, answer.gate) == (500, "two-pdbs")
+    assert isinstance(answer, EvictionRefused) and (answer.code, answer.gate) == (500, "two-pdbs")
     assert isinstance(decide_eviction(make_pod("p", phase="Pending"), budgets, NOW), Allowed)
 
 

@@ -16,7 +16,7 @@ from kubectl_nodelife.workloads.interpod import InterPodAffinity
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.owners import ordinal_of
-from kubectl_nodelife.workloads.scheduling import Wanted, fits
+from kubectl_nodelife.workloads.scheduling import PodRequirements, fits
 from kubectl_nodelife.workloads.spread import Domains, TopologySpread
 
 Json = dict[str, Any]
@@ -123,14 +123,14 @@ def port(number: int, ip: str = "", protocol: str = "TCP") -> Json:
     ],
 )
 def test_fits(wanted: Pod, on: Node, there: list[Pod], expected: list[str]) -> None:
-    assert fits(Wanted(wanted), NodeInfo(on, there)) == expected
+    assert fits(PodRequirements(wanted), NodeInfo(on, there)) == expected
 
 
 def test_leaving_gives_everything_back() -> None:
     info = NodeInfo(node(), [pod("a", **port(80))])
-    wanted = Wanted(pod(**port(80)))
+    wanted = PodRequirements(pod(**port(80)))
     assert fits(wanted, info)
-    other = Wanted(pod("a", **port(80)))
+    other = PodRequirements(pod("a", **port(80)))
     info.remove(other.requests, other.ports)
     assert not fits(wanted, info) and info.pod_count == 0
 

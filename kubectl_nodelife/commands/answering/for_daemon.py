@@ -17,7 +17,7 @@ from kubectl_nodelife.answers.status import NodeEntry
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering import daemonset, explain, status
 from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
-from kubectl_nodelife.daemon.changes import Change, document
+from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.sight import journal_warnings
@@ -112,7 +112,7 @@ async def _watch_changes(journal: Journal, wanted: Wanted) -> AsyncIterator[dict
         journal.leave(following)
 
 
-def _documents(changes: list[Change]) -> list[dict[str, Any]]:
+def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
     return [document(change) for change in changes]
 
 

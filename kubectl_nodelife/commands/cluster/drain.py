@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 
 KINDS: Final = (
     "Node",
@@ -41,7 +41,7 @@ KINDS: Final = (
 class DrainLook(NamedTuple):
     """The objects, where they are from, and what is to be said about that."""
 
-    snapshot: Snapshot
+    snapshot: PlanSnapshot
     source: dict[str, Any]
     warnings: list[str]
 
@@ -57,7 +57,7 @@ def look_for_drain(where: Where) -> DrainLook:
         "profile": view.settings.profile.name,
         "profileOrigin": view.profile_origin,
     }
-    return DrainLook(Snapshot(view.objects, view.now_ns, read), source, view.warnings)
+    return DrainLook(PlanSnapshot(view.objects, view.now_ns, read), source, view.warnings)
 
 
 def _not_told(view: ClusterView) -> Iterator[str]:

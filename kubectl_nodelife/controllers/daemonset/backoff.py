@@ -30,7 +30,7 @@ def failed_pods_backoff_key(daemon_set: DaemonSet, node_name: str) -> str:
     return f"{daemon_set.uid}/{daemon_set.status.observed_generation}/{node_name}"
 
 
-class Backoff:
+class FailedPodsBackoff:
     """Delays by key, with an exponential cap."""
 
     def __init__(self, initial_ns: int = BACKOFF_INITIAL_NS, max_ns: int = BACKOFF_MAX_NS) -> None:

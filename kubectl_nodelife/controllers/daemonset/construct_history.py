@@ -9,17 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
-from kubectl_nodelife.controllers.daemonset.desk import (
-    ALREADY_EXISTS,
-    CONTROLLER,
-    INVALID,
-    NOT_FOUND,
-    Desk,
-    Failures,
-    Steps,
-    SyncError,
-    describe,
-)
 from kubectl_nodelife.controllers.daemonset.history import (
     hash_label,
     match,
@@ -29,8 +18,19 @@ from kubectl_nodelife.controllers.daemonset.history import (
     revisions_to_delete,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.sync_context import (
+    ALREADY_EXISTS,
+    CONTROLLER,
+    INVALID,
+    NOT_FOUND,
+    Failures,
+    Steps,
+    SyncContext,
+    SyncError,
+    describe,
+)
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
-from kubectl_nodelife.controllers.daemonset.tracked_set import History
+from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.daemonset_actions import (
     AdoptObject,
@@ -45,36 +45,36 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision
 
-Constructing = Generator[list[Action], Failures, History]
+Constructing = Generator[list[Action], Failures, RevisionHistory]
 Finding = Generator[list[Action], Failures, ControllerRevision]
 Listing = Generator[list[Action], Failures, list[ControllerRevision]]
 
 
-def adopt(desk: Desk, kind: str, obj: KubeObject) -> AdoptObject:
+def adopt(context: SyncContext, kind: str, obj: KubeObject) -> AdoptObject:
     """The action that makes an orphan the set's."""
     return AdoptObject(
         controller=CONTROLLER,
-        because=f"it matches the selector of {desk.daemon_set.name} and has no controller",
-        cause=desk.cause,
+        because=f"it matches the selector of {context.daemon_set.name} and has no controller",
+        cause=context.cause,
         kind=kind,
         namespace=obj.namespace,
         name=obj.name,
         object_uid=obj.uid,
-        owner=controller_reference(desk.daemon_set),
+        owner=controller_reference(context.daemon_set),
     )
 
 
-def release(desk: Desk, kind: str, obj: KubeObject) -> ReleaseObject:
+def release(context: SyncContext, kind: str, obj: KubeObject) -> ReleaseObject:
     """The action that lets go of what no longer matches."""
     return ReleaseObject(
         controller=CONTROLLER,
-        because=f"its labels no longer match the selector of {desk.daemon_set.name}",
-        cause=desk.cause,
+        because=f"its labels no longer match the selector of {context.daemon_set.name}",
+        cause=context.cause,
         kind=kind,
         namespace=obj.namespace,
         name=obj.name,
         object_uid=obj.uid,
-        owner_uid=desk.daemon_set.uid,
+        owner_uid=context.daemon_set.uid,
     )
 
 
@@ -87,49 +87,49 @@ def claim_or_fail(failures: Failures) -> None:
         raise SyncError(describe(failure))
 
 
-def construct_history(desk: Desk) -> Constructing:
+def construct_history(context: SyncContext) -> Constructing:
     """The set's current revision and the old ones, made, found or renumbered. Raises SyncError."""
-    tracked = desk.tracked
+    tracked = context.tracked
     if tracked.history is not None:
         return tracked.history
-    revisions = yield from controlled_histories(desk)
-    revisions = yield from _label(desk, revisions)
-    template = desk.daemon_set.spec.template
+    revisions = yield from controlled_histories(context)
+    revisions = yield from _label(context, revisions)
+    template = context.daemon_set.spec.template
     candidates, old = split_revisions(template, revisions)
     number = max_revision(old) + 1
     if not candidates:
-        current = yield from _snapshot(desk, number)
+        current = yield from _snapshot(context, number)
     else:
-        current = yield from _dedupe(desk, candidates)
-        current = yield from _renumber(desk, current, number)
-    tracked.history = History(current, tuple(old))
+        current = yield from _dedupe(context, candidates)
+        current = yield from _renumber(context, current, number)
+    tracked.history = RevisionHistory(current, tuple(old))
     return tracked.history
 
 
-def controlled_histories(desk: Desk) -> Listing:
+def controlled_histories(context: SyncContext) -> Listing:
     """The set's revisions, orphans adopted and strangers released. Raises SyncError."""
     claimed: list[ControllerRevision] = []
     calls: list[Action] = []
     adopted: list[tuple[str, str]] = []
-    namespace = desk.daemon_set.namespace
-    for revision in desk.index.revisions.get(namespace, {}).values():
-        claim = claim_object(desk.daemon_set, revision)
+    namespace = context.daemon_set.namespace
+    for revision in context.index.revisions.get(namespace, {}).values():
+        claim = claim_object(context.daemon_set, revision)
         if claim is Claim.KEEP:
             claimed.append(revision)
         elif claim is Claim.ADOPT:
-            calls.append(adopt(desk, "ControllerRevision", revision))
+            calls.append(adopt(context, "ControllerRevision", revision))
             adopted.append(revision.key)
         elif claim is Claim.RELEASE:
-            calls.append(release(desk, "ControllerRevision", revision))
+            calls.append(release(context, "ControllerRevision", revision))
     if calls:
         failures = yield calls
         claim_or_fail(failures)
         gone = {f.action.target[1] for f in failures}
-        claimed += [_present(desk, key) for key in adopted if key not in gone]
+        claimed += [_present(context, key) for key in adopted if key not in gone]
     return claimed
 
 
-def _label(desk: Desk, revisions: Sequence[ControllerRevision]) -> Listing:
+def _label(context: SyncContext, revisions: Sequence[ControllerRevision]) -> Listing:
     """Revisions without a hash label get their own name for one."""
     bare = [r for r in revisions if LABEL_CONTROLLER_REVISION_HASH not in (r.metadata.labels or {})]
     if bare:
@@ -137,7 +137,7 @@ def _label(desk: Desk, revisions: Sequence[ControllerRevision]) -> Listing:
             UpdateControllerRevision(
                 controller=CONTROLLER,
                 because="the revision lacks its hash label",
-                cause=desk.cause,
+                cause=context.cause,
                 namespace=r.namespace,
                 name=r.name,
                 revision_uid=r.uid,
@@ -147,19 +147,19 @@ def _label(desk: Desk, revisions: Sequence[ControllerRevision]) -> Listing:
             for r in bare
         ]
         _raise_first(failures)
-    return [_present(desk, r.key) for r in revisions]
+    return [_present(context, r.key) for r in revisions]
 
 
-def _snapshot(desk: Desk, number: int) -> Finding:
-    daemon_set = desk.daemon_set
+def _snapshot(context: SyncContext, number: int) -> Finding:
+    daemon_set = context.daemon_set
     revision = new_revision(daemon_set, number)
-    existing = desk.cache.get("ControllerRevision", revision.key)
+    existing = context.cache.get("ControllerRevision", revision.key)
     if existing is None:
         failures = yield [
             CreateControllerRevision(
                 controller=CONTROLLER,
                 because=f"no revision holds the present template of {daemon_set.name}",
-                cause=desk.cause,
+                cause=context.cause,
                 namespace=revision.namespace,
                 name=revision.name,
                 revision=revision,
@@ -167,7 +167,7 @@ def _snapshot(desk: Desk, number: int) -> Finding:
         ]
         if failures and failures[0].code != ALREADY_EXISTS:
             raise SyncError(describe(failures[0]))
-        existing = desk.cache.get("ControllerRevision", revision.key)
+        existing = context.cache.get("ControllerRevision", revision.key)
     if not isinstance(existing, ControllerRevision):
         raise SyncError(
             f"controllerrevisions {revision.name!r} already exists, but is not seen yet"
@@ -178,19 +178,19 @@ def _snapshot(desk: Desk, number: int) -> Finding:
         RaiseCollisionCount(
             controller=CONTROLLER,
             because=f"another template has the name {revision.name}",
-            cause=desk.cause,
+            cause=context.cause,
             namespace=daemon_set.namespace,
             name=daemon_set.name,
             set_uid=daemon_set.uid,
             seen=daemon_set.status.collision_count,
-            check=desk.rules.collision_count_checked,
+            check=context.rules.collision_count_checked,
         )
     ]
     _raise_first(failures)
     raise SyncError(f'controllerrevisions.apps "{revision.name}" already exists')
 
 
-def _dedupe(desk: Desk, candidates: Sequence[ControllerRevision]) -> Finding:
+def _dedupe(context: SyncContext, candidates: Sequence[ControllerRevision]) -> Finding:
     keep = revision_to_keep(candidates)
     doomed = [r for r in candidates if r is not keep]
     if not doomed:
@@ -200,30 +200,30 @@ def _dedupe(desk: Desk, candidates: Sequence[ControllerRevision]) -> Finding:
         SetPodLabel(
             controller=CONTROLLER,
             because=f"revision {keep.name} holds the same template as the pod's",
-            cause=desk.cause,
+            cause=context.cause,
             namespace=pod.namespace,
             pod=pod.name,
             pod_uid=pod.uid,
             key=LABEL_CONTROLLER_REVISION_HASH,
             value=label,
         )
-        for pod in desk.tracked.pods.claimed()
+        for pod in context.tracked.pods.claimed()
         if (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) != label
     ]
     if relabel:
         _raise_first((yield relabel))
-    yield from delete_revisions(desk, doomed, f"revision {keep.name} holds the same template")
-    return _present(desk, keep.key)
+    yield from delete_revisions(context, doomed, f"revision {keep.name} holds the same template")
+    return _present(context, keep.key)
 
 
-def _renumber(desk: Desk, current: ControllerRevision, number: int) -> Finding:
+def _renumber(context: SyncContext, current: ControllerRevision, number: int) -> Finding:
     if current.revision >= number:
         return current
     failures = yield [
         UpdateControllerRevision(
             controller=CONTROLLER,
             because=f"the template is that of revision {current.revision} again",
-            cause=desk.cause,
+            cause=context.cause,
             namespace=current.namespace,
             name=current.name,
             revision_uid=current.uid,
@@ -231,27 +231,29 @@ def _renumber(desk: Desk, current: ControllerRevision, number: int) -> Finding:
         )
     ]
     _raise_first(failures)
-    return _present(desk, current.key)
+    return _present(context, current.key)
 
 
-def clean_up_history(desk: Desk, history: History) -> Steps:
+def clean_up_history(context: SyncContext, history: RevisionHistory) -> Steps:
     """Delete old revisions beyond the limit. Follows `cleanupHistory`. Raises SyncError."""
-    limit = desk.daemon_set.spec.revision_history_limit
+    limit = context.daemon_set.spec.revision_history_limit
     if not history.old or (limit is not None and len(history.old) <= limit):
         return
-    live = desk.tracked.pods.live_hashes()
+    live = context.tracked.pods.live_hashes()
     doomed = revisions_to_delete(history.old, limit, live)
     if doomed:
-        yield from delete_revisions(desk, doomed, "it is beyond the limit of kept revisions")
+        yield from delete_revisions(context, doomed, "it is beyond the limit of kept revisions")
 
 
-def delete_revisions(desk: Desk, doomed: Sequence[ControllerRevision], because: str) -> Steps:
+def delete_revisions(
+    context: SyncContext, doomed: Sequence[ControllerRevision], because: str
+) -> Steps:
     """Delete revisions. Raises SyncError."""
     failures = yield [
         DeleteControllerRevision(
             controller=CONTROLLER,
             because=because,
-            cause=desk.cause,
+            cause=context.cause,
             namespace=r.namespace,
             name=r.name,
             revision_uid=r.uid,
@@ -262,8 +264,8 @@ def delete_revisions(desk: Desk, doomed: Sequence[ControllerRevision], because: 
     _raise_first(failures)
 
 
-def _present(desk: Desk, key: tuple[str, str]) -> ControllerRevision:
-    revision = desk.cache.get("ControllerRevision", key)
+def _present(context: SyncContext, key: tuple[str, str]) -> ControllerRevision:
+    revision = context.cache.get("ControllerRevision", key)
     if not isinstance(revision, ControllerRevision):
         raise SyncError(f"controllerrevisions {key[1]!r} not found")
     return revision

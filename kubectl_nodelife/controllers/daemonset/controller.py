@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kubectl_nodelife.controllers.daemonset.backoff import Backoff
+from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
-from kubectl_nodelife.controllers.daemonset.desk import (
-    CONTROLLER,
-    Desk,
-    Steps,
-    SyncError,
-)
 from kubectl_nodelife.controllers.daemonset.expectations import (
     EXPECTATIONS_TIMEOUT_NS,
     ControllerExpectations,
 )
 from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers
 from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
+from kubectl_nodelife.controllers.daemonset.sync_context import (
+    CONTROLLER,
+    Steps,
+    SyncContext,
+    SyncError,
+)
 from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
 from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
@@ -48,7 +48,7 @@ _CREATES = (CreatePod, CreateControllerRevision)
 class RunningSync:
     """A sync that waits for the cache to show its calls, or for their failure."""
 
-    desk: Desk
+    context: SyncContext
     steps: Steps
     waiting: dict[Target, Action] = field(default_factory=dict)
     failures: list[Outcome] = field(default_factory=list)
@@ -64,12 +64,12 @@ class DaemonSetController:
     watches = frozenset({"DaemonSet", "ControllerRevision", "Pod", "Node"})
     reads_pod_conditions = True
 
-    def __init__(self, settings: Settings, backoff: Backoff | None = None) -> None:
+    def __init__(self, settings: Settings, backoff: FailedPodsBackoff | None = None) -> None:
         self.rules = behaviour_of((1, settings.profile.minor), settings.gates)
         self.index = SetIndex()
         self.queue = WorkQueue()
         self.expectations = ControllerExpectations()
-        self.backoff = backoff or Backoff()
+        self.backoff = backoff or FailedPodsBackoff()
         self.handlers = EventHandlers(self.rules, self.index, self.queue, self.expectations)
         self.errors: dict[Key, str] = {}
         """What the last sync of a set ended with, where that was an error."""
@@ -156,16 +156,16 @@ class DaemonSetController:
         if tracked is None:
             self.expectations.delete(key)
             return
-        desk = self.desk(tracked, cache, now_ns, cause)
-        running = RunningSync(desk, sync_daemon_set(desk))
+        context = self.context(tracked, cache, now_ns, cause)
+        running = RunningSync(context, sync_daemon_set(context))
         self._running[key] = running
         yield from self._go_on(running, now_ns)
 
-    def desk(
+    def context(
         self, tracked: TrackedSet, cache: Cache, now_ns: int, cause: Action | None = None
-    ) -> Desk:
+    ) -> SyncContext:
         """What a sync of the set works with."""
-        return Desk(
+        return SyncContext(
             tracked=tracked,
             daemon_set=tracked.daemon_set,
             template=tracked.template,
@@ -183,8 +183,8 @@ class DaemonSetController:
 
     def _go_on(self, running: RunningSync, now_ns: int) -> Iterator[Action | Requeue]:
         """Resume a sync with its failures, until it waits again or ends."""
-        desk = running.desk
-        desk.now = now_ns
+        context = running.context
+        context.now = now_ns
         while True:
             failures, running.failures = running.failures, []
             try:
@@ -201,7 +201,7 @@ class DaemonSetController:
             yield from batch
             if running.waiting:
                 at_ns = now_ns + EXPECTATIONS_TIMEOUT_NS
-                yield Requeue(self.name, (_OVERDUE, *desk.key), at_ns)
+                yield Requeue(self.name, (_OVERDUE, *context.key), at_ns)
                 return
 
     def _await(self, running: RunningSync, batch: list[Action]) -> None:
@@ -210,14 +210,14 @@ class DaemonSetController:
             if not action.writes or isinstance(action, RecordEvent):
                 continue
             target = action.target
-            present = running.desk.cache.get(*target)
+            present = running.context.cache.get(*target)
             if isinstance(action, _CREATES) or present is None:
                 shows = isinstance(action, _CREATES) and present is None
             else:
-                shows = action.effect(present, running.desk.now) is not present
+                shows = action.effect(present, running.context.now) is not present
             if shows:
                 running.waiting[target] = action
-                self._awaited[target] = running.desk.key
+                self._awaited[target] = running.context.key
 
     def _resolve(
         self, target: Target, outcome: Outcome | None, now_ns: int
@@ -232,9 +232,9 @@ class DaemonSetController:
             yield from self._go_on(running, now_ns)
 
     def _end(self, running: RunningSync, error: str, now_ns: int) -> None:
-        key = running.desk.key
+        key = running.context.key
         self._running.pop(key, None)
-        for at_ns in running.desk.requeue_at_ns:
+        for at_ns in running.context.requeue_at_ns:
             self.queue.add_after(key, at_ns)
         if error:
             self.errors[key] = error
@@ -243,7 +243,7 @@ class DaemonSetController:
             self.errors.pop(key, None)
             self.queue.forget(key)
         if running.again:
-            self.queue.add(key, running.desk.cause)
+            self.queue.add(key, running.context.cause)
 
     def _give_up(self, key: Key, now_ns: int) -> Iterator[Action | Requeue]:
         running = self._running.get(key)

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from kubectl_nodelife.controllers.daemonset.desk import (
-    CONTROLLER,
-    GATEWAY_TIMEOUT,
-    NOT_FOUND,
-    Desk,
-    Failures,
-    Steps,
-    SyncError,
-    describe,
-)
 from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET
 from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
 from kubectl_nodelife.controllers.daemonset.slow_start import BURST_REPLICAS, slow_start_batches
+from kubectl_nodelife.controllers.daemonset.sync_context import (
+    CONTROLLER,
+    GATEWAY_TIMEOUT,
+    NOT_FOUND,
+    Failures,
+    Steps,
+    SyncContext,
+    SyncError,
+    describe,
+)
 from kubectl_nodelife.engine.actions import Action, DeletePod
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Outcome
@@ -33,7 +33,7 @@ _NAME_LIMIT = 63
 
 
 def sync_nodes(
-    desk: Desk,
+    context: SyncContext,
     delete: Sequence[PodToDelete],
     create: Sequence[tuple[str, str]],
     revision_hash: str,
@@ -43,49 +43,49 @@ def sync_nodes(
     Raises SyncError with all that went wrong.
     """
     create, delete = create[:BURST_REPLICAS], delete[:BURST_REPLICAS]
-    desk.expectations.expect(desk.key, len(create), len(delete), desk.now)
+    context.expectations.expect(context.key, len(create), len(delete), context.now)
     if not create and not delete:
         return
     errors: list[str] = []
-    yield from _create(desk, create, revision_hash, errors)
-    yield from _delete(desk, delete, errors)
+    yield from _create(context, create, revision_hash, errors)
+    yield from _delete(context, delete, errors)
     if errors:
         raise SyncError("; ".join(errors))
 
 
 def _create(
-    desk: Desk, create: Sequence[tuple[str, str]], revision_hash: str, errors: list[str]
+    context: SyncContext, create: Sequence[tuple[str, str]], revision_hash: str, errors: list[str]
 ) -> Steps:
     for position, size in slow_start_batches(len(create)):
         taken: set[str] = set()
         batch: list[Action] = [
-            create_pod(desk, node, revision_hash, because, taken)
+            create_pod(context, node, revision_hash, because, taken)
             for node, because in create[position : position + size]
         ]
         failures = yield batch
-        told = _note_failed_creates(desk, failures, errors)
-        yield [*_told_creates(desk, batch, failures), *told]
+        told = _note_failed_creates(context, failures, errors)
+        yield [*_told_creates(context, batch, failures), *told]
         if errors:
-            classic = desk.rules.slow_start_skips_from_the_batch
+            classic = context.rules.slow_start_skips_from_the_batch
             skipped = len(create) - (size if classic else position + size)
-            desk.expectations.lower(desk.key, adds=skipped)
+            context.expectations.lower(context.key, adds=skipped)
             return
 
 
 def create_pod(
-    desk: Desk, node: str, revision_hash: str, because: str, taken: set[str]
+    context: SyncContext, node: str, revision_hash: str, because: str, taken: set[str]
 ) -> CreatePod:
     """The action that makes the set's pod for a node."""
-    daemon_set = desk.daemon_set
-    name = pod_name(desk, node, taken)
+    daemon_set = context.daemon_set
+    name = pod_name(context, node, taken)
     taken.add(name)
     return CreatePod(
         controller=CONTROLLER,
         because=because,
-        cause=desk.cause,
+        cause=context.cause,
         namespace=daemon_set.namespace,
         pod=name,
-        manifest=desk.template.pod_manifest(name, node, revision_hash),
+        manifest=context.template.pod_manifest(name, node, revision_hash),
         node=node,
         owner=daemon_set.name,
         owner_uid=daemon_set.uid,
@@ -93,10 +93,10 @@ def create_pod(
     )
 
 
-def pod_name(desk: Desk, node: str, taken: set[str]) -> str:
+def pod_name(context: SyncContext, node: str, taken: set[str]) -> str:
     """A free name of the form that the server would generate; the same in every run."""
-    base = f"{desk.daemon_set.name}-"[: _NAME_LIMIT - _SUFFIX_LENGTH]
-    seed = f"{desk.daemon_set.uid}/{node}/{desk.now}"
+    base = f"{context.daemon_set.name}-"[: _NAME_LIMIT - _SUFFIX_LENGTH]
+    seed = f"{context.daemon_set.uid}/{node}/{context.now}"
     attempt = 0
     while True:
         digest = blake2b(f"{seed}/{attempt}".encode(), digest_size=4).digest()
@@ -106,43 +106,45 @@ def pod_name(desk: Desk, node: str, taken: set[str]) -> str:
             number, digit = divmod(number, len(SAFE_ALPHABET))
             suffix += SAFE_ALPHABET[digit]
         name = base + suffix
-        if name not in taken and (desk.daemon_set.namespace, name) not in desk.cache.pods:
+        if name not in taken and (context.daemon_set.namespace, name) not in context.cache.pods:
             return name
         attempt += 1
 
 
-def _told_creates(desk: Desk, batch: list[Action], failures: Failures) -> list[Action]:
+def _told_creates(context: SyncContext, batch: list[Action], failures: Failures) -> list[Action]:
     failed = {f.action.target for f in failures}
     return [
-        desk.event("Normal", "SuccessfulCreate", f"Created pod: {action.target[1][1]}", action)
+        context.event("Normal", "SuccessfulCreate", f"Created pod: {action.target[1][1]}", action)
         for action in batch
         if action.target not in failed
     ]
 
 
-def _note_failed_creates(desk: Desk, failures: Failures, errors: list[str]) -> list[Action]:
+def _note_failed_creates(
+    context: SyncContext, failures: Failures, errors: list[str]
+) -> list[Action]:
     told: list[Action] = []
     for failure in failures:
-        rules = desk.rules
+        rules = context.rules
         if rules.terminating_namespace_is_fine and NAMESPACE_TERMINATING in failure.message:
             continue
         message = f"Error creating: {describe(failure)}"
-        told.append(desk.event("Warning", "FailedCreate", message, failure.action))
+        told.append(context.event("Warning", "FailedCreate", message, failure.action))
         if rules.create_timeout_ignored and failure.code == GATEWAY_TIMEOUT:
             continue
-        desk.expectations.creation_observed(desk.key)
+        context.expectations.creation_observed(context.key)
         errors.append(describe(failure))
     return told
 
 
-def _delete(desk: Desk, delete: Sequence[PodToDelete], errors: list[str]) -> Steps:
+def _delete(context: SyncContext, delete: Sequence[PodToDelete], errors: list[str]) -> Steps:
     if not delete:
         return
     batch: list[Action] = [
         DeletePod(
             controller=CONTROLLER,
             because=doomed.because,
-            cause=desk.cause,
+            cause=context.cause,
             namespace=doomed.pod.namespace,
             pod=doomed.pod.name,
             pod_uid=doomed.pod.uid,
@@ -156,16 +158,16 @@ def _delete(desk: Desk, delete: Sequence[PodToDelete], errors: list[str]) -> Ste
         name = action.target[1][1]
         failure = failed.get(action.target)
         if failure is None:
-            told.append(desk.event("Normal", "SuccessfulDelete", f"Deleted pod: {name}", action))
+            told.append(context.event("Normal", "SuccessfulDelete", f"Deleted pod: {name}", action))
         else:
-            told += _note_failed_delete(desk, failure, errors)
+            told += _note_failed_delete(context, failure, errors)
     yield told
 
 
-def _note_failed_delete(desk: Desk, failure: Outcome, errors: list[str]) -> list[Action]:
-    desk.expectations.deletion_observed(desk.key)
-    if desk.rules.not_found_on_delete_is_fine and failure.code == NOT_FOUND:
+def _note_failed_delete(context: SyncContext, failure: Outcome, errors: list[str]) -> list[Action]:
+    context.expectations.deletion_observed(context.key)
+    if context.rules.not_found_on_delete_is_fine and failure.code == NOT_FOUND:
         return []
     errors.append(describe(failure))
     message = f"Error deleting: {describe(failure)}"
-    return [desk.event("Warning", "FailedDelete", message, failure.action)]
+    return [context.event("Warning", "FailedDelete", message, failure.action)]

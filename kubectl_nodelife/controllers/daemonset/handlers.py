@@ -156,14 +156,14 @@ class EventHandlers:
     def _requeue_suspended(self, node: str, now: int) -> None:
         """Room came free on a node for which sets wait. `requeueSuspendedDaemonPods`."""
         for key, tracked in self._index.by_key.items():
-            if node in tracked.census.suspended:
+            if node in tracked.node_index.suspended:
                 self._queue.add_rate_limited(key, now)
 
     def _mark_for_all(self, old: Pod | None, new: Pod | None) -> None:
         nodes = {pod.spec.node_name for pod in (old, new) if pod is not None}
         for tracked in self._index.by_key.values():
             for node in nodes - {""}:
-                tracked.census.mark(node)
+                tracked.node_index.mark(node)
 
     def node(self, old: Node | None, new: Node | None, cache: Cache, cause: Action | None) -> None:
         """A node came, changed or went. `addNode`, `updateNode`; a node that goes wakes nobody."""
@@ -172,21 +172,21 @@ class EventHandlers:
         if old is not None and new is not None and should_ignore_node_update(old, new, self._rules):
             return
         for tracked in self._index.by_key.values():
-            tracked.census.mark(present.name)
+            tracked.node_index.mark(present.name)
         if new is None:
             return
         if self._rules.node_queue:
             self.nodes.setdefault(new.name, cause)
         elif old is None:
             for tracked in self._index.by_key.values():
-                if tracked.census.verdict(new).should_run:
+                if tracked.node_index.verdict(new).should_run:
                     self._add(tracked, cause)
         else:
             self._node_changed(old, new, cause)
 
     def _node_changed(self, old: Node, new: Node, cause: Action | None) -> None:
         for tracked in self._index.by_key.values():
-            before, after = tracked.census.verdict(old), tracked.census.verdict(new)
+            before, after = tracked.node_index.verdict(old), tracked.node_index.verdict(new)
             if (before.should_run, before.should_continue_running) != (
                 after.should_run,
                 after.should_continue_running,
@@ -200,7 +200,7 @@ class EventHandlers:
             if node is None:
                 continue
             for tracked in self._index.by_key.values():
-                verdict = tracked.census.verdict(node)
+                verdict = tracked.node_index.verdict(node)
                 scheduled = tracked.pods.has_pod_bound_to(name)
                 if (
                     (verdict.should_run and not scheduled)

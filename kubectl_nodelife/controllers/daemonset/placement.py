@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kubectl_nodelife.controllers.daemonset.simulated_predicates import simulate
-from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.controllers.daemonset.verdict import (
+from kubectl_nodelife.controllers.daemonset.placement_decision import (
     NODE_AFFINITY,
     NODE_NAME,
     NODE_SELECTOR,
-    Verdict,
+    PlacementDecision,
     judge_taints,
     no,
 )
+from kubectl_nodelife.controllers.daemonset.simulated_predicates import simulate
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.kube.affinity import (
     matches_node_selector_term,
     matches_node_selector_terms,
@@ -49,9 +49,9 @@ class Placement:
         self._tolerations = template.trial_tolerations
         self._keys = _label_keys(self._selector, self._required)
         self._by_name = bool(self._node_name) or _uses_fields(self._required)
-        self._remembered: dict[object, Verdict] = {}
+        self._remembered: dict[object, PlacementDecision] = {}
 
-    def judge(self, node: Node, pods_bound_to: Callable[[str], Iterable[Pod]]) -> Verdict:
+    def judge(self, node: Node, pods_bound_to: Callable[[str], Iterable[Pod]]) -> PlacementDecision:
         """The verdict for the node; `pods_bound_to` gives all pods of a node (for 1.11)."""
         if self._simulated:
             simulated = self.mismatch(node) or simulate(
@@ -78,13 +78,13 @@ class Placement:
         values = tuple(labels.get(key) for key in self._keys)
         return (taints, values, node.name if self._by_name else "")
 
-    def _judge(self, node: Node) -> Verdict:
+    def _judge(self, node: Node) -> PlacementDecision:
         mismatch = self.mismatch(node)
         if mismatch is not None:
             return mismatch
         return judge_taints(node.spec.taints, self._tolerations)
 
-    def mismatch(self, node: Node) -> Verdict | None:
+    def mismatch(self, node: Node) -> PlacementDecision | None:
         """The verdict where name, selector or required affinity exclude the node, else None."""
         if self._node_name and self._node_name != node.name:
             return no(NODE_NAME, self._node_name, f"the template names node {self._node_name}")

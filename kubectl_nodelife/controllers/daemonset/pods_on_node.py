@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.availability import is_pod_available
-from kubectl_nodelife.controllers.daemonset.backoff import Backoff, failed_pods_backoff_key
+from kubectl_nodelife.controllers.daemonset.backoff import (
+    FailedPodsBackoff,
+    failed_pods_backoff_key,
+)
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.verdict import Verdict
+from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -49,7 +52,7 @@ class NodeQuestion:
     revision_hash: str
     surge_allowed: bool
     rules: Behaviour
-    backoff: Backoff
+    backoff: FailedPodsBackoff
     now: int
 
 
@@ -60,7 +63,7 @@ def pod_age_key(pod: Pod) -> tuple[bool, int, str]:
 
 
 def pods_should_be_on_node(
-    question: NodeQuestion, node_name: str, verdict: Verdict, pods: Sequence[Pod] | None
+    question: NodeQuestion, node_name: str, verdict: PlacementDecision, pods: Sequence[Pod] | None
 ) -> NodeDecision:
     """The decision for one node; `pods` None: the node has no entry in the map of pods.
 
@@ -139,7 +142,7 @@ def _keep_the_oldest(running: list[Pod], decision: NodeDecision) -> None:
 
 
 def _decide_with_surge(
-    question: NodeQuestion, verdict: Verdict, running: list[Pod], decision: NodeDecision
+    question: NodeQuestion, verdict: PlacementDecision, running: list[Pod], decision: NodeDecision
 ) -> None:
     """Section "surge allowed": two pods, one of each version, may stand side by side."""
     if len(running) <= 1:

@@ -2,7 +2,7 @@
 
 Follows `rollingUpdate` and `findUpdatedPodsOnNode` (`pkg/controller/daemon/update.go`), the present
 form and the one before surge (below 1.21). The decision is made from what each node counts as
-(`Wave`), so that thousands of unchanged nodes need not be looked at again.
+(`NodeUpdateState`), so that thousands of unchanged nodes need not be looked at again.
 
 Upstream walks a map in chance order and so may take any of several equal candidates; here the
 node's name decides.
@@ -18,7 +18,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
 from kubectl_nodelife.kube.pod import Pod
 
 
-class Wave(Enum):
+class NodeUpdateState(Enum):
     """What a node's pods are to a rolling update; terminating pods are not looked at."""
 
     NONE = "no pod that stays"
@@ -33,43 +33,53 @@ class Wave(Enum):
     BOTH_UNAVAILABLE = "both, neither available"
 
 
-EATS_MAX_UNAVAILABLE = frozenset(Wave) - {Wave.NEW_AVAILABLE, Wave.OLD_AVAILABLE}
+EATS_MAX_UNAVAILABLE = frozenset(NodeUpdateState) - {
+    NodeUpdateState.NEW_AVAILABLE,
+    NodeUpdateState.OLD_AVAILABLE,
+}
 """What counts against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
 
-EATS_MAX_SURGE = frozenset({Wave.EXCESS, Wave.BOTH_OLD_AVAILABLE, Wave.BOTH_UNAVAILABLE})
+EATS_MAX_SURGE = frozenset(
+    {NodeUpdateState.EXCESS, NodeUpdateState.BOTH_OLD_AVAILABLE, NodeUpdateState.BOTH_UNAVAILABLE}
+)
 """What counts against maxSurge."""
 
 AVAILABLE_WITH_SURGE = frozenset(
-    {Wave.NEW_AVAILABLE, Wave.OLD_AVAILABLE, Wave.BOTH_OLD_AVAILABLE, Wave.BOTH_AVAILABLE}
+    {
+        NodeUpdateState.NEW_AVAILABLE,
+        NodeUpdateState.OLD_AVAILABLE,
+        NodeUpdateState.BOTH_OLD_AVAILABLE,
+        NodeUpdateState.BOTH_AVAILABLE,
+    }
 )
 """Nodes with an available pod; where both versions stand, it is the old one that is asked."""
 
 _BOTH = {
-    (False, False): Wave.BOTH_UNAVAILABLE,
-    (False, True): Wave.BOTH_OLD_AVAILABLE,
-    (True, False): Wave.BOTH_NEW_AVAILABLE,
-    (True, True): Wave.BOTH_AVAILABLE,
+    (False, False): NodeUpdateState.BOTH_UNAVAILABLE,
+    (False, True): NodeUpdateState.BOTH_OLD_AVAILABLE,
+    (True, False): NodeUpdateState.BOTH_NEW_AVAILABLE,
+    (True, True): NodeUpdateState.BOTH_AVAILABLE,
 }
 
 
-def wave(new: Sequence[bool], old: Sequence[bool]) -> Wave:
+def node_update_state(new: Sequence[bool], old: Sequence[bool]) -> NodeUpdateState:
     """What a node counts as; `new` and `old` tell of each pod of that version if it is available.
 
     Terminating pods are left out by the caller. Follows `findUpdatedPodsOnNode`.
     """
     if len(new) > 1 or len(old) > 1:
-        return Wave.EXCESS
+        return NodeUpdateState.EXCESS
     if new and old:
         return _BOTH[new[0], old[0]]
     if new:
-        return Wave.NEW_AVAILABLE if new[0] else Wave.NEW_UNAVAILABLE
+        return NodeUpdateState.NEW_AVAILABLE if new[0] else NodeUpdateState.NEW_UNAVAILABLE
     if old:
-        return Wave.OLD_AVAILABLE if old[0] else Wave.OLD_UNAVAILABLE
-    return Wave.NONE
+        return NodeUpdateState.OLD_AVAILABLE if old[0] else NodeUpdateState.OLD_UNAVAILABLE
+    return NodeUpdateState.NONE
 
 
 @dataclass(frozen=True)
-class Budget:
+class UpdateBudget:
     """maxUnavailable and maxSurge in nodes, and the number of nodes that should run a pod."""
 
     desired: int
@@ -81,20 +91,20 @@ class Budget:
 class UpdateStep:
     """What the rolling update does now; `create` holds (node, because)."""
 
-    budget: Budget
+    budget: UpdateBudget
     create: list[tuple[str, str]] = field(default_factory=list)
     delete: list[PodToDelete] = field(default_factory=list)
 
 
-def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> Budget:
+def effective_budget(desired: int, max_unavailable: int, max_surge: int) -> UpdateBudget:
     """The budget with upstream's guard: both zero would never move, so one may be unavailable."""
     if desired > 0 and max_unavailable == 0 and max_surge == 0:
         max_unavailable = 1
-    return Budget(desired, max_unavailable, max_surge)
+    return UpdateBudget(desired, max_unavailable, max_surge)
 
 
 def replace_in_place(
-    budget: Budget,
+    budget: UpdateBudget,
     used: int,
     old_unavailable: Sequence[tuple[str, Pod]],
     old_available: Sequence[tuple[str, Pod]],
@@ -130,7 +140,9 @@ class SurgeNodes:
     old_available: Sequence[str]
 
 
-def replace_beside(budget: Budget, used: int, available: int, nodes: SurgeNodes) -> UpdateStep:
+def replace_beside(
+    budget: UpdateBudget, used: int, available: int, nodes: SurgeNodes
+) -> UpdateStep:
     """The step with surge: the new pod is made beside the old one, which goes when it is available.
 
     `used`: nodes that eat maxSurge; `available`: see AVAILABLE_WITH_SURGE.
@@ -155,7 +167,7 @@ def replace_beside(budget: Budget, used: int, available: int, nodes: SurgeNodes)
 
 
 def replace_classic(
-    budget: Budget,
+    budget: UpdateBudget,
     num_unavailable: int,
     old_unavailable: Sequence[tuple[str, Pod]],
     old_available: Sequence[tuple[str, Pod]],

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.controllers.daemonset.verdict import (
+from kubectl_nodelife.controllers.daemonset.placement_decision import (
     HOST_PORT,
     RESOURCES,
-    Verdict,
+    PlacementDecision,
     judge_taints,
     no,
 )
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.quantity import Amounts, amounts
@@ -29,7 +29,7 @@ ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage")
 _FINISHED = ("Succeeded", "Failed")
 
 
-def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> Verdict:
+def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> PlacementDecision:
     """The verdict of 1.11 for a node that name, selector and affinity do not exclude.
 
     `pods_on_node` are all pods bound to it; finished ones and the set's own do not count.
@@ -47,7 +47,7 @@ def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> 
         return verdict
     text = f"it has no room: {shortage}"
     told = (f"Node didn't have enough resource: {shortage}",)
-    return Verdict(True, False, True, RESOURCES, shortage, text, told)
+    return PlacementDecision(True, False, True, RESOURCES, shortage, text, told)
 
 
 def _is_left_out(pod: Pod, set_uid: str) -> bool:
@@ -56,7 +56,7 @@ def _is_left_out(pod: Pod, set_uid: str) -> bool:
     return any(o.controller and o.uid == set_uid for o in pod.metadata.owner_references)
 
 
-def _port_conflict(spec: PodSpec, node: Node, others: list[Pod]) -> Verdict | None:
+def _port_conflict(spec: PodSpec, node: Node, others: list[Pod]) -> PlacementDecision | None:
     wanted = host_ports(Pod(spec=spec))
     if not wanted:
         return None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.verdict import Verdict
+from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
 WORDS: Final = {
@@ -58,7 +58,7 @@ class Counted(Protocol):
         ...
 
 
-def tally_of_node(verdict: Verdict, pods: Sequence[Counted]) -> Tally:
+def tally_of_node(verdict: PlacementDecision, pods: Sequence[Counted]) -> Tally:
     """One node's part; of its pods, the oldest of which is first, that one alone is asked."""
     if not verdict.want_to_run:
         return Tally(misscheduled=1) if pods else Tally()

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.budget import allows_surge
-from kubectl_nodelife.controllers.daemonset.census import Census, Yardstick
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
+from kubectl_nodelife.controllers.daemonset.node_status_index import IndexedBy, NodeStatusIndex
 from kubectl_nodelife.controllers.daemonset.placement import Placement
-from kubectl_nodelife.controllers.daemonset.rolling_update import Budget
+from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateBudget
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.errors import InputError
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 EVERYTHING = LabelSelector()
 
 
-class History(NamedTuple):
+class RevisionHistory(NamedTuple):
     """The revision of the present template, and the others, as the last sync left them."""
 
     current: ControllerRevision
@@ -48,7 +48,7 @@ class TrackedSet:
         self.daemon_set = daemon_set
         self.key: Key = daemon_set.key
         self.rules = rules
-        self.history: History | None = None
+        self.history: RevisionHistory | None = None
         self._cache = cache
         self._read()
         self._claim_afresh(orphans)
@@ -59,7 +59,7 @@ class TrackedSet:
         self.generation = template_generation(self.daemon_set)
         self.surge_allowed = self.rules.surge and allows_surge(self.daemon_set)
         """Two pods may stand on a node while it is updated."""
-        self.budgets: dict[int, Budget] = {}
+        self.budgets: dict[int, UpdateBudget] = {}
         """What an update may take, by the number of nodes that want a pod, as far as asked for."""
 
     def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
@@ -69,7 +69,9 @@ class TrackedSet:
             for _ in self.pods.observe(None, pod):
                 pass
         placement = Placement(self.template)
-        self.census = Census(self._cache.nodes, self.pods, placement, self._cache.pods_on)
+        self.node_index = NodeStatusIndex(
+            self._cache.nodes, self.pods, placement, self._cache.pods_on
+        )
 
     @property
     def selects_everything(self) -> bool:
@@ -91,7 +93,7 @@ class TrackedSet:
         was_deleting = old.metadata.deletion_timestamp is not None
         if daemon_set.spec.template != old.spec.template:
             self.history = None
-            self.census.replace_placement(Placement(self.template))
+            self.node_index.replace_placement(Placement(self.template))
         if daemon_set.spec.selector != old.spec.selector or deleting != was_deleting:
             self.history = None
             self._claim_afresh(orphans)
@@ -99,14 +101,14 @@ class TrackedSet:
     def observe_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Take in a change of a pod that is or was ours, or an orphan of the namespace."""
         for node in self.pods.observe(old, new):
-            self.census.mark(node)
+            self.node_index.mark(node)
 
-    def refresh(self, now: int, revision_hash: str) -> Census:
-        """The census as of now, measured against that hash."""
+    def refresh(self, now: int, revision_hash: str) -> NodeStatusIndex:
+        """The node status index as of now, measured against that hash."""
         seconds = self.daemon_set.spec.min_ready_seconds
-        yardstick = Yardstick(revision_hash, self.generation, seconds, self.surge_allowed)
-        self.census.refresh(now, yardstick)
-        return self.census
+        yardstick = IndexedBy(revision_hash, self.generation, seconds, self.surge_allowed)
+        self.node_index.refresh(now, yardstick)
+        return self.node_index
 
 
 @dataclass

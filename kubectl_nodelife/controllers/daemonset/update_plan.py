@@ -1,7 +1,7 @@
-"""What a set's rolling update would do now, read off the census.
+"""What a set's rolling update would do now, read off the node status index.
 
-The counting of `rolling_update.py` needs only sums and a few nodes, and both stand in the census,
-so one step over thousands of nodes costs as much as what it changes.
+The counting of `rolling_update.py` needs only sums and a few nodes, and the index has both, so
+that a step over thousands of nodes costs as much as what it changes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from kubectl_nodelife.controllers.daemonset.budget import (
     surge_count,
     unavailable_count,
 )
-from kubectl_nodelife.controllers.daemonset.census import Census
+from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex
 from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import (
     AVAILABLE_WITH_SURGE,
     EATS_MAX_SURGE,
     EATS_MAX_UNAVAILABLE,
-    Budget,
+    NodeUpdateState,
     SurgeNodes,
+    UpdateBudget,
     UpdateStep,
-    Wave,
     effective_budget,
     replace_beside,
     replace_classic,
@@ -38,7 +38,7 @@ class UpdateImpossibleError(Exception):
     """The rolling update stops here with an error, as upstream's does."""
 
 
-def budget_of(tracked: TrackedSet, desired: int) -> Budget:
+def budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     """The set's budget in nodes. Follows `updatedDesiredNodeCounts`.
 
     Raises UpdateImpossibleError for a value that is neither a number nor a percentage.
@@ -49,52 +49,56 @@ def budget_of(tracked: TrackedSet, desired: int) -> Budget:
     return known
 
 
-def _budget_of(tracked: TrackedSet, desired: int) -> Budget:
+def _budget_of(tracked: TrackedSet, desired: int) -> UpdateBudget:
     try:
         unavailable = unavailable_count(tracked.daemon_set, desired)
         surge = surge_count(tracked.daemon_set, desired) if tracked.rules.surge else 0
     except InvalidBudgetError as error:
         raise UpdateImpossibleError(f"couldn't get unavailable numbers: {error}") from None
     if tracked.rules.classic_rolling_update:
-        return Budget(desired, unavailable, 0)
+        return UpdateBudget(desired, unavailable, 0)
     return effective_budget(desired, unavailable, surge)
 
 
-def plan_update(tracked: TrackedSet, census: Census, revision_hash: str, now: int) -> UpdateStep:
-    """The next step of the rolling update; `census` must be fresh. Raises UpdateImpossibleError."""
-    budget = budget_of(tracked, census.tally.desired)
-    if not census.with_old:
+def plan_update(
+    tracked: TrackedSet, node_index: NodeStatusIndex, revision_hash: str, now: int
+) -> UpdateStep:
+    """The next step of the rolling update, by a fresh index. Raises UpdateImpossibleError."""
+    budget = budget_of(tracked, node_index.tally.desired)
+    if not node_index.with_old:
         return UpdateStep(budget)
     if tracked.rules.classic_rolling_update:
-        return _classic(tracked, census, budget, revision_hash, now)
+        return _classic(tracked, node_index, budget, revision_hash, now)
     if budget.max_surge > 0:
-        return _beside(tracked, census, budget, revision_hash)
-    return _in_place(tracked, census, budget)
+        return _beside(tracked, node_index, budget, revision_hash)
+    return _in_place(tracked, node_index, budget)
 
 
-def nodes_using_budget(tracked: TrackedSet, census: Census, budget: Budget) -> dict[str, Wave]:
+def nodes_using_budget(
+    tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget
+) -> dict[str, NodeUpdateState]:
     """The nodes that eat maxUnavailable (or maxSurge), with what each counts as, in name order."""
     eating = EATS_MAX_SURGE if budget.max_surge > 0 else _eats_unavailable(tracked)
     found = {
         name: wave
-        for wave, names in census.nodes_by_wave.items()
+        for wave, names in node_index.nodes_by_wave.items()
         if wave in eating
         for name in names
     }
     return dict(sorted(found.items()))
 
 
-def _eats_unavailable(tracked: TrackedSet) -> frozenset[Wave]:
+def _eats_unavailable(tracked: TrackedSet) -> frozenset[NodeUpdateState]:
     if tracked.rules.unavailable_old_pods_use_budget:
         return EATS_MAX_UNAVAILABLE
-    return EATS_MAX_UNAVAILABLE - {Wave.OLD_UNAVAILABLE}
+    return EATS_MAX_UNAVAILABLE - {NodeUpdateState.OLD_UNAVAILABLE}
 
 
-def _in_place(tracked: TrackedSet, census: Census, budget: Budget) -> UpdateStep:
-    used = census.count(_eats_unavailable(tracked))
-    unavailable = sorted(census.nodes_by_wave[Wave.OLD_UNAVAILABLE])
+def _in_place(tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget) -> UpdateStep:
+    used = node_index.count(_eats_unavailable(tracked))
+    unavailable = sorted(node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE])
     room = max(0, budget.max_unavailable - used)
-    available = _first(room, census.nodes_by_wave[Wave.OLD_AVAILABLE])
+    available = _first(room, node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE])
     return replace_in_place(
         budget,
         used,
@@ -103,16 +107,19 @@ def _in_place(tracked: TrackedSet, census: Census, budget: Budget) -> UpdateStep
     )
 
 
-def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: str) -> UpdateStep:
-    old_unavailable = census.nodes_by_wave[Wave.OLD_UNAVAILABLE]
-    old_available = census.nodes_by_wave[Wave.OLD_AVAILABLE]
-    missing = census.strays and census.strays & (old_unavailable | old_available)
+def _beside(
+    tracked: TrackedSet, node_index: NodeStatusIndex, budget: UpdateBudget, revision_hash: str
+) -> UpdateStep:
+    old_unavailable = node_index.nodes_by_wave[NodeUpdateState.OLD_UNAVAILABLE]
+    old_available = node_index.nodes_by_wave[NodeUpdateState.OLD_AVAILABLE]
+    missing = node_index.strays and node_index.strays & (old_unavailable | old_available)
     if missing:
         raise UpdateImpossibleError(f'couldn\'t get node for nodeName "{min(missing)}": not found')
-    unfit = census.unfit
-    used = census.count(EATS_MAX_SURGE)
+    unfit = node_index.unfit
+    used = node_index.count(EATS_MAX_SURGE)
     superseded = (
-        census.nodes_by_wave[Wave.BOTH_AVAILABLE] | census.nodes_by_wave[Wave.BOTH_NEW_AVAILABLE]
+        node_index.nodes_by_wave[NodeUpdateState.BOTH_AVAILABLE]
+        | node_index.nodes_by_wave[NodeUpdateState.BOTH_NEW_AVAILABLE]
     )
     nodes = SurgeNodes(
         [(n, _old_pod(tracked, n, revision_hash)) for n in sorted(superseded)],
@@ -121,16 +128,20 @@ def _beside(tracked: TrackedSet, census: Census, budget: Budget, revision_hash: 
         sorted(old_unavailable - unfit),
         _first(max(0, budget.max_surge - used), old_available, unfit),
     )
-    available = census.count(AVAILABLE_WITH_SURGE)
+    available = node_index.count(AVAILABLE_WITH_SURGE)
     return replace_beside(budget, used, available, nodes)
 
 
 def _classic(
-    tracked: TrackedSet, census: Census, budget: Budget, revision_hash: str, now: int
+    tracked: TrackedSet,
+    node_index: NodeStatusIndex,
+    budget: UpdateBudget,
+    revision_hash: str,
+    now: int,
 ) -> UpdateStep:
     available: list[tuple[str, Pod]] = []
     unavailable: list[tuple[str, Pod]] = []
-    for node in sorted(census.with_old):
+    for node in sorted(node_index.with_old):
         for pod in sorted(tracked.pods.on_node(node) or (), key=pod_age_key):
             if _is_updated(tracked, pod, revision_hash):
                 continue
@@ -138,7 +149,7 @@ def _classic(
             inclusive = tracked.rules.available_at_the_instant
             is_available = is_pod_available(pod, seconds, now, inclusive)
             (available if is_available else unavailable).append((node, pod))
-    return replace_classic(budget, census.lacking_available, unavailable, available)
+    return replace_classic(budget, node_index.lacking_available, unavailable, available)
 
 
 def _is_updated(tracked: TrackedSet, pod: Pod, revision_hash: str) -> bool:

@@ -37,7 +37,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.events import Change, Outcome
-from kubectl_nodelife.engine.ratelimit import Entry
+from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -217,7 +217,7 @@ class NodeLifecycleController:
             return
         self.memory.zones.evictions[zone] -= 1
         uid = node.uid if node is not None else ""
-        entry = Entry(name, uid, now_ns, now_ns, standing=self.memory.requeues_untainted)
+        entry = TimedValue(name, uid, now_ns, now_ns, standing=self.memory.requeues_untainted)
         queue.put_back(entry, now_ns + 1)
         yield from self._wake_eviction_loop(now_ns)
 

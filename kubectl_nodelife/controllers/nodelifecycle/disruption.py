@@ -1,4 +1,5 @@
-"""What a monitor pass does at its end: zone states, limiters, and the case that everything is dark.
+"""Computes zone states at the end of a monitor pass, sets the zones' rate limiters, and handles the
+case that all zones are fully disrupted.
 
 Follows `handleDisruption` of pkg/controller/nodelifecycle/node_lifecycle_controller.go.
 """

@@ -1,5 +1,4 @@
-"""Who is queued, tainted, evicted or released: the decision after a node's health, and the 100 ms
-loop.
+"""Queues nodes for NoExecute taints and taints, evicts or releases them: the loop of 100 ms.
 
 Follows `processTaintBaseEviction`, `processNoTaintBaseEviction`, `markNodeForTainting`,
 `markNodeAsReachable`, `doNoExecuteTaintingPass` and `doEvictionPass` of
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
-from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Verdict
+from kubectl_nodelife.controllers.nodelifecycle.health import HealthUpdate, NodeHealth
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
     CONTROLLER,
@@ -24,7 +23,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 )
 from kubectl_nodelife.engine.actions import Action, QueueNode, UnqueueNode
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.ratelimit import Entry
+from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -34,7 +33,7 @@ _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
 
 
 def taint_or_release(
-    memory: Memory, node: Node, zone: str, verdict: Verdict, now_ns: int
+    memory: Memory, node: Node, zone: str, verdict: HealthUpdate, now_ns: int
 ) -> Iterator[Action]:
     """The decision after the health update. Follows `processTaintBaseEviction`."""
     on_current = memory.decides_on_current
@@ -117,7 +116,7 @@ def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]
         actions: list[Action] = []
 
         def act_on(
-            entry: Entry, at_ns: int, zone: str = zone, out: list[Action] = actions
+            entry: TimedValue, at_ns: int, zone: str = zone, out: list[Action] = actions
         ) -> tuple[bool, int]:
             return act(memory, entry, zone, cache, at_ns, out)
 
@@ -126,7 +125,7 @@ def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]
 
 
 def _taint_node(
-    memory: Memory, entry: Entry, zone: str, cache: Cache, now_ns: int, out: list[Action]
+    memory: Memory, entry: TimedValue, zone: str, cache: Cache, now_ns: int, out: list[Action]
 ) -> tuple[bool, int]:
     node = cache.node(entry.value)
     if node is None:
@@ -152,7 +151,7 @@ def _taint_node(
 
 
 def evict_or_cancel(
-    memory: Memory, node: Node, zone: str, health: NodeHealth, verdict: Verdict, now_ns: int
+    memory: Memory, node: Node, zone: str, health: NodeHealth, verdict: HealthUpdate, now_ns: int
 ) -> Iterator[Action]:
     """Follows `processNoTaintBaseEviction`."""
     status = verdict.observed.status
@@ -178,7 +177,7 @@ def evict_or_cancel(
 
 
 def _evict_node(
-    memory: Memory, entry: Entry, zone: str, cache: Cache, now_ns: int, out: list[Action]
+    memory: Memory, entry: TimedValue, zone: str, cache: Cache, now_ns: int, out: list[Action]
 ) -> tuple[bool, int]:
     node = cache.node(entry.value)
     because = f"the eviction queue of {zone_display(zone) or 'its zone'} reached the node"

@@ -71,7 +71,7 @@ class NodeHealth(msgspec.Struct):
     posts_until_ns: int = 0
 
 
-class Verdict(msgspec.Struct):
+class HealthUpdate(msgspec.Struct):
     """What one look at a node found.
 
     `observed`: Ready before this pass, a made-up Unknown where the node has none; `current`: Ready
@@ -99,7 +99,7 @@ def update_node_health(
     startup_grace_ns: int,
     *,
     leases_count: bool = True,
-) -> tuple[NodeHealth, Verdict]:
+) -> tuple[NodeHealth, HealthUpdate]:
     """Look at one node in the pass that began at `now_ns`: steps A to E of `tryUpdateNodeHealth`.
 
     `leases_count` False: the gate NodeLease is off, so that only status posts are signs of life.
@@ -133,7 +133,7 @@ def update_node_health(
         expires = None
         if current != observed:
             write = lost
-    verdict = Verdict(
+    verdict = HealthUpdate(
         observed, current, write, look_again, expires, now_ns - health.probe_ns, grace_ns
     )
     return health, verdict

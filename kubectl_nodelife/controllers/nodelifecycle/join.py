@@ -1,4 +1,4 @@
-"""Begin beside a running controller: read its memory off what it wrote.
+"""Starts beside a running controller, with the memory that its writes imply (join).
 
 There is no upstream to follow. Nodes already there are known, taints in place are done work, an
 Unknown node keeps its state, and zone states are taken over without a transition. What cannot be

@@ -17,8 +17,8 @@ from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     taint_or_release,
 )
 from kubectl_nodelife.controllers.nodelifecycle.health import (
+    HealthUpdate,
     NodeHealth,
-    Verdict,
     posted,
     update_node_health,
 )
@@ -135,7 +135,11 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
 
 
 def _plan_next_look(
-    memory: Memory, name: str, health: NodeHealth, verdict: Verdict, heartbeat: Heartbeat | None
+    memory: Memory,
+    name: str,
+    health: NodeHealth,
+    verdict: HealthUpdate,
+    heartbeat: Heartbeat | None,
 ) -> None:
     """Set when a pass must look at this node again, if nothing happens before."""
     if verdict.look_again:
@@ -160,7 +164,9 @@ def _plan_next_look(
         memory.expiry.set(name, expires)
 
 
-def _set_conditions(node: Node, verdict: Verdict, heartbeat: Heartbeat | None) -> SetNodeConditions:
+def _set_conditions(
+    node: Node, verdict: HealthUpdate, heartbeat: Heartbeat | None
+) -> SetNodeConditions:
     silent, grace = format_duration(verdict.silent_ns), format_duration(verdict.grace_ns)
     if node.ready() is None:
         which = "node-startup-grace-period"
@@ -179,7 +185,12 @@ def _set_conditions(node: Node, verdict: Verdict, heartbeat: Heartbeat | None) -
 
 
 def _mark_pods(
-    memory: Memory, node: Node, verdict: Verdict, lost: Action | None, pods: list[Pod], now_ns: int
+    memory: Memory,
+    node: Node,
+    verdict: HealthUpdate,
+    lost: Action | None,
+    pods: list[Pod],
+    now_ns: int,
 ) -> Iterator[Action]:
     """Mark the node's pods in the pass that took Ready from True.
 

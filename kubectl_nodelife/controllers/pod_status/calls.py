@@ -14,14 +14,14 @@ import msgspec
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 
 
-class GetPod(msgspec.Struct, frozen=True):
+class GetPodCall(msgspec.Struct, frozen=True):
     """Read a pod from the API server, not from a cache."""
 
     namespace: str
     name: str
 
 
-class PatchPodStatus(msgspec.Struct, frozen=True):
+class PatchPodStatusCall(msgspec.Struct, frozen=True):
     """Patch the `status` subresource, so that it becomes `status`. `uid` is the precondition, "" in
     releases that send none."""
 
@@ -31,7 +31,7 @@ class PatchPodStatus(msgspec.Struct, frozen=True):
     status: PodStatus
 
 
-class DeletePod(msgspec.Struct, frozen=True):
+class DeletePodCall(msgspec.Struct, frozen=True):
     """DELETE with grace period 0 and a uid precondition."""
 
     namespace: str
@@ -39,16 +39,16 @@ class DeletePod(msgspec.Struct, frozen=True):
     uid: str
 
 
-ApiCall = GetPod | PatchPodStatus | DeletePod
+ApiCall = GetPodCall | PatchPodStatusCall | DeletePodCall
 
 
-class Refused(msgspec.Struct, frozen=True):
+class CallRefused(msgspec.Struct, frozen=True):
     """The API server's answer where it is not the pod: gone (404), or any other failure."""
 
     not_found: bool = False
 
 
-Answer = Pod | Refused
+Answer = Pod | CallRefused
 Calls = Generator[ApiCall, Answer, None]
 
 

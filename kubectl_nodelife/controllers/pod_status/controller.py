@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.pod_status.calls import (
     Answer,
     ApiCall,
-    GetPod,
-    PatchPodStatus,
-    Refused,
+    CallRefused,
+    GetPodCall,
+    PatchPodStatusCall,
 )
 from kubectl_nodelife.controllers.pod_status.machine import (
     SYNC_PERIOD_NS,
@@ -148,7 +148,7 @@ class PodStatusController:
                 call = next(calls) if answer is None else calls.send(answer)
             except StopIteration:
                 return
-            if isinstance(call, PatchPodStatus):
+            if isinstance(call, PatchPodStatusCall):
                 yield from self._patched(pod, call.status, cause)
             answer = _answer(call, pod)
 
@@ -182,11 +182,11 @@ class _Kubelet:
 
 
 def _answer(call: ApiCall, pod: Pod) -> Answer:
-    if isinstance(call, GetPod):
+    if isinstance(call, GetPodCall):
         return pod
-    if isinstance(call, PatchPodStatus):
+    if isinstance(call, PatchPodStatusCall):
         return _with_status(pod, call.status)
-    return Refused()
+    return CallRefused()
 
 
 def _with_status(pod: Pod, status: PodStatus) -> Pod:

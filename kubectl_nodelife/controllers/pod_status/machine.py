@@ -20,11 +20,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.pod_status.calls import (
+    CallRefused,
     Calls,
-    DeletePod,
-    GetPod,
-    PatchPodStatus,
-    Refused,
+    DeletePodCall,
+    GetPodCall,
+    PatchPodStatusCall,
 )
 from kubectl_nodelife.controllers.pod_status.conditions import (
     CONTAINERS_READY,
@@ -317,8 +317,8 @@ class PodStatusMachine:
     def _sync_pod(self, uid: str, cached: CachedStatus, now_ns: int) -> Calls:
         """Send one pod's status, and delete the pod if that was the last to say. A failure leaves
         the recorded version alone, so that the next batch tries again. Follows `syncPod`."""
-        pod = yield GetPod(cached.namespace, cached.name)
-        if isinstance(pod, Refused):
+        pod = yield GetPodCall(cached.namespace, cached.name)
+        if isinstance(pod, CallRefused):
             return  # gone: the orphans' removal cleans up; any other failure: the next batch
         if self.pods.translate_uid(pod.uid) != uid:
             self.statuses.pop(uid, None)  # deleted and made anew
@@ -332,14 +332,14 @@ class PodStatusMachine:
         )
         if merged != pod.status or not self.rules.empty_patch_skipped:
             precondition = pod.uid if self.rules.patch_has_uid else ""
-            patched = yield PatchPodStatus(pod.namespace, pod.name, precondition, merged)
-            if isinstance(patched, Refused):
+            patched = yield PatchPodStatusCall(pod.namespace, pod.name, precondition, merged)
+            if isinstance(patched, CallRefused):
                 return
             pod = patched
         self.api_versions[pod.uid] = cached.version
         if self._can_be_deleted(pod, cached):
-            gone = yield DeletePod(pod.namespace, pod.name, pod.uid)
-            if not isinstance(gone, Refused):
+            gone = yield DeletePodCall(pod.namespace, pod.name, pod.uid)
+            if not isinstance(gone, CallRefused):
                 self.statuses.pop(uid, None)
 
     def _can_be_deleted(self, pod: Pod, cached: CachedStatus) -> bool:

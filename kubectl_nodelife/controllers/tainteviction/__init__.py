@@ -1,4 +1,4 @@
-"""The taint-eviction controller: who does not tolerate a NoExecute taint must go."""
+"""The taint-eviction controller: deletes pods that do not tolerate their node's taints."""
 
 from kubectl_nodelife.controllers.tainteviction.controller import (
     TaintEvictionController as TaintEvictionController,

@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.tainteviction.delete import (
     mark_and_delete,
     marking_event,
 )
-from kubectl_nodelife.controllers.tainteviction.join import Timer, timer_of_running
+from kubectl_nodelife.controllers.tainteviction.join import RunningTimer, timer_of_running
 from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction, view
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Key,
@@ -30,8 +30,8 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     timer_end_ns,
 )
 from kubectl_nodelife.controllers.tainteviction.tolerance import (
-    Stay,
-    judge,
+    ToleratedStay,
+    tolerated_stay,
     why_deleted,
     why_scheduled,
 )
@@ -59,7 +59,7 @@ _NOT_FOUND: Final = 404
 class _Verdict(msgspec.Struct, frozen=True, gc=False):
     """What one list of tolerations means on one node now, with its sentences made once."""
 
-    stay: Stay
+    stay: ToleratedStay
     because: str
     because_deleted: str
 
@@ -264,7 +264,7 @@ class TaintEvictionController:
         """Whether a try would come too late: news of a failure may be older than the recovery."""
         taints = self.tainted_nodes.get(pod.spec.node_name, ())
         terms = pod.spec.tolerations
-        return judge(terms, taints, comparison_operators=self._operators).seconds is None
+        return tolerated_stay(terms, taints, comparison_operators=self._operators).seconds is None
 
     def _ran(self, key: Key, now_ns: int) -> bool:
         """Whether the pod's deletion was begun at this very instant."""
@@ -297,7 +297,7 @@ class TaintEvictionController:
         timer = timer_of_running(
             pod,
             taints,
-            lambda present: judge(
+            lambda present: tolerated_stay(
                 pod.spec.tolerations, present, comparison_operators=self._operators
             ),
             now_ns,
@@ -318,17 +318,17 @@ class TaintEvictionController:
         node: str,
         now_ns: int,
     ) -> _Verdict:
-        stay = judge(tolerations, taints, comparison_operators=self._operators)
+        stay = tolerated_stay(tolerations, taints, comparison_operators=self._operators)
         return _verdict_of(stay, node, now_ns)
 
 
-def _verdict_of(stay: Stay, node: str, since_ns: int) -> _Verdict:
+def _verdict_of(stay: ToleratedStay, node: str, since_ns: int) -> _Verdict:
     if stay.seconds is None:
         return _Verdict(stay, "", "")
     return _Verdict(stay, why_scheduled(stay, node, since_ns), why_deleted(stay, node, since_ns))
 
 
-def _work_of(pod: Pod, timer: Timer) -> Work:
+def _work_of(pod: Pod, timer: RunningTimer) -> Work:
     node = pod.spec.node_name
     verdict = _verdict_of(timer.stay, node, timer.created_ns)
     return Work(

@@ -1,4 +1,4 @@
-"""What waits for its time, as reports see it."""
+"""Pending evictions, as reports show them."""
 
 from __future__ import annotations
 

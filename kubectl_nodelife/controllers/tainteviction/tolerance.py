@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 _LONGEST_SECONDS: Final = (1 << 63) // SECOND_NS
 
 
-class Stay(msgspec.Struct, frozen=True, gc=False):
+class ToleratedStay(msgspec.Struct, frozen=True, gc=False):
     """The answer for one list of tolerations: `seconds` None is for ever, 0 is not at all.
 
     `taints` are those that set the limit: the first untolerated one, or those tolerated for the
@@ -38,12 +38,12 @@ class Stay(msgspec.Struct, frozen=True, gc=False):
         return self.seconds is None or self.toleration is not None
 
 
-FOR_EVER: Final = Stay(None)
+FOR_EVER: Final = ToleratedStay(None)
 
 
-def judge(
+def tolerated_stay(
     tolerations: Sequence[Toleration], taints: Sequence[Taint], *, comparison_operators: bool
-) -> Stay:
+) -> ToleratedStay:
     """How long pods with these tolerations may stay under these NoExecute taints.
 
     Follows `GetMatchingTolerations` and `getMinTolerationTime`.
@@ -54,7 +54,7 @@ def judge(
     for taint in taints:
         found = first_tolerating(tolerations, taint, comparison_operators=comparison_operators)
         if found is None:
-            return Stay(0, (taint,))
+            return ToleratedStay(0, (taint,))
         seconds = found.toleration_seconds
         if seconds is None or seconds > _LONGEST_SECONDS:
             continue
@@ -63,10 +63,10 @@ def judge(
             shortest, used, limiting = seconds, found, [taint]
         elif seconds == shortest:
             limiting.append(taint)
-    return FOR_EVER if shortest is None else Stay(shortest, tuple(limiting), used)
+    return FOR_EVER if shortest is None else ToleratedStay(shortest, tuple(limiting), used)
 
 
-def why_scheduled(stay: Stay, node: str, since_ns: int) -> str:
+def why_scheduled(stay: ToleratedStay, node: str, since_ns: int) -> str:
     """The sentence of a ScheduleEviction."""
     taint = f"{stay.taints[0]} on node {node}"
     if stay.toleration is None:
@@ -81,7 +81,7 @@ def why_scheduled(stay: Stay, node: str, since_ns: int) -> str:
     )
 
 
-def why_deleted(stay: Stay, node: str, since_ns: int) -> str:
+def why_deleted(stay: ToleratedStay, node: str, since_ns: int) -> str:
     """The sentence of a DeletePod."""
     if not stay.seconds:
         return why_scheduled(stay, node, since_ns)

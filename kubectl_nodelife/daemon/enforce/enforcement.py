@@ -41,7 +41,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import Controller, LiveExecutor, Port
+from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
 from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.source import Happened
 from kubectl_nodelife.live.target import Target
@@ -245,7 +245,7 @@ class Enforcement:
         )
         return LiveExecutor(port, {n: self._controller(n) for n in self.orders.controllers})
 
-    def _controller(self, name: str) -> Controller:
+    def _controller(self, name: str) -> ControllerWriter:
         writer = Writer(self._session, name, self._clock.now_ns, self._client.clock)
         bucket = TokenBucket(QPS, BURST)
         events = TokenBucket(QPS / _EVENT_SHARE, BURST // _EVENT_SHARE)
@@ -256,7 +256,7 @@ class Enforcement:
             await asyncio.sleep(max(0.0, (at_ns - now_ns) / 1e9))
             return not self._closed_because()
 
-        return Controller(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
+        return ControllerWriter(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
 
     # The gate
 

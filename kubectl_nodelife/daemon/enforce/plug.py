@@ -22,7 +22,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.target import Target
 
 
-class Host(Protocol):
+class EnforceHost(Protocol):
     """The parts of the daemon that enforcing stands on."""
 
     options: Options
@@ -37,7 +37,7 @@ class Host(Protocol):
         ...
 
 
-def make_enforcement(orders: Orders, daemon: Host) -> Enforcement:
+def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
     """Raises Refused where there is no journal that can be kept."""
     path = daemon.journal.store.path
     if path == ":memory:":

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubectl_nodelife.daemon.kinds import KindSight
-from kubectl_nodelife.live.source import Source
+from kubectl_nodelife.daemon.kinds import KindStatus
+from kubectl_nodelife.live.source import ListWatchSource
 
 _MOST_WAITING = 1_000
 
@@ -15,12 +15,12 @@ _MOST_WAITING = 1_000
 class TeeFeed:
     """One reader's feed (`decisions.Feed`)."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ListWatchSource) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
         self._source = source
 
     @property
-    def states(self) -> Mapping[str, KindSight]:
+    def states(self) -> Mapping[str, KindStatus]:
         """How it stands with each kind."""
         return self._source.states
 
@@ -32,7 +32,7 @@ class TeeFeed:
 class Tee:
     """Gives each of the source's news to every reader; the slowest sets the pace."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ListWatchSource) -> None:
         self._source = source
         self._feeds: list[TeeFeed] = []
 

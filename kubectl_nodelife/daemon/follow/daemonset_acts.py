@@ -18,8 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset import DaemonSetController
-from kubectl_nodelife.controllers.daemonset.desk import CONTROLLER
 from kubectl_nodelife.controllers.daemonset.history import hash_label
+from kubectl_nodelife.controllers.daemonset.sync_context import CONTROLLER
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -192,13 +192,13 @@ class DaemonSetFollower:
     def _created_instead(self, tracked: TrackedSet, pod: Pod) -> tuple[Action, Action] | None:
         """A pod made for a node that is as good as the one that we had planned one for."""
         node = _node_of(pod)
-        facts = tracked.census.facts(node)
+        facts = tracked.node_index.facts(node)
         if facts is None or facts.verdict is None or not facts.verdict.should_run:
             return None
         plans = list(self._planned_creates(tracked.daemon_set.uid))
         if any(plan.node == node for plan in plans):
             return None
-        old = tracked.census.with_old
+        old = tracked.node_index.with_old
         for plan in reversed(plans):  # the last one is the least sure
             if (plan.node in old) is (node in old):
                 because = f"seen in the cluster: it needs a pod as node {plan.node} does"
@@ -207,11 +207,11 @@ class DaemonSetFollower:
 
     def _deleted_instead(self, tracked: TrackedSet, pod: Pod) -> tuple[Action, Action] | None:
         """An old pod deleted where we had planned to delete the one of another node."""
-        if pod.spec.node_name not in tracked.census.with_old:
+        if pod.spec.node_name not in tracked.node_index.with_old:
             return None
         if any(isinstance(a, DeletePod) for a in self._projection.planned(("Pod", pod.key))):
             return None
-        for node in sorted(tracked.census.with_old):
+        for node in sorted(tracked.node_index.with_old):
             for other in tracked.pods.on_node(node) or ():
                 for plan in self._projection.planned(("Pod", other.key)):
                     if isinstance(plan, DeletePod) and plan.controller == CONTROLLER:

@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.calls.call import NodeOutOfService as NodeOutOfServ
 from kubectl_nodelife.engine.calls.call import OwnerAlive as OwnerAlive
 from kubectl_nodelife.engine.calls.call import Patch as Patch
 from kubectl_nodelife.engine.calls.call import Post as Post
-from kubectl_nodelife.engine.calls.call import Put as Put
+from kubectl_nodelife.engine.calls.call import Replace as Replace
 from kubectl_nodelife.engine.calls.call import Request as Request
 from kubectl_nodelife.engine.calls.call import Result as Result
 from kubectl_nodelife.engine.calls.call import Uid as Uid

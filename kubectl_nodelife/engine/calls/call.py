@@ -86,7 +86,7 @@ class Post(msgspec.Struct, frozen=True, tag=True):
     preconditions: tuple[Precondition, ...] = ()
 
 
-class Put(msgspec.Struct, frozen=True, tag=True):
+class Replace(msgspec.Struct, frozen=True, tag=True):
     """PUT a whole object, made from the raw one as it was read."""
 
     kind: str
@@ -138,7 +138,7 @@ class WaitUntil(msgspec.Struct, frozen=True, tag=True):
     latest_ns: int = 0
 
 
-Write = Post | Put | Patch | Delete | Evict
+Write = Post | Replace | Patch | Delete | Evict
 Call = Get | Write | WaitUntil
 
 
@@ -214,7 +214,7 @@ def request_of_call(call: Get | Write) -> Request:
         return Request("DELETE", path, JSON, _delete_options(call))
     path = f"{path}/{call.subresource}" if call.subresource else path
     body = _with_preconditions(call.body, call.preconditions)
-    if isinstance(call, Put):
+    if isinstance(call, Replace):
         return Request("PUT", path, JSON, body)
     return Request("PATCH", path, call.content_type, body)
 

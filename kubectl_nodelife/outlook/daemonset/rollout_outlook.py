@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.rolling_update import Budget, Wave
+from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, UpdateBudget
 from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
     budget_of,
@@ -63,7 +63,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
     view: SetView
     state: RolloutState
     old_nodes: int | None = None
-    budget: Budget | None = None
+    budget: UpdateBudget | None = None
     used: list[BudgetUser] = []
     next: list[str] = []
     waits_for: list[str] = []
@@ -114,14 +114,14 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     if missing:
         why = f"no {missing} were read: what the update does next is not known"
         return RolloutOutlook(view, state, not_told=why)
-    old_nodes = len(view.census.with_old)
+    old_nodes = len(view.node_index.with_old)
     try:
-        budget = budget_of(view.tracked, view.census.tally.desired)
+        budget = budget_of(view.tracked, view.node_index.tally.desired)
     except UpdateImpossibleError as error:
         return RolloutOutlook(view, state, old_nodes, error=str(error))
     used = [
         _budget_user(view, node, wave)
-        for node, wave in nodes_using_budget(view.tracked, view.census, budget).items()
+        for node, wave in nodes_using_budget(view.tracked, view.node_index, budget).items()
     ]
     step = view.update_step()
     upcoming = []
@@ -133,13 +133,17 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     return RolloutOutlook(view, state, old_nodes, budget, used, upcoming, waits, estimate)
 
 
-def _budget_user(view: SetView, node: str, wave: Wave) -> BudgetUser:
+def _budget_user(view: SetView, node: str, wave: NodeUpdateState) -> BudgetUser:
     troubles = {pod.name: trouble_of(view, pod) for pod in view.pods_on(node)}
     words = [f"{name}: {trouble}" for name, trouble in troubles.items() if trouble]
     stuck = any(trouble and not _passes(trouble) for trouble in troubles.values())
     if words:
         return BudgetUser(node, wave.value, "; ".join(words), stuck)
-    because = "a pod is to be made" if wave is Wave.NONE else "not available for long enough yet"
+    because = (
+        "a pod is to be made"
+        if wave is NodeUpdateState.NONE
+        else "not available for long enough yet"
+    )
     return BudgetUser(node, wave.value, because, False)
 
 
@@ -149,7 +153,7 @@ def _passes(trouble: str) -> bool:
 
 
 def _waits_for(
-    budget: Budget, used: list[BudgetUser], old_nodes: int, moving: bool
+    budget: UpdateBudget, used: list[BudgetUser], old_nodes: int, moving: bool
 ) -> Iterator[str]:
     if not old_nodes or moving:
         return
@@ -162,7 +166,9 @@ def _waits_for(
         yield f"{len(used)} of {name} {limit} in use: by {nodes}{more}"
 
 
-def _estimate(view: SetView, budget: Budget, old_nodes: int, stuck: int) -> RolloutEstimate | None:
+def _estimate(
+    view: SetView, budget: UpdateBudget, old_nodes: int, stuck: int
+) -> RolloutEstimate | None:
     """Rounds still to go, each as long as pods took to be Ready.
 
     None without such experience, and where stuck nodes use up the whole budget.

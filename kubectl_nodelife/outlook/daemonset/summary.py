@@ -125,7 +125,7 @@ def _node_oddities(view: SetView) -> Iterator[str]:
 def _rollout_oddities(view: SetView) -> Iterator[str]:
     if not view.knows_updated:
         return
-    old = len(view.census.with_old)
+    old = len(view.node_index.with_old)
     if not old:
         return
     have = f"{old} {'node has' if old == 1 else 'nodes have'} a pod of another revision"

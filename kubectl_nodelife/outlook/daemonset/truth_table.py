@@ -133,7 +133,7 @@ def _waits(view: SetView, node: str, pods: list[Pod]) -> str:
     """What nobody does anything about now, though not all is as it should be."""
     if pods and all(pod.metadata.deletion_timestamp is not None for pod in pods):
         return "wait until the terminating pod is gone"
-    if view.knows_updated and node in view.census.with_old:
+    if view.knows_updated and node in view.node_index.with_old:
         if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
             return "wait for its turn in the update"
         return "leave the old pod until somebody deletes it"

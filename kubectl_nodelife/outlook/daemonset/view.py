@@ -8,20 +8,20 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.census import Census
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.history import (
     hash_label,
     revision_to_keep,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex
+from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
 from kubectl_nodelife.controllers.daemonset.status import status_from_tally
 from kubectl_nodelife.controllers.daemonset.sync import decisions
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
-from kubectl_nodelife.controllers.daemonset.verdict import Verdict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
@@ -104,12 +104,12 @@ class SetView:
         self.now_ns = sets.now_ns
         self.read = sets.read
         self.cache = sets.cache
-        self._desk = sets.controller.desk(tracked, sets.cache, sets.now_ns)
+        self._context = sets.controller.context(tracked, sets.cache, sets.now_ns)
         found = sets.controller.index.revisions.get(tracked.daemon_set.namespace, {})
         self.revisions = history_of(tracked.daemon_set, found.values())
         self.current = self._current()
         self.revision_hash = hash_label(self.current) if self.current is not None else ""
-        self.census: Census = tracked.refresh(sets.now_ns, self.revision_hash)
+        self.node_index: NodeStatusIndex = tracked.refresh(sets.now_ns, self.revision_hash)
 
     @property
     def daemon_set(self) -> DaemonSet:
@@ -130,16 +130,16 @@ class SetView:
 
     def status(self) -> DaemonSetStatus:
         """The status that the controller would write."""
-        return status_from_tally(self.daemon_set, self.census.tally, observe=True)
+        return status_from_tally(self.daemon_set, self.node_index.tally, observe=True)
 
-    def nodes(self) -> Iterator[tuple[str, Verdict | None, list[Pod]]]:
+    def nodes(self) -> Iterator[tuple[str, PlacementDecision | None, list[Pod]]]:
         """(node, verdict, its pods, the oldest first), in name order.
 
         Nodes that do not exist but have a pod of the set are among them, without a verdict.
         """
         names = set(self.cache.nodes) | set(self.tracked.pods.by_node)
         for name in sorted(names):
-            facts = self.census.facts(name)
+            facts = self.node_index.facts(name)
             verdict = facts.verdict if facts is not None else None
             yield name, verdict, self.pods_on(name)
 
@@ -153,14 +153,14 @@ class SetView:
 
     def decisions(self) -> dict[str, NodeDecision]:
         """What the create step would do, by node."""
-        return dict(decisions(self._desk, self.census, self.revision_hash))
+        return dict(decisions(self._context, self.node_index, self.revision_hash))
 
     def update_step(self) -> UpdateStep | None:
         """What the rolling update would do; None for another strategy, or where it cannot go on."""
         if self.daemon_set.spec.update_strategy.type != ROLLING_UPDATE or not self.knows_updated:
             return None
         try:
-            return plan_update(self.tracked, self.census, self.revision_hash, self.now_ns)
+            return plan_update(self.tracked, self.node_index, self.revision_hash, self.now_ns)
         except UpdateImpossibleError:
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 GATE_NAMESPACE: Final = "namespace-terminating"
 """The gate of a refusal because the pod's namespace is being deleted."""
@@ -25,4 +25,4 @@ class Conflict(NamedTuple):
 ACCEPTED = Accepted()
 MISSING = Missing()
 CONFLICT = Conflict()
-Answer = Accepted | Missing | Conflict | Refused
+Answer = Accepted | Missing | Conflict | EvictionRefused

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import Answer
-from kubectl_nodelife.workloads.scales import Owners
+from kubectl_nodelife.workloads.scales import OwnerLookup
 
 
 class RequestTimes(NamedTuple):
@@ -71,7 +71,7 @@ class DrainedPod(Protocol):
 PodT = TypeVar("PodT", bound=DrainedPod)
 
 
-class Cluster(Protocol[PodT]):
+class ClusterForKubectl(Protocol[PodT]):
     """The cluster. `version` grows whenever something changes that may let an eviction through."""
 
     @property
@@ -83,7 +83,7 @@ class Cluster(Protocol[PodT]):
         """The virtual clock."""
 
     @property
-    def owners(self) -> Owners:
+    def owners(self) -> OwnerLookup:
         """Where DaemonSets are looked up."""
 
     def time_ns(self) -> int:

@@ -16,7 +16,12 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, GATE_NAMESPACE, MISSING
 from kubectl_nodelife.sim.kubectl.client import RETRIES, client_bucket, noticed_ns
-from kubectl_nodelife.sim.kubectl.cluster import SMALL_CLUSTER, Cluster, PodT, RequestTimes
+from kubectl_nodelife.sim.kubectl.cluster import (
+    SMALL_CLUSTER,
+    ClusterForKubectl,
+    PodT,
+    RequestTimes,
+)
 from kubectl_nodelife.sim.kubectl.filters import (
     DELETE,
     REFUSE,
@@ -25,8 +30,15 @@ from kubectl_nodelife.sim.kubectl.filters import (
     skips_deleted,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.kubectl.progress import FAILED, GONE, SKIPPED, TIMED_OUT, NodeRun, Target
-from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.sim.kubectl.progress import (
+    FAILED,
+    GONE,
+    SKIPPED,
+    TIMED_OUT,
+    NodeRun,
+    PodDeletion,
+)
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 RETRY_NS: Final = 5 * SECOND_NS
 LOOK_NS: Final = 1 * SECOND_NS
@@ -41,7 +53,7 @@ class KubectlDrain(Generic[PodT]):
 
     def __init__(
         self,
-        cluster: Cluster[PodT],
+        cluster: ClusterForKubectl[PodT],
         options: DrainOptions,
         nodes: tuple[str, ...],
         times: RequestTimes = SMALL_CLUSTER,
@@ -104,7 +116,7 @@ class KubectlDrain(Generic[PodT]):
         run.refused = any(decision.verb == REFUSE for _, decision in run.decisions)
         if not run.refused:
             chosen = (actor for actor, decision in run.decisions if decision.verb == DELETE)
-            run.targets = [Target(actor) for actor in chosen]
+            run.targets = [PodDeletion(actor) for actor in chosen]
             run.left = len(run.targets)
         if not run.targets:
             self._clock.at(now_ns, self._end_of, run)
@@ -120,7 +132,7 @@ class KubectlDrain(Generic[PodT]):
                 self._on_node(run)
             self._clock.at(run.end_ns, self._next_node)
 
-    def _finish(self, run: NodeRun[PodT], target: Target[PodT], outcome: str) -> None:
+    def _finish(self, run: NodeRun[PodT], target: PodDeletion[PodT], outcome: str) -> None:
         if target.outcome is not None:
             return
         target.outcome = outcome
@@ -143,7 +155,7 @@ class KubectlDrain(Generic[PodT]):
             if target.accepted_ns is not None:
                 self._finish(run, target, TIMED_OUT)
 
-    def _try(self, run: NodeRun[PodT], target: Target[PodT]) -> None:
+    def _try(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is not None:
             return
         if run.deadline_ns is not None and self._clock.now_ns >= run.deadline_ns:
@@ -152,12 +164,12 @@ class KubectlDrain(Generic[PodT]):
         target.answers = 0
         self._send(run, target)
 
-    def _send(self, run: NodeRun[PodT], target: Target[PodT]) -> None:
+    def _send(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         sent_ns = self._policy.reserve(self._clock.now_ns) + self._times.request_ns
         file = self._clock.at if target.refusal is None else self._clock.ask_again_at
         file(sent_ns, self._post, run, target, False)
 
-    def _post(self, run: NodeRun[PodT], target: Target[PodT], again: bool) -> None:
+    def _post(self, run: NodeRun[PodT], target: PodDeletion[PodT], again: bool) -> None:
         """The API server answers the eviction."""
         if target.outcome is not None:
             return
@@ -172,10 +184,10 @@ class KubectlDrain(Generic[PodT]):
             met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
             again_ns = now_ns + self._times.conflict_ns + met * _APART_NS
             self._clock.at(again_ns, self._post, run, target, True)
-        elif isinstance(answer, Refused):
+        elif isinstance(answer, EvictionRefused):
             self._refused(run, target, answer)
 
-    def _accepted(self, target: Target[PodT]) -> None:
+    def _accepted(self, target: PodDeletion[PodT]) -> None:
         target.accepted_ns = self._clock.now_ns
         deleted = target.actor.pod.metadata.deletion_timestamp
         if self._may_skip and deleted is not None:
@@ -183,7 +195,9 @@ class KubectlDrain(Generic[PodT]):
             skipped_ns = deleted + (self._options.skip_wait_seconds + 1) * SECOND_NS
             self._clock.alarm_at(skipped_ns - since_ns, lambda: None)
 
-    def _refused(self, run: NodeRun[PodT], target: Target[PodT], refusal: Refused) -> None:
+    def _refused(
+        self, run: NodeRun[PodT], target: PodDeletion[PodT], refusal: EvictionRefused
+    ) -> None:
         now_ns = self._clock.now_ns
         target.refusal, target.version = refusal, self._cluster.version
         target.refused.append(now_ns)
@@ -199,12 +213,12 @@ class KubectlDrain(Generic[PodT]):
         else:
             self._finish(run, target, FAILED)
 
-    def _read_again(self, run: NodeRun[PodT], target: Target[PodT]) -> None:
+    def _read_again(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is None:
             read_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
             self._clock.ask_again_at(read_ns, self._try, run, target)
 
-    def _look(self, run: NodeRun[PodT], target: Target[PodT]) -> None:
+    def _look(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         """GET the pod that is on its way out: at once, and then every second."""
         if target.outcome is not None:
             return
@@ -216,7 +230,7 @@ class KubectlDrain(Generic[PodT]):
             # It will still be there when the answer is made: no need to wait for that.
             self._look_again(run, target, seen_ns)
 
-    def _looked(self, run: NodeRun[PodT], target: Target[PodT]) -> None:
+    def _looked(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is not None:
             return
         if target.actor.gone:
@@ -226,7 +240,7 @@ class KubectlDrain(Generic[PodT]):
         else:
             self._look_again(run, target, self._clock.now_ns)
 
-    def _look_again(self, run: NodeRun[PodT], target: Target[PodT], seen_ns: int) -> None:
+    def _look_again(self, run: NodeRun[PodT], target: PodDeletion[PodT], seen_ns: int) -> None:
         """At the ticker's next tick; a tick that came while a GET was under way is kept."""
         since_ns = target.accepted_ns if target.accepted_ns is not None else target.refused[-1]
         target.looks = max(target.looks + 1, (seen_ns - since_ns) // LOOK_NS)
@@ -237,7 +251,7 @@ class KubectlDrain(Generic[PodT]):
         next_ns = max(seen_ns, since_ns + target.looks * LOOK_NS)
         self._clock.ask_again_at(next_ns, self._look, run, target)
 
-    def _skips(self, target: Target[PodT]) -> bool:
+    def _skips(self, target: PodDeletion[PodT]) -> bool:
         now_ns = self._cluster.time_ns()
         return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, now_ns)
 
@@ -258,7 +272,7 @@ class KubectlDrain(Generic[PodT]):
     def _deleted(self, run: NodeRun[PodT], index: int) -> None:
         target = run.targets[index]
         answer = self._cluster.delete(target.actor, self._options.requested_grace)
-        if isinstance(answer, Refused):
+        if isinstance(answer, EvictionRefused):
             target.refusal = answer
             target.refused.append(self._clock.now_ns)
             for other in run.targets:
@@ -274,7 +288,12 @@ class KubectlDrain(Generic[PodT]):
             self._look_at(run, left, 0, since_ns, rounds)
 
     def _look_at(
-        self, run: NodeRun[PodT], left: list[Target[PodT]], index: int, since_ns: int, rounds: int
+        self,
+        run: NodeRun[PodT],
+        left: list[PodDeletion[PodT]],
+        index: int,
+        since_ns: int,
+        rounds: int,
     ) -> None:
         now_ns = self._clock.now_ns
         if run.end_ns is not None:
@@ -288,7 +307,12 @@ class KubectlDrain(Generic[PodT]):
         self._clock.ask_again_at(seen_ns, self._seen, run, left, index, since_ns, rounds)
 
     def _seen(
-        self, run: NodeRun[PodT], left: list[Target[PodT]], index: int, since_ns: int, rounds: int
+        self,
+        run: NodeRun[PodT],
+        left: list[PodDeletion[PodT]],
+        index: int,
+        since_ns: int,
+        rounds: int,
     ) -> None:
         target = left[index]
         if target.actor.gone:
@@ -317,11 +341,11 @@ class KubectlDrain(Generic[PodT]):
         self._clock.at(self._given_up(run, unfinished), self._give_up, run)
         return False
 
-    def _may_still_move(self, target: Target[PodT]) -> bool:
+    def _may_still_move(self, target: PodDeletion[PodT]) -> bool:
         waits = target.accepted_ns is not None or target.actor.going
         return (waits and self._may_skip) or not self._is_answered(target)
 
-    def _is_answered(self, target: Target[PodT]) -> bool:
+    def _is_answered(self, target: PodDeletion[PodT]) -> bool:
         if target.accepted_ns is not None or target.actor.going:
             return not target.actor.gone and not (self._may_skip and self._skips(target))
         return target.refusal is not None and target.version == self._cluster.version
@@ -333,7 +357,7 @@ class KubectlDrain(Generic[PodT]):
             return True
         return all(self._is_answered(t) for t in run.targets if t.outcome is None)
 
-    def _given_up(self, run: NodeRun[PodT], unfinished: list[Target[PodT]]) -> int:
+    def _given_up(self, run: NodeRun[PodT], unfinished: list[PodDeletion[PodT]]) -> int:
         """When the last of them notices that the time is over."""
         assert run.deadline_ns is not None
         end_ns = max(run.deadline_ns, self._clock.now_ns)

@@ -19,7 +19,7 @@ from kubectl_nodelife.sim.kubectl.options import (
     DrainOptions,
 )
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.scales import Owners
+from kubectl_nodelife.workloads.scales import OwnerLookup
 
 DELETE: Final = "delete"
 KEEP: Final = "keep"
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
     message: str = ""
 
 
-class Fault(NamedTuple):
+class FilterObjection(NamedTuple):
     """One objection of kubectl to a pod, and the flag that lifts it, "" if none does."""
 
     gate: str
@@ -66,7 +66,7 @@ def skips_deleted(pod: Pod, skip_wait_seconds: int, now_ns: int) -> bool:
     return int((now_ns - deleted) / SECOND_NS) > skip_wait_seconds
 
 
-def decide(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> Decision:
+def decide(pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int) -> Decision:
     """What kubectl does with a pod that its list call returned."""
     if skips_deleted(pod, options.skip_wait_seconds, now_ns):
         return Decision(KEEP, "none", "skipped: it is terminating for longer than the flag allows")
@@ -90,7 +90,9 @@ def decide(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> Deci
     return decision
 
 
-def _daemon_set(pod: Pod, owner: OwnerReference, options: DrainOptions, owners: Owners) -> Decision:
+def _daemon_set(
+    pod: Pod, owner: OwnerReference, options: DrainOptions, owners: OwnerLookup
+) -> Decision:
     found = owners.find("DaemonSet", pod.namespace, owner.name)
     if found is None and owners.was_read("DaemonSet"):
         message = f'daemonsets.apps "{owner.name}" not found'
@@ -102,12 +104,14 @@ def _daemon_set(pod: Pod, owner: OwnerReference, options: DrainOptions, owners: 
     return Decision(KEEP, "daemonset", "ignoring DaemonSet-managed Pods")
 
 
-def faults(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> tuple[Fault, ...]:
+def faults(
+    pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int
+) -> tuple[FilterObjection, ...]:
     """Everything that kubectl would object to, one after another, as flags are added.
 
     Empty for a pod that it deletes or keeps without a word.
     """
-    found: list[Fault] = []
+    found: list[FilterObjection] = []
     while True:
         decision = decide(pod, options, owners, now_ns)
         if decision.verb != REFUSE:
@@ -115,7 +119,7 @@ def faults(pod: Pod, options: DrainOptions, owners: Owners, now_ns: int) -> tupl
         flag = _FLAGS[decision.gate]
         if decision.gate == "daemonset" and decision.message != DAEMON_SET_FATAL:
             flag = FLAG_FORCE
-        found.append(Fault(decision.gate, decision.message, flag))
+        found.append(FilterObjection(decision.gate, decision.message, flag))
         options = options.with_flags((flag,))
 
 

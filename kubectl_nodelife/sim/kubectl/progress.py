@@ -6,7 +6,7 @@ from typing import Final, Generic
 
 from kubectl_nodelife.sim.kubectl.cluster import PodT
 from kubectl_nodelife.sim.kubectl.filters import Decision
-from kubectl_nodelife.workloads.eviction import Refused
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 # How a target ended.
 GONE: Final = "gone"
@@ -15,7 +15,7 @@ FAILED: Final = "failed"
 TIMED_OUT: Final = "timed-out"
 
 
-class Target(Generic[PodT]):
+class PodDeletion(Generic[PodT]):
     """One pod that kubectl set out to evict or delete.
 
     `outcome` is None while it goes on. `refused`: when it was refused, `refusal`: the last of
@@ -37,7 +37,7 @@ class Target(Generic[PodT]):
         self.actor = actor
         self.accepted_ns: int | None = None
         self.outcome: str | None = None
-        self.refusal: Refused | None = None
+        self.refusal: EvictionRefused | None = None
         self.refused: list[int] = []
         self.answers = 0
         self.version = -1
@@ -67,7 +67,7 @@ class NodeRun(Generic[PodT]):
         self.start_ns = start_ns
         self.decisions: list[tuple[PodT, Decision]] = []
         self.refused = False
-        self.targets: list[Target[PodT]] = []
+        self.targets: list[PodDeletion[PodT]] = []
         self.left = 0
         self.deadline_ns: int | None = None
         self.end_ns: int | None = None

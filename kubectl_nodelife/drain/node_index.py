@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.drain.snapshot import Snapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
@@ -14,10 +14,10 @@ from kubectl_nodelife.workloads.scheduling import static_reason
 REASON_SILENT: Final = "node(s) had a silent kubelet"
 
 
-class Terrain:
+class NodeIndex:
     """The nodes of a snapshot, and which of its pods are alike."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: PlanSnapshot) -> None:
         self.snapshot = snapshot
         self.classes = PodClasses()
         self._infos: dict[str, NodeInfo] = {}

@@ -171,17 +171,17 @@ class Weather:
         """The controller's view against the judge's."""
         walk = self.judge()
         tracked = self.controller.index.by_key["default", "agent"]
-        census = tracked.refresh(self.now, "new")
+        node_index = tracked.refresh(self.now, "new")
         if walk is None:
             return
-        tally = census.tally
+        tally = node_index.tally
         assert tally._asdict() == walk.status
-        desk = self.controller.desk(tracked, self.cache, self.now)
-        decided = dict(decisions(desk, census, "new"))
+        context = self.controller.context(tracked, self.cache, self.now)
+        decided = dict(decisions(context, node_index, "new"))
         created = {node for node, decision in decided.items() if decision.create_because}
         deleted = {d.pod.name for decision in decided.values() for d in decision.delete}
         assert (created, deleted) == (walk.create, walk.delete)
-        step = plan_update(tracked, census, "new", self.now)
+        step = plan_update(tracked, node_index, "new", self.now)
         chosen = {node for node, _ in step.create} | {d.pod.name for d in step.delete}
         fixed = walk.update_create | walk.update_delete
         assert chosen >= fixed

@@ -28,7 +28,7 @@ PLANNED, HELD, SENT, APPLIED = "planned", "held", "sent", "applied"
 CONFIRMED, SUPERSEDED, FAILED = "confirmed", "superseded", "failed"
 
 
-class Entry(msgspec.Struct):
+class OverlayEntry(msgspec.Struct):
     """An action in the overlay, since `at_ns`, and how far it is.
 
     `planned`, or `held` by a guard (`why`), then `sent`, then `applied`: the API server did it, as
@@ -44,16 +44,16 @@ class Entry(msgspec.Struct):
     version: str = ""
 
 
-def laid_over(obj: KubeObject | None, planned: Iterable[Entry]) -> KubeObject | None:
+def laid_over(obj: KubeObject | None, planned: Iterable[OverlayEntry]) -> KubeObject | None:
     """The object had these plans been carried out."""
     for entry in planned:
         obj = entry.action.effect(obj, entry.at_ns)
     return obj
 
 
-def judge_entry(entry: Entry, obj: KubeObject) -> tuple[str, str] | None:
+def settle_entry(entry: OverlayEntry, obj: KubeObject) -> tuple[str, str] | None:
     """(outcome, why) where the object as the cluster shows it settles the entry."""
-    verdict = judge(entry.action, obj)
+    verdict = settle_action(entry.action, obj)
     if verdict is None and entry.state == APPLIED and is_newer(obj, entry.version):
         return SUPERSEDED, "it was done, and changed again by another"
     return verdict
@@ -65,7 +65,7 @@ def is_newer(obj: KubeObject, version: str) -> bool:
     return present.isdecimal() and version.isdecimal() and int(present) > int(version)
 
 
-def judge(action: Action, obj: KubeObject) -> tuple[str, str] | None:
+def settle_action(action: Action, obj: KubeObject) -> tuple[str, str] | None:
     """(outcome, why) where the object as the cluster shows it settles the action."""
     if action.uid and obj.uid and action.uid != obj.uid:
         return SUPERSEDED, "another object has the name now"

@@ -1,4 +1,4 @@
-"""The answer to "should this node run a pod of this set?", with the rule that decided it."""
+"""Whether a node should run a pod of a set, with the rule that decided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESOURCES = "Resources"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlacementDecision:
     """The answer for one set on one node.
 
     `rule` is a word from above, `subject` what it is about, `text` says it in half a sentence whose
@@ -39,17 +39,17 @@ class Verdict:
     """Reasons to be told as `FailedPlacement` at each evaluation (1.11)."""
 
 
-def yes(text: str = "no taint, selector or affinity rule forbids a pod") -> Verdict:
+def yes(text: str = "no taint, selector or affinity rule forbids a pod") -> PlacementDecision:
     """The verdict of a node that nothing speaks against."""
-    return Verdict(True, True, True, FITS, "", text)
+    return PlacementDecision(True, True, True, FITS, "", text)
 
 
-def no(rule: str, subject: str, text: str) -> Verdict:
+def no(rule: str, subject: str, text: str) -> PlacementDecision:
     """The verdict of a node that must not have a pod."""
-    return Verdict(False, False, False, rule, subject, text)
+    return PlacementDecision(False, False, False, rule, subject, text)
 
 
-def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Verdict:
+def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> PlacementDecision:
     """The verdict by taints alone: an untolerated NoSchedule taint lets a running pod stay."""
     found = find_matching_untolerated_taint(taints, tolerations, (NO_SCHEDULE, NO_EXECUTE))
     if found is None:
@@ -58,4 +58,4 @@ def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> 
     if evicting is not None:
         return no(TAINT, str(evicting), f"its taint {evicting} is not tolerated")
     text = f"its taint {found} is not tolerated; a pod that runs may stay"
-    return Verdict(False, False, True, TAINT, str(found), text)
+    return PlacementDecision(False, False, True, TAINT, str(found), text)

@@ -1,8 +1,8 @@
-"""What one sync of a set works with, and how it talks to the API.
+"""What one sync of a set works with, and how it makes API calls.
 
-A sync is written as upstream's, from top to bottom, as a generator: it yields the calls of one
-step together and is resumed, at once or later, with those that failed. Nothing here waits or does
-I/O; the controller resumes it when the cache shows what was done.
+A sync is written from top to bottom as upstream's, as a generator: it yields the calls of one step
+together and is resumed, at once or later, with those that failed. Nothing here waits or does I/O;
+the controller resumes a sync when the cache shows what it did.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from kubectl_nodelife.controllers.daemonset.backoff import Backoff
+from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.expectations import ControllerExpectations
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
@@ -36,7 +36,7 @@ class SyncError(Exception):
 
 
 @dataclass
-class Desk:
+class SyncContext:
     """One sync's set and what all syncs share. `now` moves on when the sync is resumed.
 
     The set and its template stay as they were when the sync began, as upstream's copy does.
@@ -48,7 +48,7 @@ class Desk:
     index: SetIndex
     cache: Cache
     expectations: ControllerExpectations
-    backoff: Backoff
+    backoff: FailedPodsBackoff
     now: int
     cause: Action | None = None
     requeue_at_ns: list[int] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The nodes and pods of a plan's snapshot as one run has changed them, for the simulated scheduler.
 
 The scheduler itself is `workloads.placement`; it takes the node with the largest free share here.
-What the runs of a plan share (`terrain`) is not changed.
+What the runs of a plan share (`node_index`) is not changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.drain.terrain import REASON_SILENT, Terrain
+from kubectl_nodelife.drain.node_index import REASON_SILENT, NodeIndex
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
@@ -44,13 +44,13 @@ def uncordoned(node: Node) -> Node:
     return msgspec.structs.replace(node, spec=spec)
 
 
-class Landing:
+class PlannedNodes:
     """The nodes with their pods while a plan is played; `placement` finds nodes for pods."""
 
-    def __init__(self, terrain: Terrain) -> None:
-        self._terrain = terrain
-        self._snapshot = terrain.snapshot
-        self.nodes: dict[str, Node] = dict(terrain.snapshot.nodes)
+    def __init__(self, node_index: NodeIndex) -> None:
+        self._node_index = node_index
+        self._snapshot = node_index.snapshot
+        self.nodes: dict[str, Node] = dict(node_index.snapshot.nodes)
         self._changed: set[str] = set()
         self._pods: dict[str, Pod | None] = {}
         """Pods that are not as the snapshot has them, by uid; None: gone."""
@@ -58,7 +58,7 @@ class Landing:
         """Uids of the pods that the run has made, by namespace."""
         self._touched: dict[str, dict[str, None]] = {}
         """Uids of the pods that the run has bound to each node that has not the pods it had."""
-        self.placement = PlacementSimulator(self, MostFree(), terrain.classes)
+        self.placement = PlacementSimulator(self, MostFree(), node_index.classes)
 
     # --- what changes ----------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Landing:
     def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
         """What holds of the nodes that the run has not changed."""
         changed = self._changed
-        return [n for n in self._terrain.admitted(demands) if n not in changed], changed
+        return [n for n in self._node_index.admitted(demands) if n not in changed], changed
 
     def pod_count(self, name: str) -> int:
         """How many pods take room on the node."""
@@ -120,7 +120,7 @@ class Landing:
         """What the node's pods leave of it."""
         made = self._touched.get(name)
         if made is None:
-            info = self._terrain.info(name).copy()
+            info = self._node_index.info(name).copy()
             info.node = self.nodes[name]
             return info
         info = NodeInfo(self.nodes[name])

@@ -1,8 +1,8 @@
-"""What each node is to one set: its verdict, its part of the status, its place in a rolling update.
+"""Indexes what each node is to one set: placement, its part of the status, its place in an update.
 
-Upstream walks all nodes in every sync. Here a node is looked at again only when it, or a pod of the
-set on it, changed, or when a pod there becomes available by the passing of time; sums and lists are
-kept besides. The full walk lives in the tests, as the judge.
+Upstream walks all nodes in every sync. Here a node is evaluated again only when it, or a pod of the
+set on it, changed, or when a pod there becomes available by the passing of time; sums and sets of
+names are kept. A full walk in the tests checks the index.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
 from kubectl_nodelife.controllers.daemonset.placement import Placement
+from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
-from kubectl_nodelife.controllers.daemonset.rolling_update import Wave, wave
+from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, node_update_state
 from kubectl_nodelife.controllers.daemonset.status import Tally, tally_of_node
-from kubectl_nodelife.controllers.daemonset.verdict import Verdict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
 _NOTHING = Tally()
 _TALLIES = len(_NOTHING)
-_WAVE_COUNTER = {wave: _TALLIES + i for i, wave in enumerate(Wave)}
-_LACKING_AVAILABLE = _TALLIES + len(Wave)
+_WAVE_COUNTER = {
+    node_update_state: _TALLIES + i for i, node_update_state in enumerate(NodeUpdateState)
+}
+_LACKING_AVAILABLE = _TALLIES + len(NodeUpdateState)
 _FINISHED = ("Failed", "Succeeded")
 
 
-class Yardstick(NamedTuple):
+class IndexedBy(NamedTuple):
     """What besides node and pods a node's facts depend on."""
 
     revision_hash: str
@@ -44,7 +46,7 @@ class Yardstick(NamedTuple):
 
 
 class PodFacts(NamedTuple):
-    """What the census sees of a pod."""
+    """What the node status index sees of a pod."""
 
     ready: bool
     available: bool
@@ -63,14 +65,17 @@ class NodeFacts:
     __slots__ = ("counted", "listed", "verdict")
 
     def __init__(
-        self, verdict: Verdict | None, counted: tuple[int, ...], listed: tuple[set[str], ...]
+        self,
+        verdict: PlacementDecision | None,
+        counted: tuple[int, ...],
+        listed: tuple[set[str], ...],
     ) -> None:
         self.verdict = verdict
         self.counted = counted
         self.listed = listed
 
 
-class Census:
+class NodeStatusIndex:
     """The facts of all nodes for one set, with their sums."""
 
     def __init__(
@@ -85,15 +90,17 @@ class Census:
         self.placement = placement
         self._bound_to = pods_bound_to
         self._rules: Behaviour = placement.template.rules
-        self._yardstick: Yardstick | None = None
+        self._yardstick: IndexedBy | None = None
         self._facts: dict[str, NodeFacts] = {}
         self._equal: dict[tuple[object, ...], NodeFacts] = {}
         self._dirty: set[str] = set()
         self._due: list[tuple[int, str]] = []
         self._counters = [0] * (_LACKING_AVAILABLE + 1)
         # Names of nodes, each set the answer to one question of a sync:
-        self.nodes_by_wave: dict[Wave, OrderedNames] = {
-            wave: OrderedNames() for wave in Wave if wave is not Wave.NEW_AVAILABLE
+        self.nodes_by_wave: dict[NodeUpdateState, OrderedNames] = {
+            node_update_state: OrderedNames()
+            for node_update_state in NodeUpdateState
+            if node_update_state is not NodeUpdateState.NEW_AVAILABLE
         }
         self.busy: set[str] = set()  # a decision is to be made
         self.strays: set[str] = set()  # the node does not exist, a pod for it does
@@ -119,7 +126,7 @@ class Census:
         self._equal.clear()
         self.mark_all()
 
-    def refresh(self, now: int, yardstick: Yardstick) -> None:
+    def refresh(self, now: int, yardstick: IndexedBy) -> None:
         """Look again at what changed, or at everything if the yardstick did."""
         if yardstick != self._yardstick:
             self._yardstick = yardstick
@@ -139,7 +146,7 @@ class Census:
         """The facts of a node as of the last refresh, None for one that is nothing to the set."""
         return self._facts.get(node)
 
-    def verdict(self, node: Node) -> Verdict:
+    def verdict(self, node: Node) -> PlacementDecision:
         """The verdict for a node as given, whether or not it is the one in the cache."""
         return self.placement.judge(node, self._bound_to)
 
@@ -148,16 +155,16 @@ class Census:
         """The sums over all nodes."""
         return Tally(*self._counters[:_TALLIES])
 
-    def count(self, waves: Iterable[Wave]) -> int:
+    def count(self, waves: Iterable[NodeUpdateState]) -> int:
         """How many nodes count as one of these."""
-        return sum(self._counters[_WAVE_COUNTER[wave]] for wave in waves)
+        return sum(self._counters[_WAVE_COUNTER[node_update_state]] for node_update_state in waves)
 
     @property
     def lacking_available(self) -> int:
         """How many nodes want a pod and have none that is available and not terminating."""
         return self._counters[_LACKING_AVAILABLE]
 
-    def _look_at(self, name: str, now: int, yardstick: Yardstick) -> None:
+    def _look_at(self, name: str, now: int, yardstick: IndexedBy) -> None:
         node = self._nodes.get(name)
         pods = self._pods.by_node.get(name)
         old = self._facts.get(name)
@@ -191,7 +198,7 @@ class Census:
             members.add(name)
         self._facts[name] = new
 
-    def _see(self, name: str, pod: Pod, now: int, yardstick: Yardstick) -> PodFacts:
+    def _see(self, name: str, pod: Pod, now: int, yardstick: IndexedBy) -> PodFacts:
         """One pod; if it will become available later, the node is looked at again then."""
         updated = is_pod_updated(
             pod.metadata.labels,
@@ -210,7 +217,7 @@ class Census:
         return PodFacts(True, available, updated, terminating, finished)
 
     def _assess(
-        self, verdict: Verdict | None, pods: tuple[PodFacts, ...], yardstick: Yardstick
+        self, verdict: PlacementDecision | None, pods: tuple[PodFacts, ...], yardstick: IndexedBy
     ) -> NodeFacts:
         """The facts of a node with that verdict and these pods, the oldest first."""
         counted: list[int] = []
@@ -218,10 +225,10 @@ class Census:
         wanted = verdict is not None and verdict.want_to_run
         live = [pod for pod in pods if not pod.terminating]
         if pods or wanted:
-            wave = wave_of(live)
-            counted.append(_WAVE_COUNTER[wave])
-            if wave in self.nodes_by_wave:
-                listed.append(self.nodes_by_wave[wave])
+            node_update_state = update_state_of(live)
+            counted.append(_WAVE_COUNTER[node_update_state])
+            if node_update_state in self.nodes_by_wave:
+                listed.append(self.nodes_by_wave[node_update_state])
         if any(not pod.updated for pod in pods):
             listed.append(self.with_old)
         if wanted and not any(pod.available for pod in live):
@@ -241,7 +248,7 @@ class Census:
         return NodeFacts(verdict, tuple(counted), tuple(listed))
 
 
-def may_act(verdict: Verdict, pods: Sequence[PodFacts], surge_allowed: bool) -> bool:
+def may_act(verdict: PlacementDecision, pods: Sequence[PodFacts], surge_allowed: bool) -> bool:
     """Whether the decision about a node could be anything but "nothing to do"."""
     if verdict.want_to_run and not verdict.should_run:
         return True
@@ -252,11 +259,11 @@ def may_act(verdict: Verdict, pods: Sequence[PodFacts], surge_allowed: bool) -> 
     return surge_allowed if pods[0].terminating else pods[0].finished
 
 
-def wave_of(live: Sequence[PodFacts]) -> Wave:
+def update_state_of(live: Sequence[PodFacts]) -> NodeUpdateState:
     """What a node counts as in a rolling update, by its pods that do not terminate."""
     new = [pod.available for pod in live if pod.updated]
     old = [pod.available for pod in live if not pod.updated]
-    return wave(new, old)
+    return node_update_state(new, old)
 
 
 def _by_age(pods: Collection[Pod]) -> Iterable[Pod]:
