@@ -15,6 +15,7 @@ import msgspec
 from kubectl_nodelife.engine.action_data import encode_action
 from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
 from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.zones import zone_display
 
@@ -92,9 +93,15 @@ def changes_of(
         )
 
 
-def patch_text(request: Request | None) -> str:
-    """A request as JSON, "" for none."""
-    return "" if request is None else _json.encode(request).decode()
+def patch_text(request: Request | None, digest: Digest) -> str:
+    """A request as JSON, "" for none. Of an object that it creates only what decides is clear."""
+    if request is None:
+        return ""
+    if request.method != "POST" or "kind" not in request.body:
+        return _json.encode(request).decode()
+    made = msgspec.json.decode(_json.encode(request))  # a copy: the body is the action's own
+    redact(made["body"]["kind"], made["body"], digest)
+    return _json.encode(made).decode()
 
 
 def document(change: ChangeRecord) -> dict[str, Any]:

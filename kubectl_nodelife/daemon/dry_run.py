@@ -224,7 +224,7 @@ class DryRun:
         before = self.projection.view(action.target)
         events = self.projection.project(action, now_ns)
         if not any(end.action.id == action.id for end in self.projection.settled):
-            patch = patch_text(request_of(action, before))
+            patch = patch_text(request_of(action, before), self.ledger.digest)
             self.ledger.note(action, now_ns, self._node_of(action), patch)
             self.executor.start(action, now_ns)
         self._settle()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from secrets import token_bytes
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.projection import APPLIED, CONFIRMED, SUPERSEDED
+from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 
 _SETTLED_KEPT: Final = 50_000
 """Settled actions that later ones can still name as their cause."""
@@ -72,6 +74,7 @@ class Ledger:
     ) -> None:
         """`next_id` numbers changes, `next_action` actions; both go on over restarts."""
         self.next_id = next_id
+        self.digest = Digests(token_bytes(KEY_BYTES))  # the key is gone with the process
         self.numbers = ActionNumbers(next_action)
         self.untold: frozenset[str] = frozenset()  # controllers of which no plan is kept
         self.new: list[ChangeRecord] = []

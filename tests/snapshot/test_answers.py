@@ -112,7 +112,12 @@ def redaction_and_memory() -> tuple[Redaction, Remembered]:
 
 def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str, str]]:
     assert before.keys() == after.keys()
-    return {k: (before[k], after[k]) for k in before if before[k] != after[k]}
+    return {k: (before[k], after[k]) for k in before if _words(before[k]) != _words(after[k])}
+
+
+def _words(text: str) -> list[str]:
+    """The words: a column is as wide as a digest before it is undone."""
+    return text.split()
 
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)

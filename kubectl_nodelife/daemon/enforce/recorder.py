@@ -31,7 +31,7 @@ class ChangeRecorder:
 
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """A decision."""
-        patch = patch_text(request_of(action, seen, now_ns))
+        patch = patch_text(request_of(action, seen, now_ns), self._ledger.digest)
         self._ledger.note_enforced(action, now_ns, _node_of(action, seen), patch)
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
@@ -92,6 +92,7 @@ def action_text(action: Action) -> str:
         name: value
         for name in action.__struct_fields__
         if name not in ("cause", "manifest") and (value := getattr(action, name)) is not None
+        if not isinstance(value, KubeObject)  # nor what it creates: a template holds secrets
     }
     return _json.encode({"type": type(action).__name__, **fields}).decode()
 

@@ -1,0 +1,112 @@
+"""What of an object's text may be kept in a file: an allow-list, made of what the slices read.
+
+A string stays where the slice of its kind has a field for it, since some decision reads it there;
+every other string becomes a digest, wherever it stands, known field or not. Numbers, booleans and
+the names of members stay, so that a document keeps its shape. A message is free text, which may
+quote anything, and is a digest even where a slice holds it; but for those of a pod's conditions,
+which the pod status manager compares, and of Events.
+
+Digests are keyed: equal stays equal under one key (a template still equals its revision's data),
+and without the key nothing can be looked up or guessed.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from hashlib import blake2b
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.pod import PodCondition, PodSpec, VolumePresence
+
+DIGEST: Final = "digest:"
+"""What every digest begins with."""
+
+KEY_BYTES: Final = 32
+
+Document = dict[str, Any]
+Digest = Callable[[str], str]
+
+_KEPT: Final = "kept"
+_FREE_TEXT: Final = frozenset({"message"})
+_MESSAGES_DECIDE: Final = (PodCondition, Event)
+_Shape = Any
+"""_KEPT, a dict of the shapes of members, a list of the shape of all items, None for "digest"."""
+
+
+class Digests:
+    """Keyed digests of text: 96 bits, so that two texts of a cluster never share one."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __call__(self, text: str) -> str:
+        """The text's digest."""
+        data = text.encode("utf-8", "surrogatepass")
+        return DIGEST + blake2b(data, key=self._key, digest_size=12).hexdigest()
+
+
+def redact(kind: str, document: Document, digest: Digest) -> None:
+    """Put digests in place of all strings that no decision reads. Changes the document."""
+    _walk(document, _shape_of_kind(kind), digest)
+
+
+def _walk(value: Any, shape: _Shape, digest: Digest) -> Any:
+    """What stands in the value's place; lists and maps are changed as they are."""
+    if isinstance(value, str):
+        return value if shape == _KEPT else digest(value)
+    if isinstance(value, dict):
+        known = shape if isinstance(shape, dict) else None
+        for name, inner in value.items():
+            of_inner = _KEPT if shape == _KEPT else known.get(name) if known else None
+            value[name] = _walk(inner, of_inner, digest)
+    elif isinstance(value, list):
+        of_item = shape[0] if isinstance(shape, list) else _KEPT if shape == _KEPT else None
+        value[:] = [_walk(item, of_item, digest) for item in value]
+    return value
+
+
+@cache
+def _shape_of_kind(kind: str) -> _Shape:
+    try:
+        shape = dict(_shape(kind_named(kind).type))
+    except KeyError:  # of a kind that is not read only what every object has is known
+        shape = {"metadata": _shape(ObjectMeta)}
+    template = {"metadata": _shape(ObjectMeta), "spec": _shape(PodSpec), "$patch": _KEPT}
+    if isinstance(shape.get("spec"), dict) and "template" in shape["spec"]:
+        shape["spec"] = {**shape["spec"], "template": template}
+    if kind == "ControllerRevision":
+        shape["data"] = {"spec": {"template": template, "$patch": _KEPT}}
+    return {**shape, "apiVersion": _KEPT, "kind": _KEPT}
+
+
+@cache
+def _shape(type_: Any) -> _Shape:
+    """The shape of a value of a slice's field."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is types.UnionType:
+        inner = [argument for argument in arguments if argument is not type(None)]
+        shapes = [_shape(one) for one in inner]
+        return next((shape for shape in shapes if shape != _KEPT), _KEPT) if shapes else None
+    if origin is tuple or origin is list:
+        return [_shape(arguments[0])]
+    if origin is dict:  # of names to names, quantities or times; JSON of any shape is not known
+        return None if arguments[1] is Any else _KEPT
+    if not (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+        return _KEPT
+    hints = get_type_hints(type_)
+    members: dict[str, _Shape] = {
+        field.encode_name: _shape(hints[field.name])
+        for field in msgspec.structs.fields(type_)
+        if field.encode_name not in _FREE_TEXT or type_ in _MESSAGES_DECIDE
+    }
+    for holder, name in ((VolumePresence, "path"), (ObjectMeta, "annotations")):
+        if type_ is holder:
+            del members[name]  # a path in somebody's file system; whatever anybody noted
+    return members
