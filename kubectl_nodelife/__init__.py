@@ -3,8 +3,8 @@
 One loop, three plugs: a source says what happened and what time it is, the engine decides, an
 executor acts. A real cluster and a simulated one differ in the two plugs only.
 
-    API server - list + watch -> live/source -+                  +-> engine/projection: a dry run,
-                                              +-> loop -> engine +      laid over what is there
+    API server - list + watch -> live/source -+                  +-> engine/executor: planning only,
+                                              +-> loop -> engine +      or a writer
     scenario, dump ------------> sim/source --+    ^   cache ->  +-> sim/world: applies, answers,
                                               |    |   controllers     makes the next events
                                               |    |   -> actions --+
@@ -15,9 +15,9 @@ executor acts. A real cluster and a simulated one differ in the two plugs only.
 `now` and return actions, each with the sentence that says why; waiting is an action too. Nobody
 in the core calls an API, sleeps, reads a clock, draws a random number, logs or prints. Instants
 and durations inside are ints of nanoseconds (`_ns`); other forms of time exist only where text is
-read and written. In dry-run nothing is written, so the cache holds two layers, what the cluster
-shows (observed) and what our own planned actions would have changed (projected), and the
-controllers read the latter.
+read and written. The cache holds two layers, what the cluster shows (observed) and what our own
+actions change that are planned or on their way (the overlay, engine/projection), and the
+controllers read the sum. In dry-run the executor sends nothing, so that all stays planned.
 
 Ranked goals, the higher wins:
 
@@ -44,7 +44,7 @@ core: no clock, random, threads, sockets, asyncio, os, logging or click in there
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner; its kubectl is that of `sim`
 - `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
-- `live`         a real cluster: kubeconfig and auth, list + watch; it can only read
+- `live`         a real cluster: kubeconfig and auth, list + watch, the live loop; it can only read
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`

@@ -35,6 +35,7 @@ from kubectl_nodelife.engine.projection import (
     FAILED,
     SUPERSEDED,
     Projection,
+    was_done,
 )
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
@@ -198,7 +199,7 @@ class DryRun:
     def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
         """Note what came of an action that was sent; failures are the controller's business too."""
         view = self.projection.outcome(outcome, now_ns)
-        if outcome.done:
+        if was_done(outcome):
             self.ledger.settle(outcome.action, APPLIED, now_ns, "the API server did it")
         elif outcome.code != NO_ANSWER:
             error = f"{outcome.code} {outcome.message}".rstrip()

@@ -2,10 +2,12 @@
 
 - `events`, `cache`: what happened, and the picture of the cluster that it makes
 - `controller`: what a controller is to the engine
-- `action`, `actions`, `daemonset_actions`: what controllers decide; `writes`, `wire`: as API calls
+- `action`, `actions`, `daemonset_actions`, `drain_actions`: what is decided; `numbering`: by which
+  number each is known; `action_data`: as data, for the journal; `calls`: as API calls
 - `timers`, `ratelimit`: who is due when, and who must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
 - `executor`: who carries actions out: planning only, the virtual cluster, or a writer
 - `loop`: the driver on virtual time; `live.loop` is the same in real time
-- `projection`: what a dry run's plans would have changed; `settlement`: whether these still stand
+- `projection`: the overlay of what is planned or on its way; `planned_view`: the objects that it
+  changes; `settlement`: whether an entry still stands
 """

@@ -48,6 +48,8 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 
+_NOT_FOUND = 404
+
 
 class Settled(msgspec.Struct, frozen=True):
     """How a planned action ended."""
@@ -84,7 +86,7 @@ class Projection(PlannedView):
         entry = self._entries.get(outcome.action.id)
         if entry is None or outcome.code == NO_ANSWER:
             return []
-        if not outcome.done:
+        if not was_done(outcome):
             why = f"{outcome.code} {outcome.message}".rstrip()
             return self.give_up(entry.action, now_ns, why, FAILED)
         entry.state = APPLIED
@@ -360,6 +362,11 @@ class Projection(PlannedView):
                 del self._led_to[action.id]
             else:
                 self._fallen.append(action)
+
+
+def was_done(outcome: Outcome) -> bool:
+    """Whether the action is done; one that deletes is where nothing is left to delete."""
+    return outcome.done or (outcome.code == _NOT_FOUND and _deletes(outcome.action))
 
 
 def _deletes(action: Action) -> bool:

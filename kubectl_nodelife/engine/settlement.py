@@ -1,4 +1,5 @@
-"""How a planned action stands by what is shown now: done by another, overtaken, or moot.
+"""Judges whether what the cluster shows settles an action of the overlay: done by another,
+overtaken, or moot.
 
 In a cluster these writes would have been made by now, and nobody takes them back: a pod that is
 deleted stays deleted. A plan that was never carried out is different. A controller that began on

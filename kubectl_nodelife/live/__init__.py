@@ -1,1 +1,1 @@
-"""A real cluster: kubeconfig and credentials, list and watch. It can only read."""
+"""A real cluster: kubeconfig, credentials, list and watch, and the live loop. It can only read."""
