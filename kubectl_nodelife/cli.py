@@ -15,7 +15,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from kubectl_nodelife import __version__, errors
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.pflag import in_click_spelling
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 PROGRAM = "kubectl nodelife"
 
@@ -96,6 +99,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.options:options",
         "List the connection flags that all verbs take.",
     ),
+    "completion": (
+        "kubectl_nodelife.commands.completion:completion",
+        "Complete verbs, flags and names in your shell.",
+    ),
     "version": (
         "kubectl_nodelife.commands.version:version",
         "Show the version of this program.",
@@ -124,6 +131,17 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(verb, line) for verb, (_, line) in self.verbs.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        # click's own imports every verb's module.
+        verbs = [
+            CompletionItem(verb, help=line)
+            for verb, (_, line) in self.verbs.items()
+            if verb.startswith(incomplete)
+        ]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # What stands behind the verb is for the verb to read; rewriting it twice does no harm.

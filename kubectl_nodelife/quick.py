@@ -59,7 +59,21 @@ def main() -> int:
             return cli.tell(error, arguments)
     from kubectl_nodelife import cli
 
+    if arguments[:1] == ["__complete"]:
+        return _complete(arguments[1:])
     return cli.main(arguments)
+
+
+def complete() -> int:
+    """The program `kubectl_complete-nodelife`, which kubectl runs for a TAB; the exit code."""
+    return _complete(sys.argv[1:])
+
+
+def _complete(words: list[str]) -> int:
+    from kubectl_nodelife import cli
+    from kubectl_nodelife.commands import completing
+
+    return completing.complete(cli.nodelife, words)
 
 
 def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]] | None:

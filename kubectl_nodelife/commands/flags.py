@@ -175,12 +175,18 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
             ctx,
         )
 
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[str]:
+        return [each for each in allowed if each.startswith(incomplete)]
+
     output = click.option(
         "-o",
         "--output",
         metavar="FORMAT",
         default=allowed[0],
         callback=check,
+        shell_complete=complete,
         help=f"Output format, one of: {', '.join(allowed)}.",
     )
     no_headers = click.option(

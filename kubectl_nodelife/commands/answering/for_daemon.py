@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.answers.status import NodeEntry
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering import daemonset, explain, status
+from kubectl_nodelife.commands.answering import daemonset, explain, names, status
 from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.journal import Journal
@@ -48,6 +48,9 @@ def make_answers(
     async def explain_now(query: Query) -> Response:
         return explain.answer(look(), query)
 
+    async def names_now(query: Query) -> Response:
+        return names.answer(look(), query)
+
     async def sets_now(query: Query) -> Response:
         return await asyncio.to_thread(daemonset.prepare(look(), query))
 
@@ -61,6 +64,7 @@ def make_answers(
     return (
         {
             "status": status_now,
+            "names": names_now,
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
             "changes": changes,

@@ -1,0 +1,140 @@
+"""What the last word of a command line may become: verbs, flags, and values by what they stand for.
+
+click says which parameter the word belongs to. What that parameter stands for follows from its
+metavar, which --help shows as well: one table, and a test that every metavar has a row in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
+
+from kubectl_nodelife.commands.completing import names
+from kubectl_nodelife.commands.flags import Connection
+
+Candidate = tuple[str, str]
+"""What the word becomes, and a description, which may be empty."""
+
+# Directives of cobra's completions.go.
+FILES: Final = 0
+NO_SPACE: Final = 2
+NO_FILES: Final = 4
+FOLDERS: Final = 16
+
+Source = Callable[[click.Context, str], Iterable[Candidate]]
+
+_FLAG_SOURCES: Final[Mapping[str, Source]] = {
+    "--context": lambda ctx, _: names.contexts(_connection(ctx)),
+    "--cluster": lambda ctx, _: names.clusters(_connection(ctx)),
+    "--user": lambda ctx, _: names.users(_connection(ctx)),
+    "--namespace": lambda ctx, word: names.ask(_connection(ctx), "namespaces", word),
+    "--selector": lambda ctx, word: names.ask(_connection(ctx), "zones", word),
+}
+
+_METAVAR_SOURCES: Final[Mapping[str, Source]] = {
+    "FLAG=VALUE": lambda *_: names.settings(),
+    "v1.N": lambda *_: names.profiles(),
+    "NODE": lambda ctx, word: names.ask(_connection(ctx), "nodes", word),
+    "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
+    "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
+    "[NAME]": lambda ctx, word: _sets(ctx, word),
+    "NS": lambda ctx, word: names.ask(_connection(ctx), "namespaces", word),
+    "KIND NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
+    "[node NAME | pod NAME]": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
+    "node NAME | pod NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
+    "daemonset NAME": lambda ctx, word: _subject(ctx, word, ("daemonset",)),
+}
+
+FILE_METAVARS: Final = frozenset({"PATH", "FILE", "SCENARIO"})
+FOLDER_FLAGS: Final = frozenset({"--cache-dir"})
+
+
+def is_known(metavar: str) -> bool:
+    """Whether something can be said about a parameter of that metavar."""
+    return metavar in _METAVAR_SOURCES or metavar in FILE_METAVARS
+
+
+def candidates(
+    command: click.Command, before: list[str], word: str
+) -> tuple[list[Candidate], int]:
+    """The candidates for `word` behind the words `before`, and the directives for the shell."""
+    ctx = _resolve_context(command, {}, "kubectl nodelife", before)
+    subject, rest = _resolve_incomplete(ctx, before, word)
+    # `--output=j`: click hands out the value; kubectl's shells expect the whole word.
+    start = word[: len(word) - len(rest)] if word.startswith("--") else ""
+    directive: int = NO_FILES
+    found: list[Candidate] = []
+    if isinstance(subject, click.Parameter):
+        directive, found = _values(ctx, subject, rest)
+    else:
+        found = _items(subject.shell_complete(ctx, rest))
+    fitting = [(start + value, said) for value, said in found if value.startswith(rest)]
+    if fitting and all(value.endswith("=") for value, _ in fitting):
+        directive |= NO_SPACE
+    return fitting, directive
+
+
+def _values(ctx: click.Context, param: click.Parameter, word: str) -> tuple[int, list[Candidate]]:
+    metavar = str(param.metavar)
+    for flag in param.opts:
+        if flag in _FLAG_SOURCES:
+            return NO_FILES, list(_FLAG_SOURCES[flag](ctx, word))
+        if flag in FOLDER_FLAGS:
+            return FOLDERS, []
+    if metavar in _METAVAR_SOURCES:
+        return NO_FILES, list(_METAVAR_SOURCES[metavar](ctx, word))
+    if metavar in FILE_METAVARS:
+        return FILES, []
+    return NO_FILES, _items(param.shell_complete(ctx, word))
+
+
+def _items(items: Iterable[CompletionItem]) -> list[Candidate]:
+    return [(str(item.value), item.help or "") for item in items if item.type == "plain"]
+
+
+def _connection(ctx: click.Context) -> Connection:
+    """The connection flags that stand on the line so far."""
+    merged = Connection()
+    chain: list[click.Context] = []
+    at: click.Context | None = ctx
+    while at is not None:
+        chain.insert(0, at)
+        at = at.parent
+    for one in chain:
+        given: dict[str, Any] = {f: one.params[f] for f in Connection._fields if f in one.params}
+        merged = merged.overridden_by(Connection(**given))
+    return merged
+
+
+def _nodes(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    return names.ask(_connection(ctx), "nodes", word)
+
+
+def _pods(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    return names.ask(_connection(ctx), "pods", word)
+
+
+def _sets(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    everywhere = bool(ctx.params.get("all_namespaces"))
+    return names.ask(_connection(ctx), "daemonsets", word, everywhere=everywhere)
+
+
+def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[Candidate]:
+    """The kind first, then the name of one."""
+    given = next((v for k, v in ctx.params.items() if k == "subject" and v), ())
+    if not given:
+        return [(kind, "") for kind in kinds]
+    if len(given) > 1:
+        return []
+    source = {"node": _nodes, "pod": _pods, "daemonset": _sets}.get(given[0])
+    return source(ctx, word) if source is not None else []
+
+
+def _without_given(
+    ctx: click.Context, param: str, found: Iterable[Candidate]
+) -> Iterable[Candidate]:
+    given = set(ctx.params.get(param) or ())
+    return [candidate for candidate in found if candidate[0] not in given]

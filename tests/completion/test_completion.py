@@ -1,0 +1,309 @@
+"""What a TAB offers: from tables, a daemon and a kubeconfig; through kubectl, bash, zsh, fish."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from kubectl_nodelife import cli
+from kubectl_nodelife.commands.completing.candidates import candidates, is_known
+from kubectl_nodelife.commands.flags import CONNECTION_FLAGS
+from tests.daemon.fake import SERVER, FakeDaemon, known_cluster
+
+ROOT = Path(__file__).parents[2]
+NODES = {"server": SERVER, "items": [["worker-1", "Ready, zone a"], ["worker-2", "NotReady"]]}
+
+KUBECTL = shutil.which("kubectl")
+
+# Values of which nothing can be said: they are numbers, moments or words of the user's own.
+FREE = {
+    *("TIME", "DURATION", "SECONDS", "N", "NAME=N", "PERCENT", "SIZE", "WORD", "KEY", "CLASS"),
+    *("C[,C...]", "NAME", "UID", "URL", "TOKEN", "KEY=VALUE", "SELECTOR", "FORMAT", "None"),
+    "all|none|NAME,...",
+}
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home in which the kubeconfig is known; its path is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="nl", dir="/tmp") as name:
+        folder = Path(name)
+        environ = {
+            "HOME": name,
+            "KUBECONFIG": f"{name}/config",
+            "NODELIFE_RUNTIME_DIR": f"{name}/r",
+            "PYTHONPATH": str(ROOT),
+        }
+        for key, value in environ.items():
+            monkeypatch.setenv(key, value)
+        known_cluster(folder / "r", folder / "config", environ)
+        yield folder
+
+
+@pytest.fixture
+def daemon(home: Path) -> Iterator[FakeDaemon]:
+    """A daemon that knows two nodes."""
+    with FakeDaemon(home / "r", NODES) as made:
+        yield made
+
+
+def offered(*words: str) -> list[str]:
+    return [value for value, _ in candidates(cli.nodelife, list(words[:-1]), words[-1])[0]]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["stat"], ["status"]),
+        (["status", "--cont"], ["--context"]),
+        (["status", "-o", "j"], ["json"]),
+        (["status", "--output=j"], ["--output=json"]),
+        (["--context", "x", "status", "-o", "na"], ["name"]),
+        (["explain", ""], ["node", "pod"]),
+        (["explain", "node", "a", ""], []),
+        (["status", "--set", "node-monitor-p"], ["node-monitor-period="]),
+        (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(6, -1, -1)]),
+        (["rollout", "und"], ["undo"]),
+    ],
+)
+def test_words_flags_and_values(words: list[str], expected: list[str], home: Path) -> None:
+    assert offered(*words) == expected
+
+
+def test_directives(home: Path) -> None:
+    def directive(*words: str) -> int:
+        return candidates(cli.nodelife, list(words[:-1]), words[-1])[1]
+
+    assert directive("stat") == 4  # no files
+    assert directive("status", "--set", "node-monitor-p") == 6  # nor a space behind =
+    assert directive("status", "-f", "") == 0
+    assert directive("snapshot", "save", "") == 0
+    assert directive("--cache-dir", "") == 16
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["status", ""], ["worker-1", "worker-2"]),
+        (["status", "worker-1", ""], ["worker-2"]),
+        (["explain", "node", "w"], ["worker-1", "worker-2"]),
+    ],
+)
+def test_names_come_from_the_daemon(
+    words: list[str], expected: list[str], daemon: FakeDaemon
+) -> None:
+    assert offered(*words) == expected
+    assert "/v1/names?kind=nodes" in daemon.requests[-1]
+
+
+def test_the_namespace_is_sent_along(daemon: FakeDaemon) -> None:
+    offered("-n", "prod", "explain", "pod", "x")
+    assert "kind=pods&prefix=x&namespace=prod" in daemon.requests[-1]
+
+
+def test_contexts_come_from_the_kubeconfig(home: Path) -> None:
+    (home / "config").write_text(
+        "contexts: [{name: b, context: {cluster: c}}, {name: a, context: {cluster: d}}]"
+    )
+    assert offered("status", "--context", "") == ["a", "b"]
+    assert offered("status", "--context=a") == ["--context=a"]
+
+
+def test_without_a_daemon_there_are_no_names_and_none_is_started(home: Path) -> None:
+    before = set(home.rglob("*"))
+    assert offered("status", "") == []
+    assert set(home.rglob("*")) == before
+
+
+def test_a_daemon_of_another_cluster_is_not_believed(home: Path) -> None:
+    with FakeDaemon(home / "r", {**NODES, "server": "https://other"}):
+        assert offered("status", "") == []
+
+
+def test_a_daemon_that_hangs_is_not_waited_for(home: Path) -> None:
+    with FakeDaemon(home / "r", b"") as made:
+        made._socket.close()
+        os.unlink(made.path)
+        import socket
+
+        hung = socket.socket(socket.AF_UNIX)
+        hung.bind(made.path)
+        hung.listen()
+        began = time.monotonic()
+        assert offered("status", "") == []
+        assert time.monotonic() - began < 1.0
+        hung.close()
+
+
+def parameters() -> Iterator[tuple[str, click.Parameter]]:
+    def walk(words: str, group: click.Group) -> Iterator[tuple[str, click.Parameter]]:
+        ctx = click.Context(group)
+        for name in group.list_commands(ctx):
+            command = group.get_command(ctx, name)
+            assert command is not None
+            yield from ((f"{words}{name}", param) for param in command.params)
+            if isinstance(command, click.Group):
+                yield from walk(f"{words}{name} ", command)
+
+    yield from walk("", cli.nodelife)
+
+
+def test_of_every_parameter_it_is_known_what_it_stands_for() -> None:
+    connection = {spelling for flag in CONNECTION_FLAGS for spelling in flag.spellings}
+    unknown = {
+        f"{words} {param.opts[0]} {param.metavar}"
+        for words, param in parameters()
+        if not (isinstance(param, click.Option) and (param.is_flag or param.opts[0] in connection))
+        and not isinstance(param.type, click.Choice)
+        and str(param.metavar) not in FREE
+        and not is_known(str(param.metavar))
+    }
+    assert unknown == set(), "give the metavar a row in completing/candidates.py, or one in FREE"
+
+
+# Through the programs of a user
+
+
+@pytest.fixture
+def path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on PATH with the program, as a wheel or krew would put it there."""
+    folder = home / "bin"
+    folder.mkdir()
+    program = folder / "kubectl-nodelife"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m kubectl_nodelife "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+
+def test_install_and_uninstall(path: Path, daemon: FakeDaemon) -> None:
+    shim = path / "kubectl_complete-nodelife"
+    assert run("kubectl-nodelife", "completion", "uninstall").stdout == "there is none\n"
+    for _ in range(2):
+        assert run("kubectl-nodelife", "completion", "install").stdout == f"{shim} installed\n"
+    assert run(str(shim), "status", "worker-1", "w").stdout == "worker-2\tNotReady\n:4\n"
+    assert run("kubectl-nodelife", "completion", "uninstall").stdout == f"{shim} removed\n"
+    assert not shim.exists()
+    shim.write_text("#!/bin/sh\n")
+    shim.chmod(0o755)
+    done = run("kubectl-nodelife", "completion", "install")
+    assert (done.returncode, done.stderr) == (
+        1, f"error: {shim}: is not a script of ours; move it away\n"
+    )  # fmt: skip
+    assert run("kubectl-nodelife", "completion", "uninstall").returncode == 1
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+def test_kubectl_asks_the_shim(path: Path, daemon: FakeDaemon) -> None:
+    run("kubectl-nodelife", "completion", "install")
+    done = run(str(KUBECTL), "__complete", "nodelife", "status", "worker-")
+    assert done.stdout == "worker-1\tReady, zone a\nworker-2\tNotReady\n:4\n"
+    done = run(str(KUBECTL), "__completeNoDesc", "nodelife", "explain", "node", "worker-2")
+    assert done.stdout == "worker-2\n:4\n"
+
+
+def typed(words: list[str], start: str, line: str, wanted: str, seconds: float = 30.0) -> str:
+    """What an interactive shell shows after `start` and the keys of `line`, until `wanted`."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["PS1"], os.environ["TERM"] = "> ", "dumb"
+        os.execvp(words[0], words)
+    shown = ""
+    try:
+        os.write(terminal, f"{start}\necho re''ady\n".encode())
+        end, sent = time.monotonic() + seconds, False
+        while time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace")
+            if not sent and re.search(r"^ready", shown, re.M):
+                os.write(terminal, line.encode())
+                shown, sent = "", True
+            if sent and wanted in shown:
+                return shown
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+    raise AssertionError(f"{wanted!r} was not shown in: {shown!r}")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("status worker-\t\t", "worker-2"),
+        ("expl\t", "explain "),
+        ("status --set node-monitor-p\t", "period="),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_the_program(
+    shell: str, line: str, wanted: str, path: Path, daemon: FakeDaemon
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    start = f'eval "$(kubectl-nodelife completion {shell})"'
+    words = ["bash", "--norc", "--noprofile", "-i"]
+    if shell == "zsh":
+        start, words = f"autoload -Uz compinit; compinit -u -D; {start}", ["zsh", "-f", "-i"]
+    typed(words, start, f"kubectl-nodelife {line}", wanted)
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_the_plugin(shell: str, path: Path, daemon: FakeDaemon) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    helper = Path("/usr/share/bash-completion/bash_completion")
+    if shell == "bash" and not helper.exists():
+        pytest.skip("there is no bash-completion on this machine, which kubectl's own needs")
+    run("kubectl-nodelife", "completion", "install")
+    start = f"source {helper}; source <(kubectl completion bash)"
+    words = ["bash", "--norc", "--noprofile", "-i"]
+    if shell == "zsh":
+        start = "autoload -Uz compinit; compinit -u -D; source <(kubectl completion zsh)"
+        words = ["zsh", "-f", "-i"]
+    typed(words, start, "kubectl nodelife explain node worker-1\t", "worker-1 ")
+    typed(words, start, "kubectl nodelife status worker-\t\t", "worker-2")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish on this machine")
+def test_fish_completes_the_program(path: Path, daemon: FakeDaemon) -> None:
+    script = "kubectl-nodelife completion fish | source; complete -C 'kubectl-nodelife status w'"
+    done = run("fish", "--no-config", "-c", script)
+    assert done.stdout == "worker-1\tReady, zone a\nworker-2\tNotReady\n", done.stderr
+
+
+def test_a_tab_takes_a_moment(path: Path, daemon: FakeDaemon) -> None:
+    """An alarm for heavy imports, not a measurement: processor time, since others are busy too."""
+
+    def used() -> float:
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return spent.ru_utime + spent.ru_stime
+
+    took = []
+    for _ in range(8):
+        before = used()
+        run("kubectl-nodelife", "__complete", "status", "w")
+        took.append(used() - before)
+    assert min(took) < 0.15
+
+
+def test_what_cannot_be_completed_fails_silently(path: Path, home: Path) -> None:
+    done = run("kubectl-nodelife", "__complete", "no-such-verb", "")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
