@@ -17,8 +17,10 @@ NEWEST: Final = "v1.36"
 OLDEST: Final = "v1.11"
 FIRST_DESCRIBED: Final = 16
 
-# switch -> (first minor release with it, first minor release without it again); None: no end
-SWITCHES: Final[dict[str, tuple[int, int | None]]] = {
+Span = tuple[int, int | None]
+"""First minor release with a behaviour, first one without it again; None: no end."""
+
+SWITCHES: Final[dict[str, Span]] = {
     "decide_on_current": (34, None),  # taint decision on the condition after this pass (#120816)
     "requeue_untainted": (19, None),  # a node waiting without its taint is queued anew (#89059)
     "pod_retry": (17, None),  # nodesToRetry and the pod queue (#84445)
@@ -63,9 +65,13 @@ class Profile(msgspec.Struct, frozen=True):
 
     def has(self, switch: str) -> bool:
         """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
-        since, until = SWITCHES[switch]
-        minor = max(self.minor, FIRST_DESCRIBED)
-        return since <= minor and (until is None or minor < until)
+        return holds(SWITCHES[switch], max(self.minor, FIRST_DESCRIBED))
+
+
+def holds(span: Span, minor: int) -> bool:
+    """Whether the behaviour is that of the release 1.`minor`. For every table of releases."""
+    since, until = span
+    return since <= minor and (until is None or minor < until)
 
 
 def parse_profile(text: str) -> Profile:

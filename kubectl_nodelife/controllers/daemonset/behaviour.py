@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from kubectl_nodelife.engine.profiles import Span, holds
 
 Release = tuple[int, int]
 
@@ -71,6 +74,34 @@ class Behaviour:
         return self.simulated_predicates
 
 
+SINCE_UNTIL: Final[dict[str, Span]] = {
+    "suspends": (0, 17),
+    "three_verdicts": (0, 14),
+    "tolerates_pid_pressure": (14, None),
+    "trial_tolerates_unschedulable": (14, None),
+    "failed_pods_back_off": (14, None),
+    "succeeded_pods_deleted": (26, None),
+    "finished_terminating_left_out": (27, None),
+    "unfit_terminating_deleted_again": (0, 17),
+    "unscheduled_pods_of_missing_nodes_deleted": (14, None),
+    "classic_rolling_update": (0, 21),
+    "unavailable_old_pods_use_budget": (30, None),
+    "available_at_the_instant": (34, None),
+    "generation_label_counts": (24, None),
+    "status_written_after_error": (26, None),
+    "status_update_retried": (21, None),
+    "requeue_for_min_ready_after_status": (14, None),
+    "node_queue": (33, None),
+    "node_filter_labels_and_taints": (30, None),
+    "not_found_on_delete_is_fine": (17, None),
+    "terminating_namespace_is_fine": (17, None),
+    "create_timeout_ignored": (0, 14),
+    "slow_start_skips_from_the_batch": (0, 14),
+    "collision_count_checked": (14, None),
+}
+"""The rules that hang on the release alone."""
+
+
 def behaviour_of(release: Release, feature_gates: Mapping[str, bool] | None = None) -> Behaviour:
     """The rules of a release, with the gates that the 1.11 controller looks at.
 
@@ -79,37 +110,14 @@ def behaviour_of(release: Release, feature_gates: Mapping[str, bool] | None = No
     is off and is gone after 1.15, `DaemonSetUpdateSurge` is off in 1.21 and on from 1.22.
     """
     gates = feature_gates or {}
-    old = release < (1, 14)
-    classic = release < (1, 17)
-    gate_on = not old or gates.get("ScheduleDaemonSetPods", False)
-    surge = release >= (1, 22) or (release >= (1, 21) and gates.get("DaemonSetUpdateSurge", False))
+    minor = release[1]
+    old = minor < 14
+    scheduled = not old or gates.get("ScheduleDaemonSetPods", False)
     return Behaviour(
         release=release,
-        simulated_predicates=not gate_on,
+        simulated_predicates=not scheduled,
         critical_pod_annotation=old and gates.get("ExperimentalCriticalPodAnnotation", False),
-        suspends=classic,
-        three_verdicts=old,
-        tolerates_pid_pressure=not old,
-        tolerates_unschedulable=gate_on,
-        trial_tolerates_unschedulable=not old,
-        failed_pods_back_off=not old,
-        succeeded_pods_deleted=release >= (1, 26),
-        finished_terminating_left_out=release >= (1, 27),
-        unfit_terminating_deleted_again=classic,
-        unscheduled_pods_of_missing_nodes_deleted=not old,
-        surge=surge,
-        classic_rolling_update=release < (1, 21),
-        unavailable_old_pods_use_budget=release >= (1, 30),
-        available_at_the_instant=release >= (1, 34),
-        generation_label_counts=release >= (1, 24),
-        status_written_after_error=release >= (1, 26),
-        status_update_retried=release >= (1, 21),
-        requeue_for_min_ready_after_status=not old,
-        node_queue=release >= (1, 33),
-        node_filter_labels_and_taints=release >= (1, 30),
-        not_found_on_delete_is_fine=not classic,
-        terminating_namespace_is_fine=not classic,
-        create_timeout_ignored=old,
-        slow_start_skips_from_the_batch=old,
-        collision_count_checked=not old,
+        tolerates_unschedulable=scheduled,
+        surge=minor >= 22 or (minor >= 21 and gates.get("DaemonSetUpdateSurge", False)),
+        **{rule: holds(span, minor) for rule, span in SINCE_UNTIL.items()},
     )

@@ -12,12 +12,11 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.profiles import Profile
+from kubectl_nodelife.engine.profiles import Profile, Span, holds
 
 _OLDEST_DESCRIBED = 16  # with container start-up; an older profile behaves as this one
 
-# rule -> (first minor release with it, first minor release without it again); None: no end
-SINCE_UNTIL: Final[dict[str, tuple[int, int | None]]] = {
+SINCE_UNTIL: Final[dict[str, Span]] = {
     "owns_unschedulable": (0, 19),
     "request_per_change": (0, 27),
     "terminate_overwrites_all": (0, 19),
@@ -94,9 +93,4 @@ class StatusRules(msgspec.Struct, frozen=True):
 def rules_for(profile: Profile) -> StatusRules:
     """The rules of that release; one older than v1.16 behaves as v1.16."""
     minor = max(profile.minor, _OLDEST_DESCRIBED)
-    return StatusRules(
-        **{
-            rule: since <= minor and (until is None or minor < until)
-            for rule, (since, until) in SINCE_UNTIL.items()
-        }
-    )
+    return StatusRules(**{rule: holds(span, minor) for rule, span in SINCE_UNTIL.items()})
