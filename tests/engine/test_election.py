@@ -70,7 +70,7 @@ def two() -> tuple[LeaseServer, Election, Election]:
 def test_the_first_creates_it_and_renews_on_the_version_last_seen() -> None:
     server, a, _ = two()
     assert attempt(a, server, 0) and attempt(a, server, 2)
-    assert server.calls == ["Get", "Post", "Put"]
+    assert server.calls == ["Get", "Post", "Replace"]
     assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == ("a", 15)
     assert server.spec["leaseTransitions"] == 0
 
@@ -129,4 +129,4 @@ def test_a_renewal_refused_once_reads_and_tries_on_the_new_version() -> None:
     server._keep({**server.lease, "metadata": {**server.lease["metadata"], "labels": {"x": "y"}}})
     server.calls.clear()
     assert attempt(a, server, 2)
-    assert server.calls == ["Put", "Get", "Put"]
+    assert server.calls == ["Replace", "Get", "Replace"]
