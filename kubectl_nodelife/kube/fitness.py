@@ -117,11 +117,11 @@ def _daemon_set(daemon_set: Any) -> None:
 
 def _revision(revision: Any) -> None:
     """Only a DaemonSet's revisions are read, and those that a DaemonSet could adopt."""
+    data = revision.data or {}
+    _plain("data", data)
     owner = controller_of(revision.metadata)
     if owner is not None and owner.kind != "DaemonSet":
         return
-    data = revision.data or {}
-    _plain("data", data)
     spec = _member("data", data, "spec")
     template = _member("data.spec", spec, "template")
     _template("data.spec.template", {k: v for k, v in template.items() if k != "$patch"})

@@ -50,12 +50,12 @@ def equal_data(one: ControllerRevision, other: ControllerRevision) -> bool:
 
 
 def _canonical(data: dict[str, Any] | None) -> bytes:
-    template = ((data or {}).get("spec") or {}).get("template")
+    spec = (data or {}).get("spec")  # data may be any JSON at all
+    template = spec.get("template") if isinstance(spec, dict) else None
     if data is None or not isinstance(template, dict):
         return canonical_json(data)
     stored = default_pod_template(without_null_timestamp(template))
-    spec = {**data["spec"], "template": stored}
-    return canonical_json({**data, "spec": spec})
+    return canonical_json({**data, "spec": {**data["spec"], "template": stored}})
 
 
 def revision_order(revision: ControllerRevision) -> tuple[int, int, str]:

@@ -121,7 +121,10 @@ class NodeLifecycleController:
                 if pod is not None:
                     yield from self.process_pod(pod, cache, now_ns)
             elif (node := cache.node(rest[0])) is not None:
-                yield from check_node(self.memory, node, cache, now_ns)
+                if self.memory.zones.place(node) in self.memory.zones.queues:
+                    yield from check_node(self.memory, node, cache, now_ns)
+                else:  # relabelled since the pass; the next one makes a queue for a new zone
+                    self.memory.look_at.add(node.name)
         yield from self._wake_eviction_loop(now_ns)
 
     def pass_at(self, at_ns: int) -> Requeue:

@@ -1,0 +1,293 @@
+"""Mutated events without end: the engine, its controllers and the dry run must survive them all.
+
+`python -m tests.hostile.fuzz --events 1000000 --seed 1` is the mode by hand. Documents of generated
+clusters, and of the dumps in NODELIFE_DUMPS, are mutated one to three times each, go through a
+watch line as an API server would send it, and then through a daemon's inside. Any exception is a
+find, contained ones included; it is shrunk to the fewest mutations that still fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.daemon.dry_run import DryRun
+from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.kinds import kind_named, kind_of
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.watch import MalformedLine, WatchStream
+from kubectl_nodelife.outlook.join_controllers import join_controllers
+from kubectl_nodelife.sim.generate import Generate, generate
+
+T0 = 1_767_225_600 * SECOND_NS
+_RENEWED_EVERY = 400  # events: then a new daemon begins, so that a find is soon played again
+
+STRANGE: tuple[Any, ...] = (
+    None,
+    "",
+    "x",
+    "-1",
+    "NaN",
+    "1e400",
+    "\u0000\u202e",
+    "x" * 5000,
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59-23:59",
+    True,
+    0,
+    -1,
+    2**31,
+    2**63 - 1,
+    -(2**63),
+    2**64 + 1,
+    1.5,
+    1e308,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": ""},
+    {"spec": "x"},
+    {"key": None},
+)
+
+
+class Mutation(NamedTuple):
+    """Put `value` at the path; `drop`: take the member out."""
+
+    path: tuple[str | int, ...]
+    value: Any
+    drop: bool = False
+
+
+class Step(NamedTuple):
+    """One event: the type, the kind, the document before, and what is done to it."""
+
+    type: str
+    kind: str
+    document: dict[str, Any]
+    mutations: tuple[Mutation, ...]
+
+
+class Find(Exception):
+    """Something raised. `steps`: what led there."""
+
+    def __init__(self, error: BaseException, steps: list[Step]) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+        self.steps = steps
+
+
+def clusters(seed: int) -> list[dict[str, Any]]:
+    """Documents of a generated cluster, and of dumps where NODELIFE_DUMPS names some."""
+    made = []
+    for obj in generate(Generate(2, 2, pods_per_node=3, daemon_sets=2, seed=seed), T0, "v1.36.3"):
+        kind = kind_named(kind_of(obj))
+        document = {"apiVersion": kind.api_version, "kind": kind.name, **encode(obj)}
+        if kind.name in KINDS:
+            made.append(document)
+    folder = os.environ.get("NODELIFE_DUMPS")
+    for path in sorted(Path(folder).rglob("*.json")) if folder else ():
+        if path.stat().st_size < 5 << 20:
+            items = json.loads(path.read_text()).get("items") or []
+            found = [i for i in items if isinstance(i, dict) and i.get("kind") in KINDS]
+            made += found[:200]
+    return made
+
+
+def paths_of(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a document."""
+    members: Any = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for name, inner in members:
+        yield (*path, name)
+        yield from paths_of(inner, (*path, name))
+
+
+def mutated(document: dict[str, Any], mutations: tuple[Mutation, ...]) -> dict[str, Any]:
+    """A copy with the mutations, those that no longer fit left out."""
+    made = copy.deepcopy(document)
+    for path, value, drop in mutations:
+        holder: Any = made
+        try:
+            for name in path[:-1]:
+                holder = holder[name]
+            if drop:
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = copy.deepcopy(value)
+        except (KeyError, IndexError, TypeError):
+            continue
+    return made
+
+
+def steps_of(documents: list[dict[str, Any]], chance: random.Random) -> Iterator[Step]:
+    """Events without end; most objects stay nameable, as an API server's are."""
+    while True:
+        document = chance.choice(documents)
+        places = [p for p in paths_of(document) if p not in (("kind",), ("metadata", "name"))]
+        mutations = tuple(
+            Mutation(place, chance.choice(STRANGE), chance.random() < 0.15)
+            for place in chance.sample(places, chance.randint(0, min(3, len(places))))
+        )
+        type_ = chance.choices(("ADDED", "MODIFIED", "DELETED"), (5, 10, 1))[0]
+        yield Step(type_, document["kind"], document, mutations)
+
+
+class Subject:
+    """A daemon's inside, without its clock and its files."""
+
+    def __init__(self) -> None:
+        self.now_ns = T0
+        self.version = 0
+        self.dry_run = DryRun(Ledger())
+        self.settings = make_settings("newest")
+        self.dry_run.join(self.settings, list(NEEDS))
+        for _ in self.dry_run.step(self.now_ns, []):
+            pass
+
+    def take(self, step: Step) -> None:
+        """One event, and some seconds. Raises whatever was contained, too."""
+        self.now_ns += 3 * SECOND_NS
+        for event in self._events(step):
+            for _ in self.dry_run.step(self.now_ns, [event]):
+                pass
+        bugs = self.dry_run.cache.quarantine.bugs
+        if bugs:
+            raise next(iter(bugs.values())).error
+
+    def answer(self) -> None:
+        """What `status` makes of it, and the quarantine's own words."""
+        cache = self.dry_run.cache.copy()
+        outlook = join_controllers(cache, self.settings, self.now_ns)[0]
+        for node in list(cache.nodes.values()):
+            outlook.node(node)
+        json.dumps([cache.quarantine.lines(), cache.quarantine.documents()])
+
+    def _events(self, step: Step) -> Iterator[Event]:
+        document = mutated(step.document, step.mutations)
+        self.version += 1
+        if isinstance(document.get("metadata"), dict):
+            document["metadata"]["resourceVersion"] = str(self.version)
+        line = json.dumps({"type": step.type, "object": document}).encode() + b"\n"
+        stream: WatchStream[Any] = WatchStream(kind_named(step.kind).type)
+        try:
+            found = list(stream.feed(line))
+        except MalformedLine:
+            return  # nameless: the watch is opened anew
+        for type_, obj in ((event.type, event.object) for event in found):
+            if type_ == "DELETED":
+                yield Gone(step.kind, obj.key)
+            else:
+                yield obj if isinstance(obj, Unreadable) else Put(step.kind, obj)
+
+
+def play(steps: list[Step]) -> BaseException | None:
+    """What these steps raise in a fresh subject."""
+    try:
+        subject = Subject()
+        for step in steps:
+            subject.take(step)
+        subject.answer()
+    except Exception as error:
+        return error
+    return None
+
+
+def shrunk(steps: list[Step], kind: type[BaseException]) -> list[Step]:
+    """The fewest steps with the fewest mutations that raise an error of that type."""
+
+    def fails(candidate: list[Step]) -> bool:
+        return isinstance(play(candidate), kind)
+
+    size = max(1, len(steps) // 2)
+    while size:
+        at = 0
+        while at < len(steps):
+            candidate = steps[:at] + steps[at + size :]
+            if candidate and fails(candidate):
+                steps = candidate
+            else:
+                at += size
+        size //= 2
+    for at, step in enumerate(steps):
+        for mutation in step.mutations:
+            fewer = tuple(m for m in steps[at].mutations if m is not mutation)
+            candidate = [*steps[:at], steps[at]._replace(mutations=fewer), *steps[at + 1 :]]
+            if fails(candidate):
+                steps = candidate
+    return steps
+
+
+def fuzz(events: int, seed: int, seconds: float = float("inf")) -> int:
+    """Play so many events, or for so long; how many were played. Raises Find."""
+    logging.getLogger("nodelife").setLevel(logging.CRITICAL)  # what is contained is raised anyway
+    chance = random.Random(seed)
+    source = steps_of(clusters(seed), chance)
+    until = time.monotonic() + seconds
+    subject, steps = Subject(), list[Step]()
+    for played in range(events):
+        if time.monotonic() > until:
+            return played
+        if len(steps) >= _RENEWED_EVERY:
+            subject, steps = Subject(), []
+        steps.append(next(source))
+        try:
+            subject.take(steps[-1])
+            if len(steps) == _RENEWED_EVERY:
+                subject.answer()
+        except Exception as error:
+            few = shrunk(steps, type(error))
+            raise Find(play(few) or error, few) from error
+    return events
+
+
+def told(find: Find) -> str:
+    """The steps as a person reads them."""
+    lines = [str(find)]
+    for step in find.steps:
+        name = step.document.get("metadata", {}).get("name")
+        lines.append(f"  {step.type} {step.kind} {name}")
+        for path, value, drop in step.mutations:
+            what = "dropped" if drop else msgspec.json.encode(str(value)[:80]).decode()
+            lines.append(f"    {'.'.join(map(str, path))} = {what}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The mode by hand."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    began = time.monotonic()
+    try:
+        played = fuzz(options.events, options.seed)
+    except Find as find:
+        print(f"seed {options.seed}: {told(find)}")
+        raise find.error from None
+    print(f"{played} events of seed {options.seed} in {time.monotonic() - began:.0f}s: no exit")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

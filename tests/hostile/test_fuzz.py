@@ -1,0 +1,17 @@
+"""A bounded number of mutated events on every run; by hand a million (`tests.hostile.fuzz`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.fuzz import Find, fuzz, told
+
+EVENTS, SECONDS = 2_000, 25.0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_mutated_event_ends_the_daemon(seed: int) -> None:
+    try:
+        assert fuzz(EVENTS, seed, SECONDS) > 0
+    except Find as find:
+        pytest.fail(told(find))
