@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.dry_run import DryRun, same_version
+from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
-from kubectl_nodelife.daemon.kinds import KindStatus, out_of_reach, runnable
+from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
+from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.loop import Tick
@@ -42,34 +45,6 @@ Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
 """When something was seen, None for now, and what."""
 
 
-class ChangeSettings(NamedTuple):
-    """An order: go on with these settings. `done` is resolved once they are in force."""
-
-    settings: Settings
-    done: asyncio.Future[None] | None = None
-
-
-Message = News | ChangeSettings | Outcome
-
-
-class Feed(Protocol):
-    """Where news come from; `live.source.Source` is one."""
-
-    @property
-    def queue(self) -> asyncio.Queue[Message]:
-        """The news, in order for each kind; orders and outcomes are put there as well."""
-        ...
-
-    @property
-    def states(self) -> Mapping[str, KindStatus]:
-        """How it stands with each kind."""
-        ...
-
-    def relist(self, kinds: Iterable[str]) -> None:
-        """List these kinds anew, over fresh connections."""
-        ...
-
-
 class DecisionTask:
     """See the module. `cold_until_ns`: before that no node is called lost for silence.
 
@@ -86,13 +61,17 @@ class DecisionTask:
         controllers: Iterable[str],
         read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
         host: Any = None,
+        read_leases: ReadLeases | None = None,
     ) -> None:
-        """`read_settings` is asked for settings before the controllers begin. `host`: a dry run."""
+        """`read_settings` is asked for the settings each time before the controllers begin,
+        `read_leases` for all Leases of nodes before a node is called lost. `host`: a dry run.
+        """
         self.feed = feed
         self.clock = clock
         self.settings = settings
         self.dry_run: DryRun = DryRun(ledger) if host is None else host
         self.gate = DecisionGate(feed, clock)
+        self.leases = LeaseCheck(read_leases, clock, feed.queue)
         self.read: set[str] = set()
         self.synced = asyncio.Event()
         self.cold_since_ns = 0
@@ -111,7 +90,7 @@ class DecisionTask:
     @property
     def stands_still(self) -> str:
         """Why nothing is decided now, "" for no reason."""
-        return self.gate.closed_because
+        return self.gate.closed_because or self.leases.waiting
 
     def is_cold(self, now_ns: int) -> bool:
         """Whether nodes are not yet called lost for silence."""
@@ -162,6 +141,8 @@ class DecisionTask:
                 self._change_settings(item)
             elif isinstance(item, Outcome):
                 seen.append((None, [item]))
+            elif isinstance(item, LeasesRead):
+                seen.append((None, self._leases_read(item)))
             else:
                 self.last_news_ns = self.clock.now_ns()
                 seen = await self._note(item, seen)
@@ -172,7 +153,7 @@ class DecisionTask:
         if missing != self._missing:
             self._missing, self._anew_because = missing, "what may be read has changed"
         held_back = bool(self.stands_still)
-        if not self.gate.may_decide(missing):
+        if not self.gate.may_decide(missing) or self._must_wait():
             self._hold(seen)
             return ()
         if because := self._anew_because or self.gate.clock_set:
@@ -232,7 +213,8 @@ class DecisionTask:
             for position in range(0, len(events), _EVENTS_AT_ONCE):
                 batch = events[position : position + _EVENTS_AT_ONCE]
                 self._check_clocks()
-                if self.gate.waiting():  # this machine slept while we were deciding
+                # this machine slept while we were deciding, or somebody's time is over by now
+                if self.gate.waiting() or self._must_wait(in_batch=True):
                     self._hold([(None, batch)])
                 else:
                     yield self._decision_ns(at_ns), batch
@@ -252,7 +234,7 @@ class DecisionTask:
     def _due(self) -> Iterator[Tick]:
         """Wake who is due, unless there is more to take in first."""
         self._check_clocks()
-        if self.feed.queue.empty() and not self.gate.waiting():
+        if self.feed.queue.empty() and not self.gate.waiting() and not self._must_wait():
             yield self._decision_ns(None), ()
         if self.clock.now_ns() > self.cold_until_ns + 2 * self.settings.node_monitor_period_ns:
             self.dry_run.settle_inherited(self.clock.now_ns())
@@ -291,6 +273,22 @@ class DecisionTask:
             lifecycle.memory.change_settings(settings, self.clock.now_ns())
         if order.done is not None and not order.done.done():
             order.done.set_result(None)
+
+    # Leases past the watch
+
+    def _must_wait(self, *, in_batch: bool = False) -> bool:
+        engine = self.dry_run.engine
+        if in_batch and engine is not None and engine.timers_wait:
+            return False  # nobody's time has come before all of it is taken in
+        return self.leases.must_wait(self.dry_run.lifecycle)
+
+    def _leases_read(self, read: LeasesRead) -> list[Put | Gone | Outcome]:
+        """Renewals that the watch has not told of; a watch that should have is built anew."""
+        newer, lies = self.leases.take(read, self.dry_run.lifecycle, self.dry_run.cache.get)
+        if lies:
+            log.warning("the watch of Leases has not told of renewals: it is built anew")
+            self.feed.relist(["Lease"])
+        return [Put("Lease", lease) for lease in newer]
 
     # Lists, and the beginning
 

@@ -1,5 +1,4 @@
-"""The process: plugs source, watcher, journal and server together, and sees to them until told to
-stop.
+"""The process: plugs source, watcher, journal and server together until told to stop.
 
 Everything that may be needed is imported before the daemon says that it is ready: an upgrade may
 delete the folder it was started from, and then it must still answer, and end in good order. It has
@@ -62,6 +61,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
+from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
@@ -102,13 +102,14 @@ class Daemon:
         self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         enforces = bool(options.orders.controllers)
-        resources, pace = map(resource_of, KINDS), ENFORCING_PACE if enforces else PACE
-        self.source = ListWatchSource(self.client, resources, pace)
+        pace = ENFORCING_PACE if enforces else PACE
+        self.source = ListWatchSource(self.client, map(resource_of, KINDS), pace)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
         self.tee = Tee(self.source)
         feed = self.tee.open() if enforces else self.source
         self.watcher = DecisionTask(
-            feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings
+            *(feed, clock, journal.ledger, make_settings("newest"), list(NEEDS), self.settings),
+            read_leases=lambda: read_leases(self.client),
         )
         self.enforcement = make_enforcement(options.orders, self) if enforces else None
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
@@ -325,11 +326,8 @@ class Daemon:
         return f"cold: {watcher.cold_because}" if cold else "watches"
 
     def _control_plane_now(self, cache: Cache) -> frozenset[tuple[str, str]]:
-        found = []
-        for _, name in control_plane_pods(cache):
-            pod = cache.pod("kube-system", name)
-            found.append((name, pod.uid if pod is not None else ""))
-        return frozenset(found)
+        pods = [(name, cache.pod("kube-system", name)) for _, name in control_plane_pods(cache)]
+        return frozenset((name, pod.uid if pod is not None else "") for name, pod in pods)
 
     async def _health(self, query: Query) -> dict[str, Any]:
         more = {

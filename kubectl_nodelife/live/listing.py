@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.kube.unreadable import Unreadable, identify, split_list
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url
+from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -61,6 +61,11 @@ async def read_all(
     if aside is not None:
         aside += listing.unreadable
     return listing.objects
+
+
+async def read_leases(client: Client) -> list[KubeObject]:
+    """The Leases of all nodes, of a list of its own. Raises ApiError, Unreachable, Failed."""
+    return (await list_all(client, resource_of("Lease"), retry=False)).objects
 
 
 async def list_all(

@@ -148,6 +148,10 @@ class Hostile:
         for queue in self._watchers.get(plural, ()):
             queue.put_nowait((type_, json.loads(json.dumps(obj))))
 
+    def objects(self, plural: str) -> list[Document]:
+        """What is served now."""
+        return list(self._objects.get(plural, {}).values())
+
     def asked(self, plural: str = "", since: float = 0.0) -> list[Request]:
         """The requests of that plural ("" for all) from that monotonic instant on."""
         found = [r for r in self.requests if r.at >= since]
@@ -213,7 +217,7 @@ class Hostile:
         try:
             await request.begin_watch()
             if request.query.get("sendInitialEvents") == "true":
-                for obj in list(self._objects.get(request.plural, {}).values()):
+                for obj in self.objects(request.plural):
                     await request.event("ADDED", obj)
                 await self._bookmark(request, {"k8s.io/initial-events-end": "true"})
             while time.monotonic() < ends:

@@ -43,6 +43,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
 from kubectl_nodelife.live.lease import LeaseKeeper
+from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.source import Happened
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
@@ -176,6 +177,7 @@ class Enforcement:
             self.orders.controllers,
             self._read_settings,
             host,
+            lambda: read_leases(self._client),
         )
         executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
         host.executor = self._executor = executor

@@ -1,0 +1,122 @@
+"""Before a node is called lost for silence, the Leases are read once more, past the watch.
+
+A watch may look alive and tell nothing: bookmarks come, renewals do not. No decision is taken while
+a node's grace period is over and no list of Leases has come that was asked for shortly before its
+end. A renewal that only the list knows withdraws the thought, and the watch is built anew. Nodes
+that fall silent together share one list, so that a mass loss costs one request a monitor period.
+There is no upstream to follow: a kube-controller-manager believes its watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.backoff import Backoff
+
+READ_SECONDS = 15.0
+
+ReadLeases = Callable[[], Awaitable[Sequence[KubeObject]]]
+Shown = Callable[[str, tuple[str, str]], KubeObject | None]
+
+
+class LeasesRead(NamedTuple):
+    """A message: the Leases as of a list asked for then, by the daemon's clock; or the error."""
+
+    asked_ns: int
+    leases: Sequence[Lease] = ()
+    error: str = ""
+
+
+class LeaseCheck:
+    """`waiting`: why nothing is decided, "" for no reason. Without `read` nothing is checked."""
+
+    def __init__(
+        self, read: ReadLeases | None, clock: DaemonClock, queue: asyncio.Queue[Any]
+    ) -> None:
+        self.waiting = ""
+        self._read = read
+        self._clock = clock
+        self._queue = queue
+        self._checked_ns = 0  # when the newest list was asked for
+        self._task: asyncio.Task[None] | None = None
+        self._backoff = Backoff()
+        self._next_ns = 0
+        self._error = ""
+
+    def must_wait(self, lifecycle: NodeLifecycleController | None) -> bool:
+        """Whether a node would now be called lost without a check. Asks for the Leases in time."""
+        self.waiting = ""
+        if self._read is None or lifecycle is None or not lifecycle.memory.leases_count:
+            return False
+        lost_ns = lifecycle.memory.expiry.next_due()
+        margin_ns = self._margin_ns(lifecycle)
+        now_ns = self._clock.now_ns()
+        if lost_ns is None or now_ns < lost_ns - margin_ns:
+            return False
+        if self._checked_ns >= lost_ns - margin_ns:
+            return False
+        if self._task is None and now_ns >= self._next_ns:
+            self._task = asyncio.create_task(self._ask(self._read))
+        if now_ns > lost_ns:
+            name = next(iter(self._silent(lifecycle, lost_ns)), "a node")
+            why = f" ({self._error})" if self._error else ""
+            self.waiting = f"{name} is silent: its Lease is read once more{why}"
+        return bool(self.waiting)
+
+    def take(
+        self, read: LeasesRead, lifecycle: NodeLifecycleController | None, shown: Shown
+    ) -> tuple[list[Lease], bool]:
+        """Renewals that the watch has not told of, and whether it should have."""
+        self._task = None
+        self._error = read.error
+        if read.error:
+            self._next_ns = self._clock.now_ns() + round(self._backoff.next_s() * SECOND_NS)
+            return [], False
+        self._backoff.went_well()
+        self._checked_ns = read.asked_ns
+        if lifecycle is None:
+            return [], False
+        newer = [lease for lease in read.leases if _is_newer(lease, shown("Lease", lease.key))]
+        until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
+        silent = set(self._silent(lifecycle, until_ns))
+        return newer, any(lease.name in silent for lease in newer)
+
+    async def _ask(self, read: ReadLeases) -> None:
+        asked_ns = self._clock.now_ns()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                leases = cast(Sequence[Lease], await read())
+            await self._queue.put(LeasesRead(asked_ns, leases))
+        except (NodelifeError, TimeoutError) as error:
+            await self._queue.put(LeasesRead(asked_ns, error=str(error) or "no answer in time"))
+
+    @staticmethod
+    def _margin_ns(lifecycle: NodeLifecycleController) -> int:
+        """A list is new enough if it was asked for so long before a node's time was over."""
+        settings = lifecycle.settings
+        half_ns = settings.node_monitor_grace_period_ns // 2
+        return min(max(settings.node_monitor_period_ns, SECOND_NS), half_ns)
+
+    @staticmethod
+    def _silent(lifecycle: NodeLifecycleController, until_ns: int) -> list[str]:
+        """The nodes whose time is over by then."""
+        expiry = lifecycle.memory.expiry
+        return [n for n in lifecycle.memory.known if (expiry.get(n) or until_ns + 1) <= until_ns]
+
+
+def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
+    """Whether it tells of a renewal that was not seen."""
+    renewed = lease.spec.renew_time
+    if before is None or renewed is None or lease.metadata.namespace != NODE_LEASE_NAMESPACE:
+        return False
+    known = cast(Lease, before).spec.renew_time
+    return known is None or renewed > known

@@ -1,0 +1,157 @@
+"""A soak by hand: one daemon, one hostile API server, sicknesses in turn, for an hour.
+
+    .venv/bin/python -m tests.hostile.soak --seconds 3600 --seed 1
+
+Leases are renewed, pods come and go, and every few seconds the server falls sick or well, chosen by
+the seed. Each minute a line tells the daemon's memory and how often the server was asked. It fails
+where the daemon ends, where its memory grows by more than half after the first fifth of the time,
+where one kind is asked more than twice a second over ten seconds, or where a write was tried. The
+last line is one JSON object with the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.daemon.user import User, user
+from tests.hostile import sicknesses
+from tests.hostile.server import Hostile, Sickness, hostile
+from tests.hostile.test_evidence_of_life import bookmarks_only, lease, node
+
+NODES = [f"n{number}" for number in range(50)]
+PODS = 500
+WINDOW_S = 10.0
+
+SICKNESSES: dict[str, Sickness | None] = {
+    "well": None,
+    "410 on lists": sicknesses.gone_lists,
+    "410 in watches": sicknesses.expired_watches,
+    "410 after a WatchList": sicknesses.broken_after_the_first_event,
+    "watches end at once": sicknesses.ending_watches,
+    "503, Retry-After 0": sicknesses.failing(503, {"Retry-After": "0"}),
+    "429, negative Retry-After": sicknesses.failing(429, None, {"retryAfterSeconds": -5}),
+    "401": sicknesses.failing(401),
+    "a login page": sicknesses.login_page,
+    "an endless list": sicknesses.endless_list,
+    "an endless line": sicknesses.endless_line,
+    "a gzip bomb": sicknesses.gzip_bomb(600),
+    "bookmarks only": bookmarks_only,
+}
+
+
+def pod(number: int) -> dict[str, Any]:
+    """A running pod; its uid is another each time."""
+    meta = {"name": f"p{number}", "namespace": "default", "uid": f"{number}-{time.time_ns()}"}
+    spec = {"nodeName": NODES[number % len(NODES)], "containers": []}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+
+
+async def live(server: Hostile, dice: random.Random) -> None:
+    """Renewals every ten seconds, and some pods a second."""
+    while True:
+        for name in NODES[:: dice.randint(1, 3)]:
+            server.put(lease(name))
+        for _ in range(10):
+            server.put(pod(dice.randrange(PODS)))
+            await asyncio.sleep(1)
+
+
+async def fall_sick(server: Hostile, dice: random.Random, met: Counter[str]) -> None:
+    """Another sickness, or none, every five to thirty seconds."""
+    while True:
+        name = dice.choice([*SICKNESSES, "well", "well", "well"])
+        met[name] += 1
+        server.sickness = SICKNESSES[name]
+        await asyncio.sleep(dice.uniform(5, 30))
+
+
+def busiest(server: Hostile) -> float:
+    """The most requests a second for one kind over any ten seconds."""
+    most = 0.0
+    for plural in {request.plural for request in server.requests if request.plural}:
+        times = [request.at for request in server.asked(plural)]
+        first = 0
+        for last, at in enumerate(times):
+            while at - times[first] > WINDOW_S:
+                first += 1
+            most = max(most, (last - first + 1) / WINDOW_S)
+    return most
+
+
+async def watch_daemon(someone: User, server: Hostile, seconds: float) -> list[int]:
+    """Its memory each minute, or ten times in all."""
+    ends, resident = time.monotonic() + seconds, []
+    while time.monotonic() < ends:
+        await asyncio.sleep(min(60.0, seconds / 10))
+        health = await someone.health()
+        resident.append(int(health["residentBytes"]))
+        print(f"{resident[-1] >> 20} MiB, {len(server.requests)} requests", flush=True)
+    return resident
+
+
+async def soak(seconds: float, seed: int) -> dict[str, Any]:
+    """The figures of one soak."""
+    dice, met = random.Random(seed), Counter[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        objects = [make(name) for name in NODES for make in (node, lease)]
+        async with (
+            hostile([*objects, *map(pod, range(PODS))]) as server,
+            user(server.kubeconfig(Path(folder))) as someone,
+        ):
+            await someone.begin()
+            pid = (await someone.health())["pid"]
+            tasks = [
+                asyncio.create_task(live(server, dice)),
+                asyncio.create_task(fall_sick(server, dice, met)),
+            ]
+            resident = await watch_daemon(someone, server, seconds)
+            same = (await someone.health())["pid"] == pid
+            for task in tasks:
+                task.cancel()
+            settled = resident[len(resident) // 5]
+            return {
+                "seconds": seconds,
+                "seed": seed,
+                "sameProcess": same,
+                "firstMiB": settled >> 20,
+                "mostMiB": max(resident) >> 20,
+                "lastMiB": resident[-1] >> 20,
+                "requests": len(server.requests),
+                "mostPerKindAndSecond": round(busiest(server), 2),
+                "writes": len(server.writes),
+                "sicknesses": dict(met),
+                "passed": same
+                and resident[-1] < 1.5 * settled
+                and busiest(server) <= 2
+                and not server.writes,
+            }
+
+
+def main() -> int:
+    """Run it; 0 where everything held."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    found = asyncio.run(soak(given.seconds, given.seed))
+    print(json.dumps(found))
+    return 0 if found["passed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
