@@ -93,8 +93,7 @@ class Daemon:
         self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
-        self.said: list[str] = []
-        self._settings_said: list[str] = []
+        self.said, self._settings_said = list[str](), list[str]()
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
@@ -102,8 +101,8 @@ class Daemon:
         self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         enforces = bool(options.orders.controllers)
-        pace = ENFORCING_PACE if enforces else PACE
-        self.source = ListWatchSource(self.client, map(resource_of, KINDS), pace)
+        resources, pace = map(resource_of, KINDS), ENFORCING_PACE if enforces else PACE
+        self.source = ListWatchSource(self.client, resources, pace)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
         self.tee = Tee(self.source)
         feed = self.tee.open() if enforces else self.source
