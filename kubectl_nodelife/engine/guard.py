@@ -37,6 +37,7 @@ HALF_OPEN_NS: Final = 30 * SECOND_NS
 ERRORS: Final = 5
 LAST_WRITES: Final = 10
 _RETRY_NS: Final = SECOND_NS
+NODES_GONE: Final = "nodes gone"
 
 
 class Go(msgspec.Struct, frozen=True):
@@ -187,6 +188,8 @@ class Guard:
     ) -> Hold | None:
         if breaker.verb and breaker.verb != verb_of(action):
             return None
+        if breaker.rule == NODES_GONE and not getattr(action, "if_node_gone", ""):
+            return None  # only what cannot be taken back waits
         if recovery and breaker.recovery_passes:
             return None
         if breaker.heals and now_ns >= breaker.since_ns + HALF_OPEN_NS:

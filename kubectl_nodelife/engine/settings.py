@@ -74,6 +74,9 @@ FLAGS: Final = {
         Flag("pod-eviction-timeout", "duration", ((_ALWAYS, "5m0s"),), until=27),
         Flag("enable-taint-manager", "bool", ((_ALWAYS, "true"),), until=27),
         Flag("terminated-pod-gc-threshold", "count", ((_ALWAYS, "12500"),)),
+        Flag("concurrent-daemonset-syncs", "count", ((_ALWAYS, "2"),)),
+        Flag("kube-api-qps", "rate", ((_ALWAYS, "20"),)),
+        Flag("kube-api-burst", "count", ((_ALWAYS, "30"),)),
         Flag(
             "default-not-ready-toleration-seconds",
             "count",

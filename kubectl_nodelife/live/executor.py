@@ -62,6 +62,14 @@ class Recorder(Protocol):
         """A guard holds it."""
         ...
 
+    def sending(self, action: Action) -> None:
+        """A request of it is about to be sent."""
+        ...
+
+    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
+        """The request was answered, or not (code 0)."""
+        ...
+
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         """It was carried out, refused, or there was nothing left to do."""
         ...
@@ -367,12 +375,14 @@ class LiveExecutor:
             port.journal.note(intent, "sent")
             self.sending.add(action.target)
             self._writing += 1
+            port.recorder.sending(action)
             try:
                 answer = await self.controllers[action.controller].writer.call(call)
             finally:
                 self._writing -= 1
                 self.sending.discard(action.target)
             port.guard.ended(action, answer.code, answer.message, port.now_ns())
+            port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
             return intent, answer
 
     async def token(self, controller: str) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate
 from kubectl_nodelife.daemon.enforce.lookouts import (
     MANAGER_SECONDS,
     FreshEvidence,
@@ -25,17 +26,21 @@ from kubectl_nodelife.daemon.enforce.lookouts import (
 from kubectl_nodelife.daemon.enforce.pausing import Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.preflight import Orders, Preflight
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.calls import Get
+from kubectl_nodelife.engine.calls import Answer, Get
+from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.guard import UPSTREAM, Breaker, Caps, Guard, View
+from kubectl_nodelife.engine.guard import Breaker, Guard, View, verb_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.errors import NodelifeError, Refused
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.zones import zone_key
@@ -48,10 +53,9 @@ from kubectl_nodelife.live.source import Happened
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
-QPS: Final = 200.0
-BURST: Final = 400
 _EVENT_SHARE: Final = 8
 _LOOK_S: Final = 0.1
+_SLOW_S: Final = 5.0
 _OURS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
@@ -95,10 +99,14 @@ class Enforcement:
         self._executor: LiveExecutor | None = None
         self._quiet_until_ns = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._asking: set[asyncio.Task[None]] = set()
 
     async def preflight(self) -> None:
         """Raises Refused, Unreachable."""
-        await Preflight(
+        await self._preflight().run()
+
+    def _preflight(self) -> Preflight:
+        return Preflight(
             self.orders,
             self._target,
             self._side,
@@ -106,7 +114,7 @@ class Enforcement:
             self.kill_switch,
             self.keeper,
             lambda text: log.warning("%s", text),
-        ).run()
+        )
 
     async def run(self) -> None:
         """Enforce until cancelled. Call `close` then."""
@@ -181,6 +189,7 @@ class Enforcement:
         )
         executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
         host.executor = self._executor = executor
+        host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
         self._task = task
         if relist:
             feed.relist(KINDS)
@@ -245,12 +254,13 @@ class Enforcement:
             now_ns,
             task.settings.node_monitor_period_ns,
         )
-        return LiveExecutor(port, {n: self._controller(n) for n in self.orders.controllers})
+        rate = client_rate(task.settings)
+        return LiveExecutor(port, {n: self._controller(n, *rate) for n in self.orders.controllers})
 
-    def _controller(self, name: str) -> ControllerWriter:
+    def _controller(self, name: str, qps: float, burst: int) -> ControllerWriter:
         writer = Writer(self._session, name, self._clock.now_ns, self._client.clock)
-        bucket = TokenBucket(QPS, BURST)
-        events = TokenBucket(QPS / _EVENT_SHARE, BURST // _EVENT_SHARE)
+        bucket = TokenBucket(qps, burst)
+        events = TokenBucket(qps / _EVENT_SHARE, max(1, burst // _EVENT_SHARE))
 
         async def admitted() -> bool:
             now_ns = self._clock.now_ns()
@@ -259,6 +269,31 @@ class Enforcement:
             return not self._closed_because()
 
         return ControllerWriter(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
+
+    def _set_tripwires(self, cache: Cache, decisions: EnforcingTask) -> Tripwires:
+        tripwires = Tripwires(self.guard, cache, self.orders.controllers)
+        tripwires.grace_ns = decisions.settings.node_monitor_grace_period_ns
+
+        def answered(action: Action, answer: Answer, took_s: float) -> None:
+            if answer.code == NO_ANSWER or took_s > _SLOW_S:
+                tripwires.trouble(self._clock.now_ns())
+            if answer.code == FORBIDDEN and not answer.causes:
+                task = asyncio.ensure_future(self._confirm_forbidden(action, answer))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+
+        self.recorder.on_sending, self.recorder.on_answered = tripwires.sends, answered
+        return tripwires
+
+    async def _confirm_forbidden(self, action: Action, answer: Answer) -> None:
+        """A 403 may be admission's word about one object; ask whether the right itself is gone."""
+        try:
+            await self._preflight().permission()
+        except Refused as refused:
+            because = f"{answer.message}: {refused.what}"
+            self.guard.open(Breaker("forbidden", because, self._clock.now_ns(), verb_of(action)))
+        except NodelifeError:
+            pass
 
     # The gate
 
@@ -347,18 +382,3 @@ class Enforcement:
                 state = "applied" if moved else "failed"
                 self.intents.note(write.id, state, 0, "settled by reading the object", version)
         await self.intents.flush()
-
-
-def caps_of(orders: Orders) -> Caps:
-    """The caps that the user asked for. `NAME=N` of a single cap: see `_CAP_NAMES`."""
-    caps = UPSTREAM if orders.caps == "upstream" else Caps()
-    for text in orders.single_caps:
-        name, _, value = text.partition("=")
-        caps = replace(caps, **{_CAP_NAMES[name]: int(value)})
-    return replace(caps, total=orders.max_writes)
-
-
-_CAP_NAMES: Final = {
-    "taints-per-minute": "taints_a_minute",
-    "deletions-per-minute": "deletions_a_minute",
-}

@@ -14,6 +14,7 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import DecisionTask, Seen
+from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import Engine
@@ -40,6 +41,7 @@ class EnforcingHost:
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
         self.executor: LiveExecutor | None = None
+        self.tripwires: Tripwires | None = None
         self._begin = begin
         self._began = began
         self._numbers = numbers
@@ -91,8 +93,14 @@ class EnforcingHost:
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take one tick in, and begin each decision."""
         assert self.engine is not None and self.executor is not None
-        executor = cast(Executor, self.executor)
-        for action in self.engine.step(now_ns, self._ready(events)):
+        executor, tripwires = cast(Executor, self.executor), self.tripwires
+        ready = self._ready(events)
+        if tripwires is not None:
+            for event in ready:
+                tripwires.sees(event, now_ns)
+        for action in self.engine.step(now_ns, ready):
+            if tripwires is not None:
+                tripwires.decides(action, now_ns)
             executor.start(action, now_ns)
             yield
 

@@ -11,7 +11,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.calls import Result, request_of
+from kubectl_nodelife.engine.calls import Answer, Result, request_of
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.kube.encode import encode_time
 from kubectl_nodelife.kube.meta import KubeObject
@@ -23,9 +23,14 @@ _json = msgspec.json.Encoder(enc_hook=encode_time)
 
 
 class ChangeRecorder:
-    """`executor.Recorder` over the ledger. `counts`: how many ended how."""
+    """`executor.Recorder` over the ledger. `counts`: how many ended how.
+
+    `on_sending`, `on_answered`: who else wants to know.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
+        self.on_sending: Callable[[Action], None] = lambda action: None
+        self.on_answered: Callable[[Action, Answer, float], None] = lambda action, answer, s: None
         self.counts: dict[str, int] = {APPLIED: 0, FAILED: 0, SUPERSEDED: 0, "held": 0}
         self._ledger = ledger
 
@@ -38,6 +43,14 @@ class ChangeRecorder:
         """A guard holds it."""
         self.counts["held"] += 1
         self._ledger.hold(action, because)
+
+    def sending(self, action: Action) -> None:
+        """A request of it is about to be sent."""
+        self.on_sending(action)
+
+    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
+        """The request was answered, or not."""
+        self.on_answered(action, answer, took_s)
 
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         """It was carried out, or not."""

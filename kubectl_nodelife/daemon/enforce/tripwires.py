@@ -1,0 +1,140 @@
+"""Signs that somebody else is at work, or that we are the ones cut off: they open the breaker.
+
+- *surprise*: a write that only such a controller makes, on what we enforce, and that is not ours;
+- *nodes gone*: many Node objects vanish with pods on them that are no DaemonSet's;
+- *all at once*: many nodes fall silent while our own connection was in trouble.
+
+Pure but for what it remembers: it is told what the cluster shows, what we send and when something
+went wrong on the way. A person must say `daemon resume` then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from typing import Final
+
+from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    SetNodeConditions,
+    SetPodCondition,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard, is_harm
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+
+SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
+GONE_WITHIN_NS: Final = 600 * SECOND_NS
+GONE_SHARE: Final = 0.10
+GONE_LEAST: Final = 3
+SILENT_SHARE: Final = 0.30
+_OURS_KEPT: Final = 100_000
+
+
+class Tripwires:
+    """One term's. `controllers`: those that enforce."""
+
+    def __init__(self, guard: Guard, cache: Cache, controllers: Collection[str]) -> None:
+        self.grace_ns = 40 * SECOND_NS
+        self._guard = guard
+        self._cache = cache
+        self._controllers = frozenset(controllers)
+        self._detector = ForeignWriteDetector(cache, None, None)
+        self._ours: OrderedDict[tuple[type[Action], object], None] = OrderedDict()
+        self._gone: deque[int] = deque()
+        self._silent: deque[tuple[int, str]] = deque()
+        self._trouble_ns = 0
+
+    # What is told
+
+    def sends(self, action: Action) -> None:
+        """We are about to send this."""
+        self._ours[type(action), action.target] = None
+        if len(self._ours) > _OURS_KEPT:
+            self._ours.popitem(last=False)
+
+    def decides(self, action: Action, now_ns: int) -> None:
+        """A decision of ours: how many nodes fall silent."""
+        if isinstance(action, SetNodeConditions) and is_harm(action):
+            self._silent.append((now_ns, action.node))
+            self._check_silence(now_ns)
+
+    def trouble(self, now_ns: int) -> None:
+        """A watch broke, a renewal failed, or a request took too long."""
+        self._trouble_ns = now_ns
+        self._check_silence(now_ns)
+
+    def sees(self, event: Event, now_ns: int) -> None:
+        """What the cluster shows, before the cache has taken it in."""
+        if isinstance(event, Gone) and event.kind == "Node":
+            self._node_gone(event.key[1], now_ns)
+        elif isinstance(event, Put):
+            old = self._cache.get(event.kind, event.obj.key)
+            if old is not None and event.kind in ("Node", "Pod"):
+                for action in self._detector.compare(old, event.obj, now_ns):
+                    self._judge(action, now_ns)
+            elif old is None and isinstance(event.obj, Pod):
+                self._pod_came(event.obj, now_ns)
+
+    # What follows
+
+    def _judge(self, action: Action, now_ns: int) -> None:
+        if action.controller not in self._controllers or not _is_telling(action):
+            return
+        if (type(action), action.target) in self._ours:
+            return
+        kind, (namespace, name) = action.target
+        where = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+        words = {SetNodeConditions: "calls it lost", AddTaints: "taints it"}
+        what = words.get(type(action), "evicts it")
+        self._open(SURPRISE, f"another {action.controller} controller {what}: {where}", now_ns)
+
+    def _pod_came(self, pod: Pod, now_ns: int) -> None:
+        owner = controller_of(pod.metadata)
+        if "daemonset" not in self._controllers or owner is None or owner.kind != "DaemonSet":
+            return
+        if (CreatePod, ("Pod", pod.key)) not in self._ours:
+            where = f"{pod.namespace}/{pod.name}"
+            because = f"another DaemonSet controller made pod {where}"
+            self._open(SURPRISE, because, now_ns)
+
+    def _node_gone(self, name: str, now_ns: int) -> None:
+        owners = (controller_of(pod.metadata) for pod in self._cache.pods_on(name))
+        if all(owner is not None and owner.kind == "DaemonSet" for owner in owners):
+            return
+        while self._gone and self._gone[0] < now_ns - GONE_WITHIN_NS:
+            self._gone.popleft()
+        self._gone.append(now_ns)
+        gone, there = len(self._gone), len(self._cache.nodes)
+        if self._guard.caps.nodes_gone and gone >= max(GONE_LEAST, int(GONE_SHARE * there) + 1):
+            because = f"{gone} nodes with pods on them are gone within ten minutes"
+            self._open(NODES_GONE, because, now_ns)
+
+    def _check_silence(self, now_ns: int) -> None:
+        while self._silent and self._silent[0][0] < now_ns - self.grace_ns:
+            self._silent.popleft()
+        silent = len({name for _, name in self._silent})
+        recent = self._trouble_ns and now_ns - self._trouble_ns <= 2 * self.grace_ns
+        if recent and silent and silent > SILENT_SHARE * len(self._cache.nodes):
+            because = (
+                f"{silent} of {len(self._cache.nodes)} nodes fell silent while the connection to "
+                "the API server was in trouble"
+            )
+            self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
+
+    def _open(self, rule: str, because: str, now_ns: int, *, recovery_passes: bool = False) -> None:
+        if (rule, "") not in self._guard.breakers:
+            self._guard.open(Breaker(rule, because, now_ns, recovery_passes=recovery_passes))
+
+
+def _is_telling(action: Action) -> bool:
+    """Whether only such a controller writes this: people taint, delete and patch too."""
+    return isinstance(action, (SetNodeConditions, SetPodCondition)) or (
+        isinstance(action, AddTaints) and is_harm(action)
+    )

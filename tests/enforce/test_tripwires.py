@@ -1,0 +1,160 @@
+"""Signs of another writer, of a wiped node list, and of our being cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires
+from kubectl_nodelife.engine.actions import AddTaints, SetNodeConditions
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.guard import NODES_GONE, UPSTREAM, Caps, Guard
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.times import SECOND_NS
+
+NOW = 1_000 * SECOND_NS
+ALL = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
+WHO: dict[str, Any] = {"controller": "node-lifecycle", "because": "b"}
+UNREACHABLE = Taint("node.kubernetes.io/unreachable", "NoExecute")
+
+
+def node(name: str = "n0", ready: str = "True", *taints: Taint) -> Node:
+    reason = "NodeStatusUnknown" if ready == "Unknown" else ""
+    status = NodeStatus(conditions=(NodeCondition("Ready", ready, reason),))
+    return Node(ObjectMeta(name=name, uid=f"u-{name}"), NodeSpec(taints=taints), status)
+
+
+def pod(name: str, on: str, owner: str = "") -> Pod:
+    owners = (OwnerReference(owner, "o", "u-o", "apps/v1", True),) if owner else ()
+    meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", owner_references=owners)
+    return Pod(meta, PodSpec(node_name=on))
+
+
+def wires(
+    *objects: Node | Pod, caps: Caps | None = None, names: tuple[str, ...] = ALL
+) -> tuple[Tripwires, Guard, Cache]:
+    guard, cache = Guard(caps or Caps()), Cache()
+    for obj in objects:
+        cache.apply(Put(type(obj).__name__, obj), NOW)
+    return Tripwires(guard, cache, names), guard, cache
+
+
+def rules(guard: Guard) -> list[str]:
+    return [rule for rule, _ in guard.breakers]
+
+
+LOST = node("n0", "Unknown")
+TAINTED = node("n0", "Unknown", UNREACHABLE)
+
+
+def test_a_node_that_another_calls_lost_is_a_surprise() -> None:
+    tripwires, guard, _ = wires(node())
+    tripwires.sees(Put("Node", LOST), NOW)
+    assert rules(guard) == [SURPRISE]
+
+
+def test_our_own_write_is_none() -> None:
+    tripwires, guard, _ = wires(node())
+    tripwires.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    tripwires.sees(Put("Node", LOST), NOW)
+    assert rules(guard) == []
+
+
+def test_what_we_do_not_enforce_surprises_nobody() -> None:
+    tripwires, guard, _ = wires(node(), names=("daemonset",))
+    tripwires.sees(Put("Node", LOST), NOW)
+    assert rules(guard) == []
+
+
+def test_another_s_no_execute_taint_is_a_surprise_and_a_person_s_is_none() -> None:
+    tripwires, guard, _ = wires(LOST)
+    tripwires.sees(Put("Node", node("n0", "Unknown", Taint("mine", "NoExecute"))), NOW)
+    assert rules(guard) == []
+    tripwires.sees(Put("Node", TAINTED), NOW)
+    assert rules(guard) == [SURPRISE]
+    ours, clean, _ = wires(LOST)
+    ours.sends(AddTaints(**WHO, node="n0", taints=(UNREACHABLE,)))
+    ours.sees(Put("Node", TAINTED), NOW)
+    assert rules(clean) == []
+
+
+@pytest.mark.parametrize(
+    "owner, ours, surprising",
+    [
+        pytest.param("DaemonSet", False, True, id="another-s-daemon-pod"),
+        pytest.param("DaemonSet", True, False, id="ours"),
+        pytest.param("ReplicaSet", False, False, id="no-daemon-pod"),
+        pytest.param("", False, False, id="a-person-s"),
+    ],
+)
+def test_a_daemon_pod_that_came(owner: str, ours: bool, surprising: bool) -> None:
+    tripwires, guard, _ = wires(node())
+    if ours:
+        tripwires.sends(
+            CreatePod(
+                **{**WHO, "controller": "daemonset"},
+                namespace="d",
+                pod="p",
+                manifest={},
+                node="n0",
+                owner="o",
+                owner_uid="u-o",
+                revision="r",
+            )
+        )
+    tripwires.sees(Put("Pod", pod("p", "n0", owner)), NOW)
+    assert (rules(guard) == [SURPRISE]) is surprising
+
+
+def vanish(tripwires: Tripwires, cache: Cache, names: list[str]) -> None:
+    for name in names:
+        event = Gone("Node", ("", name))
+        tripwires.sees(event, NOW)
+        cache.apply(event, NOW)
+
+
+@pytest.mark.parametrize(
+    "gone, owner, caps, held",
+    [
+        pytest.param(3, "ReplicaSet", Caps(), True, id="three-of-ten"),
+        pytest.param(2, "ReplicaSet", Caps(), False, id="two"),
+        pytest.param(3, "DaemonSet", Caps(), False, id="daemon-pods-only"),
+        pytest.param(3, "ReplicaSet", UPSTREAM, False, id="as-upstream"),
+    ],
+)
+def test_nodes_gone(gone: int, owner: str, caps: Caps, held: bool) -> None:
+    names = [f"n{i}" for i in range(10)]
+    tripwires, guard, cache = wires(
+        *map(node, names), *(pod(f"p{name}", name, owner) for name in names), caps=caps
+    )
+    vanish(tripwires, cache, names[:gone])
+    assert (rules(guard) == [NODES_GONE]) is held
+
+
+def silence(tripwires: Tripwires, count: int) -> None:
+    lost = (NodeCondition("Ready", "Unknown"),)
+    for i in range(count):
+        tripwires.decides(SetNodeConditions(**WHO, node=f"n{i}", conditions=lost), NOW)
+
+
+@pytest.mark.parametrize(
+    "silent, trouble, held",
+    [
+        pytest.param(4, True, True, id="four-of-ten-and-trouble"),
+        pytest.param(3, True, False, id="thirty-percent"),
+        pytest.param(10, False, False, id="all-of-them-without-trouble"),
+    ],
+)
+def test_all_at_once(silent: int, trouble: bool, held: bool) -> None:
+    tripwires, guard, _ = wires(*(node(f"n{i}") for i in range(10)))
+    if trouble:
+        tripwires.trouble(NOW)
+    silence(tripwires, silent)
+    assert (rules(guard) == [ALL_AT_ONCE]) is held
+    if held:
+        assert guard.breakers[ALL_AT_ONCE, ""].recovery_passes
