@@ -17,8 +17,8 @@ from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
-COLD: Final = "cold: "
-"""How the warning begins that silence does not count yet."""
+WARMING_UP: Final = "warming up: "
+"""How the warning begins that no node is called lost before a grace period has been watched."""
 
 
 class ClusterView:

@@ -148,7 +148,7 @@ class DecisionTask:
                 seen = await self._note(item, seen)
         if self.dry_run.engine is None:
             self._fill(seen)
-            return () if self.unread() else await self._begin("the daemon has only begun to watch")
+            return () if self.unread() else await self._begin("the daemon has just started")
         missing = frozenset(out_of_reach(self.feed.states))
         if missing != self._missing:
             self._missing, self._anew_because = missing, "what may be read has changed"

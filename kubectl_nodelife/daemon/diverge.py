@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.answers.divergence import divergence_document
+from kubectl_nodelife.answers.view import WARMING_UP
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
@@ -52,7 +53,6 @@ _MOST_LINKS: Final = 200_000
 _MOST_QUESTIONS: Final = 200
 _AT_ONCE: Final = 200
 _FORGET_SECONDS: Final = 10.0
-_COLD: Final = "cold: "
 _IN_TIME_NS: Final = 2 * SECOND_NS
 
 Query = Mapping[str, list[str]]
@@ -218,7 +218,7 @@ class DivergenceRecorder:
         self._began_ns = self._began_ns or now_ns
         last_ns, self._ticked_ns = self._ticked_ns, now_ns
         why = self._blind(now_ns)
-        cold = why.startswith(_COLD)
+        cold = why.startswith(WARMING_UP)
         if began and now_ns - last_ns > _ABSENT_NS:
             self._spans.append(UnwatchedSpan(last_ns, now_ns, "the daemon was held up"))
             self._spans.sort(key=lambda span: span.end_ns is None)
@@ -237,7 +237,7 @@ class DivergenceRecorder:
         if watcher.stands_still:
             return watcher.stands_still
         if watcher.is_cold(now_ns):
-            return f"{_COLD}{watcher.cold_because}"
+            return f"{WARMING_UP}{watcher.cold_because}"
         return ""
 
     def _forget(self, before_ns: int) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 import kubectl_nodelife
 from kubectl_nodelife import __version__
-from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -320,9 +320,9 @@ class Daemon:
                 f" ({errors[0]})" if errors else ""
             )
         if watcher.stands_still:
-            return f"stands still: {watcher.stands_still}"
+            return f"decides nothing: {watcher.stands_still}"
         cold = watcher.is_cold(watcher.clock.now_ns())
-        return f"cold: {watcher.cold_because}" if cold else "watches"
+        return f"{WARMING_UP}{watcher.cold_because}" if cold else "watches"
 
     def _control_plane_now(self, cache: Cache) -> frozenset[tuple[str, str]]:
         pods = [(name, cache.pod("kube-system", name)) for _, name in control_plane_pods(cache)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.answers.view import COLD, ClusterView
+from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
@@ -187,8 +187,8 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     if watcher.is_cold(now_ns) and watcher.synced.is_set():
         left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
         said.append(
-            f"{COLD}{watcher.cold_because}, so that no node is called lost for silence within the "
-            f"next {left}"
+            f"{WARMING_UP}{watcher.cold_because}; no node is called lost before "
+            f"{left} more have been watched"
         )
     skew_ns = watcher.clock.skew_ns()
     if abs(skew_ns) > SKEW_TOLD_NS:

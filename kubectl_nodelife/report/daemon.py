@@ -56,8 +56,8 @@ def state_of(item: dict[str, Any]) -> str:
     if not item.get("synced"):
         return "reading"
     if item.get("standsStill"):
-        return "blind"
-    return "cold" if item.get("cold") else "watching"
+        return "not watching"
+    return "warming up" if item.get("cold") else "watching"
 
 
 def _row(item: dict[str, Any]) -> list[object]:

@@ -36,7 +36,7 @@ def test_a_server_whose_clock_is_another() -> None:
             served.server.faults.clock_skew_s = 0.0
             await served.hang_up()
             await served.listen()  # new answers have a new date
-            await one.warned("status", of="cold: the API server's clock was set by +")
+            await one.warned("status", of="warming up: the API server's clock was set by +")
             assert (await one.json("changes"))["items"] == []
 
     play(test)
@@ -79,7 +79,7 @@ def test_a_daemon_that_stood_still_for_longer_than_a_grace_period_calls_nobody_l
             os.kill(pid, signal.SIGCONT)
             said = await one.run("status")
             assert said.code == 0 and said.out.count(" True ") == 4
-            assert "cold: this process stood still for" in said.err
+            assert "warming up: this process stood still for" in said.err
             assert (await one.json("changes"))["items"] == []
 
     play(test)

@@ -28,7 +28,7 @@ def test_from_the_first_look_to_the_end() -> None:
             assert began.startswith((f"watching sandbox ({served.url}): 4 nodes, ", late))
             second = await one.run("status")
             assert "first look" not in second.err
-            assert "cold: the daemon has only begun to watch" in second.err
+            assert "warming up: the daemon has just started" in second.err
             source = (await one.json("status"))["source"]
             assert (source["kind"], source["context"], source["synced"]) == (
                 "daemon",
@@ -217,7 +217,7 @@ def test_the_api_server_goes_and_comes_back() -> None:
                 await asyncio.sleep(4)  # longer than the grace period
                 assert (await one.json("changes"))["items"] == []
                 await served.listen()
-                cold = await lines_of(watch.stderr, "cold: nothing was seen for")
+                cold = await lines_of(watch.stderr, "warming up: nothing was seen for")
                 assert "no node is called lost" in cold
                 assert (await one.json("changes"))["items"] == []
             finally:

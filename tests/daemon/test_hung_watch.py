@@ -76,7 +76,7 @@ def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> Non
             await asyncio.sleep(GRACE_SECONDS)
             assert await one.journal.select(Wanted()) == []
             served.server.faults.hang_watches.clear()
-            await until(lambda: "cold: nothing was seen for" in one.said())
+            await until(lambda: "warming up: nothing was seen for" in one.said())
             assert "no working watch" not in one.said()
             assert await one.journal.select(Wanted()) == []
 

@@ -192,7 +192,7 @@ def test_a_node_silent_since_before_the_start_is_watched_for_a_full_grace_period
         lab = make_lab(tmp_path)
         long_ago = -300 * SECOND
         await lab.begin(node("n1", posted_ns=long_ago), lease("n1", long_ago))
-        assert "cold: the daemon has only begun to watch" in " ".join(lab.look().warnings)
+        assert "warming up: the daemon has just started" in " ".join(lab.look().warnings)
         assert lab.look().source["cold"] is True
         await lab.after(49)
         assert await lab.told() == []
@@ -267,7 +267,7 @@ def test_a_suspend_makes_it_cold(tmp_path: Path) -> None:
         await lab.see()
         await lab.relist(node("n1"), node("n2"), lease("n1"), lease("n2"))
         assert lab.watcher.cold_because == "this machine slept for 3600s"
-        assert "cold: this machine slept for 3600s" in lab.look().warnings[0]
+        assert "warming up: this machine slept for 3600s" in lab.look().warnings[0]
         await lab.after(49)
         assert await lab.told() == []
 

@@ -118,6 +118,8 @@ def tainted(
     return replace(made, **more)
 
 
-def span(begin: float, end: float | None, why: str = "cold: it has only begun") -> UnwatchedSpan:
+def span(
+    begin: float, end: float | None, why: str = "warming up: it has only begun"
+) -> UnwatchedSpan:
     """A time out of sight."""
     return UnwatchedSpan(at(begin), None if end is None else at(end), why)

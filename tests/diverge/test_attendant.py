@@ -91,7 +91,7 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         await watch.after(3, "n1")
         made = await watch.answer()
         assert made["verdict"] == "not-evaluated"
-        assert "cold: the daemon has only begun to watch" in made["because"]
+        assert "warming up: the daemon has just started" in made["because"]
         await watch.after(50)
         await watch.after(20)
         assert kinds(await watch.answer()) == ["stalled", "missing"]
@@ -106,7 +106,7 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         assert "waiting for a new list of Pod" in lab.watcher.stands_still
         await lab.relist()
         watch.attendant.note_eyes(lab.now)
-        assert "cold: nothing was seen for" in (await watch.answer())["because"]
+        assert "warming up: nothing was seen for" in (await watch.answer())["because"]
 
     run(test())
 

@@ -94,8 +94,8 @@ def test_taint_eviction_alone_is_disabled() -> None:
 def test_nothing_is_judged_while_it_is_cold() -> None:
     made = judged(100, LOST, span(-10, None))
     assert made.verdict == "not-evaluated"
-    assert made.because == "nothing was evaluated: cold: it has only begun"
-    assert made.not_evaluated == ("nothing is judged now: cold: it has only begun",)
+    assert made.because == "nothing was evaluated: warming up: it has only begun"
+    assert made.not_evaluated == ("nothing is judged now: warming up: it has only begun",)
     assert judged(100, evaluated=()).verdict == "not-evaluated"
 
 

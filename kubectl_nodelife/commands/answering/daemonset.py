@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
-from kubectl_nodelife.answers.view import COLD, ClusterView
+from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
 from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
 from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
@@ -119,7 +119,9 @@ def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSet
         remedy = "try again in a moment, or look directly with --no-daemon"
         raise Unreachable("the daemon has not read the DaemonSets yet", remedy=remedy)
     sets = daemon_sets(view, question.namespace or None, question.name)
-    warnings = [w for w in view.warnings if not w.startswith(COLD)]  # sets do not hang on that
+    warnings = [
+        w for w in view.warnings if not w.startswith(WARMING_UP)
+    ]  # sets do not hang on that
     return lambda: DaemonSetsView(sets(), view.source, warnings)
 
 
