@@ -117,6 +117,7 @@ MAY_WRITE = {
     "kubectl_nodelife.live.events",
     "kubectl_nodelife.live.lease",
     "kubectl_nodelife.live.kill_switch",
+    "kubectl_nodelife.daemon.cluster_checks",
     "kubectl_nodelife.daemon.preflight",
     "kubectl_nodelife.daemon.enforce.lookouts",
     "kubectl_nodelife.daemon.enforce.enforcement",

@@ -1,0 +1,171 @@
+"""What must hold of the cluster before anything is written to it (enforce.md, section 3).
+
+These rows are needed by a daemon that enforces and by a one-off act alike: the right cluster, the
+API groups, the rights, the kill switch, the clock, the transport. Each raises Refused in one line
+that says what to do. They only read, apart from SelfSubjectAccessReviews.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.errors import Refused, Unreachable
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.live.writer import Writer
+
+CLUSTER_MARK: Final = "kube-system-uid"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_AT_ONCE: Final = 8
+_TOLD: Final = 5
+
+
+class Right(NamedTuple):
+    """One verb on one resource. `namespace` "": in all of them."""
+
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        inside = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {name}{'.' + self.group if self.group else ''}{inside}"
+
+
+class ClusterChecks:
+    """See the module."""
+
+    def __init__(
+        self, target: Target, writer: Writer, intents: Intents, kill_switch: KillSwitch
+    ) -> None:
+        self._target = target
+        self._writer = writer
+        self._intents = intents
+        self._kill_switch = kill_switch
+
+    async def right_cluster(self) -> None:
+        """The uid of kube-system is that of the journal."""
+        found = await self.get("/api/v1/namespaces/kube-system", "the cluster's identity")
+        uid = str((found.get("metadata") or {}).get("uid", ""))
+        known = self._intents.mark(CLUSTER_MARK)
+        if known and known != uid:
+            raise Refused(
+                f"another cluster is behind this address than the one that the journal is of "
+                f"(kube-system has uid {uid}, not {known})",
+                on=self._target.server,
+                remedy=f"if that is meant, move {self._intents.path} aside",
+            )
+        self._intents.mark(CLUSTER_MARK, uid)
+
+    async def versions(self, groups: Iterable[str]) -> None:
+        """The API groups, such as `policy/v1`, are served."""
+        for group in groups:
+            await self.get(f"/apis/{group}", f"API group {group}")
+
+    async def permission(self, wanted: Sequence[Right], remedy: str) -> None:
+        """Every one of these rights is there."""
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def missing(right: Right) -> str:
+            async with gate:
+                return "" if await self._allowed(right) else str(right)
+
+        found = [text for text in await asyncio.gather(*map(missing, wanted)) if text]
+        if found:
+            more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+            raise Refused(
+                f"these rights are missing: {'; '.join(found[:_TOLD])}{more}",
+                on=self._target.user_name or "this user",
+                remedy=remedy,
+            )
+
+    async def kill_switch_absent(self) -> None:
+        """The ConfigMap that stops all writers is not there."""
+        await self._kill_switch.look()
+        if self._kill_switch.present:
+            raise Refused(
+                "it stops all writers of this cluster",
+                on="configmap kube-system/nodelife-stop",
+                remedy="kubectl nodelife daemon resume --everyone removes it",
+            )
+        if not self._kill_switch.absent_ns:
+            raise Refused(
+                f"it cannot be looked for ({self._kill_switch.error}), which counts as its being "
+                "there",
+                on="configmap kube-system/nodelife-stop",
+                remedy="the role of `kubectl nodelife rbac --mode enforce` lets it be read",
+            )
+
+    async def clock_agrees(self) -> None:
+        """The server says what time it is."""
+        if not self._writer.clock.known:
+            raise Refused(
+                "its answers have no Date, so that no age can be trusted",
+                on=self._target.server,
+                remedy="talk to it without the proxy in between",
+            )
+
+    async def get(self, path: str, what: str) -> dict[str, Any]:
+        """A document of the API server. Raises Refused, Unreachable."""
+        answer = await self._writer.send(Request("GET", path, "", {}), "")
+        if answer.code == 0:
+            raise Unreachable(f"does not answer: {answer.message}", on=self._target.server)
+        if not answer.ok:
+            word = "is not there" if answer.code == NOT_FOUND else "cannot be read"
+            raise Refused(f"{what} {word}: {answer.message}", on=self._target.server)
+        return answer.raw or {}
+
+    async def _allowed(self, right: Right) -> bool:
+        attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
+        attributes |= {"subresource": right.subresource} if right.subresource else {}
+        attributes |= {"namespace": right.namespace} if right.namespace else {}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        request = Request("POST", _REVIEWS, "application/json", body)
+        answer = await self._writer.send(request, "SelfSubjectAccessReview")
+        if not answer.ok:
+            raise Unreachable(f"cannot ask what is allowed: {answer.message}", on=_REVIEWS)
+        return bool(((answer.raw or {}).get("status") or {}).get("allowed"))
+
+
+def check_transport(target: Target, say: Callable[[str], None], *, insecure: bool) -> None:
+    """https with a verified certificate; else only to a loopback address."""
+    url = urlsplit(target.server)
+    local = _is_loopback(url.hostname or "")
+    if url.scheme != "https":
+        if local and insecure:
+            say("writes go over plain http, to this machine only")
+            return
+        raise Refused(
+            "writes go over https only",
+            on=target.server,
+            remedy="--insecure-enforce allows plain http to a loopback address",
+        )
+    if target.cluster.insecure_skip_tls_verify:
+        if not local and not insecure:
+            raise Refused(
+                "the server's certificate is not verified",
+                on=target.server,
+                remedy="give its CA in the kubeconfig (certificate-authority)",
+            )
+        say("the server's certificate is not verified")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
