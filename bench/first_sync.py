@@ -39,7 +39,7 @@ async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
-    from kubectl_nodelife.daemon.sight import WatchedCluster, look
+    from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.answers.api import document
-from kubectl_nodelife.drain.survey import BudgetSurvey, PoolView
-from kubectl_nodelife.drain.survey_findings import BudgetView
+from kubectl_nodelife.drain.budget_findings import BudgetView
+from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 
 
 def budgets_document(survey: BudgetSurvey) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.known import CachedIdentity, recall, remember
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity, recall, remember
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
 from kubectl_nodelife.report import terminal

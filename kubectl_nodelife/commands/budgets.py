@@ -9,7 +9,7 @@ from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.drain.survey import survey
+from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.budgets import BudgetsPage

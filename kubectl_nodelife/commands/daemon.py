@@ -18,6 +18,7 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -26,7 +27,6 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.known import CachedIdentity
 from kubectl_nodelife.daemon.places import check_private, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
     EXIT_DONE,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kubectl_nodelife.daemon.known import CachedIdentity
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import BadInput, Refused
 

@@ -7,8 +7,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import own_command
-from kubectl_nodelife.daemon.known import CachedIdentity
 
 _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NODELIFE_CONFIG")
 """Variables that decide which cluster it is, and let credential plugins be found."""

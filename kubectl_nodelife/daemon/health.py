@@ -8,10 +8,10 @@ import sys
 import time
 from typing import Any
 
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, journal_warnings
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import failing, retry_seconds
-from kubectl_nodelife.daemon.sight import WatchedCluster, journal_warnings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
 

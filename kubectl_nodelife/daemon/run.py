@@ -21,9 +21,10 @@ import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.diverge import DivergenceRecorder
+from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
 from kubectl_nodelife.daemon.enforce.tee import Tee
@@ -52,7 +53,6 @@ from kubectl_nodelife.daemon.settings import (
     detect_settings,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError

@@ -1,9 +1,8 @@
-"""The daemon's ear: HTTP on a Unix socket, JSON out, for the same user only.
+"""HTTP API on a Unix socket: routes, check of the peer's user, streaming. JSON out.
 
-What an answer looks like is not known here: `answers` are handed in by whoever plugs the daemon
-together, one for each question, and must not hold up the loop (`sliced` helps). Every answer
-carries protocol, version and the cluster's server; a client that speaks another protocol is told
-so, and may still say stop.
+Answers are passed in by whoever plugs the daemon together, one for each question, and must not
+block the loop (`sliced` helps). Every answer carries protocol, version and the cluster's server; a
+client of another protocol is told so, and may still send stop.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from aiohttp import web
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL
-from kubectl_nodelife.daemon.sight import WatchedCluster
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.loop import SLICE_S
 

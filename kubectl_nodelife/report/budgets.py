@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubectl_nodelife.answers.budgets import budgets_document
-from kubectl_nodelife.drain.survey import BudgetSurvey, PoolView
-from kubectl_nodelife.drain.survey_findings import BudgetView
+from kubectl_nodelife.drain.budget_findings import BudgetView
+from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.known import CachedIdentity, remember
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity, remember
 from kubectl_nodelife.daemon.places import socket_path
 
 IDENTITY = "0123456789abcdef0123"

@@ -10,10 +10,10 @@ from typing import Any
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.sight import WatchedCluster, look
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns

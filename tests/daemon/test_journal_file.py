@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import journal as journal_module
+from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.inherited import fate_of, planned_action
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.sight import journal_warnings
 from kubectl_nodelife.daemon.store import Store, Wanted, read_only
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.projection import Projection

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.diverge import DivergenceRecorder
+from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.outlook.diverge.observations import ObservedWrite

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.diverge_asking import LeaseWatch, author_of, who_did
+from kubectl_nodelife.daemon.divergence_queries import LeaseWatch, author_of, who_did
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint

@@ -18,9 +18,9 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering import daemonset, explain, names, status
 from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
+from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
-from kubectl_nodelife.daemon.sight import journal_warnings
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage, node_lines

@@ -1,9 +1,9 @@
-"""Keeps the record that `diverge` judges: our writes and how they ended, sightings, blind spells.
+"""Records what `diverge` judges: our writes and their outcomes, observed writes, unwatched times.
 
-It listens to the journal and to the dry run's sights of objects, looks at the leader lease every
-few seconds, asks who wrote what our copy does not explain, and notes when the daemon could not see.
-An hour is kept, in memory: a daemon that is started anew has seen nothing. Pods' writes that came
-in time are only counted, so that a lost zone of thousands of pods costs little.
+It listens to the journal and to changes of objects, reads the leader lease every few seconds, asks
+who wrote what our copy does not explain, and notes when the cluster was not watched. An hour is
+kept, in memory: a daemon that has just started has seen nothing. Pods' writes that came in time are
+only counted, so that a lost zone of thousands of pods costs little.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from kubectl_nodelife.answers.divergence import divergence_document
 from kubectl_nodelife.answers.view import WARMING_UP
 from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.diverge_asking import POLL_SECONDS, LeaseWatch, who_did
-from kubectl_nodelife.daemon.diverge_sights import NodeWriteObserver
+from kubectl_nodelife.daemon.divergence_queries import POLL_SECONDS, LeaseWatch, who_did
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
-from kubectl_nodelife.daemon.sight import WatchedCluster
+from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject

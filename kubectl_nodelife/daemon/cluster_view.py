@@ -1,7 +1,7 @@
-"""What an answer is made from: the outlook on the cluster as it is shown, at one instant.
+"""Makes the `ClusterView` that the daemon's answers are made from: the cluster as it is shown now.
 
-`status` tells what the cluster shows, never what it would look like after our own plans; those are
-told by `changes`. Clocks, queues and timers are the running controllers' own.
+`status` tells what the cluster shows, never what it would look like after our own plans; `changes`
+tells those. Clocks, queues and timers are the running controllers' own.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.drain.survey import BudgetSurvey, survey
+from kubectl_nodelife.drain.budget_survey import BudgetSurvey, survey
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
 
 POOL = {"metadata": {"labels": {"pool": "blue"}}}

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubectl_nodelife.drain.advice import rule_of
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.survey_findings import (
+from kubectl_nodelife.drain.budget_findings import (
     BLOCKING,
     NEVER,
     OK,
@@ -25,6 +24,7 @@ from kubectl_nodelife.drain.survey_findings import (
     findings,
     guarded,
 )
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector
