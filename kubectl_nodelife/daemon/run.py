@@ -93,7 +93,7 @@ class Daemon:
         self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
-        self.said, self._settings_said = list[str](), list[str]()
+        self.said, self.settings_said = list[str](), list[str]()
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
@@ -135,7 +135,7 @@ class Daemon:
     def look(self) -> ClusterView:
         """What can be answered now."""
         view = look(self.watcher, self.journal, self.cluster)
-        view.warnings += [*self.said, *self._settings_said]
+        view.warnings += [*self.said, *self.settings_said]
         return view
 
     async def settings(self, cache: Cache) -> Settings:
@@ -230,7 +230,7 @@ class Daemon:
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
-        return {"reloaded": True, "warnings": [*self.said, *self._settings_said]}
+        return {"reloaded": True, "warnings": [*self.said, *self.settings_said]}
 
     async def reload(self) -> None:
         """Read config and kubeconfig anew; what makes no sense changes nothing, and is said."""
@@ -280,7 +280,7 @@ class Daemon:
             decided = resolve_settings(bare, self._running, cache, target.server, target.context)
             if self.watcher.synced.is_set():
                 decided = msgspec.structs.replace(decided, settings=self.watcher.settings)
-        self._settings_said = [*said, *decided.warnings]
+        self.settings_said = [*said, *decided.warnings]
         log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
         return decided.settings
 
@@ -337,7 +337,7 @@ class Daemon:
         }
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
-        said = [*self.said, *self._settings_said, *connection_warnings(self.target)]
+        said = [*self.said, *self.settings_said, *connection_warnings(self.target)]
         said += spread_warnings(self.client.clock)
         return health(self.watcher, self.journal, self.cluster, more, said)
 

@@ -8,7 +8,7 @@ and the next begins, on fresh lists, once all is well again. Between terms nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.preflight import Orders, Preflight
+from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get
@@ -75,6 +75,7 @@ class Enforcement:
         pause: Pause,
         read_settings: Callable[[Cache], Awaitable[Settings]],
         tell: Callable[[str], None],
+        warnings: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.orders = orders
         self.guard = Guard(caps_of(orders))
@@ -89,6 +90,7 @@ class Enforcement:
         self._ledger = ledger
         self._read_settings = read_settings
         self._tell = tell
+        self._warnings = warnings
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
@@ -342,6 +344,10 @@ class Enforcement:
         unproven = set(self.orders.controllers) - set(self.orders.assume_stopped)
         if unproven and self._task is not None:
             self._quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
+        try:
+            check_settings(self._warnings())
+        except Refused as refused:
+            self.guard.open(Breaker("settings", refused.what, now_ns))
         missing = set(self.orders.controllers) - set(names)
         if missing:
             log.error("%s cannot be enforced: what it needs cannot be read", ", ".join(missing))

@@ -31,6 +31,7 @@ class EnforceHost(Protocol):
     journal: Journal
     watcher: DecisionTask
     tee: Tee
+    settings_said: list[str]
 
     async def settings(self, cache: Cache) -> Settings:
         """The settings in force."""
@@ -60,6 +61,7 @@ def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
         Pause(intents),
         daemon.settings,
         daemon.options.tell,
+        lambda: daemon.settings_said,
     )
 
 

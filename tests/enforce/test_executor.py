@@ -1,0 +1,237 @@
+"""The executor against a writer that only notes: order, gate, intents, and what hangs on what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CancelEviction,
+    DeletePod,
+    MarkPodNotReady,
+    SetNodeConditions,
+    SetPodCondition,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
+from kubectl_nodelife.engine.events import Event, Outcome, Put
+from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.executor import HELD, ControllerWriter, LiveExecutor, Port
+
+NOW = 1_000 * SECOND_NS
+LIFECYCLE: dict[str, Any] = {"controller": "node-lifecycle", "because": "b"}
+EVICTION: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
+NODE = Node(ObjectMeta(name="n", uid="u-n", resource_version="5"))
+
+
+def pod(name: str) -> Pod:
+    meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
+    return Pod(meta, PodSpec(node_name="n"))
+
+
+LOST = SetNodeConditions(
+    **LIFECYCLE, node="n", node_uid="u-n", conditions=(NodeCondition("Ready", "Unknown"),)
+)
+MARK = MarkPodNotReady(
+    **LIFECYCLE,
+    namespace="d",
+    pod="p",
+    pod_uid="u-p",
+    condition=PodCondition("Ready", "False"),
+)
+TARGET = SetPodCondition(
+    **EVICTION,
+    namespace="d",
+    pod="p",
+    pod_uid="u-p",
+    condition=PodCondition("DisruptionTarget", "True"),
+)
+DELETE = DeletePod(**EVICTION, namespace="d", pod="p", pod_uid="u-p")
+OTHER = replace(DELETE, pod="q", pod_uid="u-q")
+
+
+class Lab:
+    """Everything that an executor stands on; `log` is what happened, in order."""
+
+    def __init__(self, answer: Callable[[Any], Answer] | None = None) -> None:
+        self.log: list[str] = []
+        self.events: list[Event] = []
+        self.view = View(kill_switch_absent_ns=NOW)
+        self.evidence = Result(200)
+        self.on_intent: Callable[[], None] = lambda: None
+        self.most = self.running = 0
+        self._answer = answer or (lambda call: Answer(200, self.objects.get(call.key)))
+        self.cache = Cache()
+        self.objects: dict[Any, KubeObject] = {}
+        for obj in (NODE, pod("p"), pod("q")):
+            self.cache.apply(Put(type(obj).__name__, obj), NOW)
+            self.objects[obj.key] = obj
+        port = Port(
+            self.cache,
+            Guard(UPSTREAM),
+            lambda: self.view,
+            self,
+            self,
+            self,
+            self.events.append,
+            lambda: NOW,
+            5 * SECOND_NS,
+        )
+        names = ("node-lifecycle", "taint-eviction")
+        one = ControllerWriter(cast(Any, self), cast(Any, self), TokenBucket(1000, 1000))
+        self.executor = LiveExecutor(port, dict.fromkeys(names, one))
+
+    def play(self, *actions: Action, then: Callable[[], None] = lambda: None) -> None:
+        async def run() -> None:
+            for action in actions:
+                self.executor.start(action, NOW)
+            then()
+            async with asyncio.timeout(5):
+                while self.executor.busy:
+                    await asyncio.sleep(0)
+
+        asyncio.run(run())
+
+    @property
+    def outcomes(self) -> list[tuple[str, int]]:
+        return [(type(e.action).__name__, e.code) for e in self.events if isinstance(e, Outcome)]
+
+    # Writer, journal, recorder, evidence, events
+
+    async def call(self, call: Get | Write) -> Answer:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.log.append(f"{type(call).__name__} {call.key[1]}")
+        await asyncio.sleep(0.01)
+        self.running -= 1
+        return self._answer(call)
+
+    async def begin(self, action: Action, version: str, digest: str) -> int:
+        assert digest
+        self.log.append(f"intent {action.target[1][1]}")
+        self.on_intent()
+        return 1
+
+    def note(
+        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
+    ) -> None:
+        self.log.append(state)
+
+    async def is_lost(self, node: str) -> Result:
+        return self.evidence
+
+    def planned(self, *_: Any) -> None: ...
+    def held(self, *_: Any) -> None: ...
+    def sending(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
+    def ended(self, *_: Any) -> None: ...
+    def put(self, event: Any) -> None: ...
+
+
+def test_the_intent_comes_before_the_first_byte() -> None:
+    lab = Lab()
+    lab.play(DELETE)
+    assert lab.log == ["intent p", "sent", "Delete p", "applied"]
+    assert lab.outcomes == [("DeletePod", 200)]
+
+
+def test_a_gate_that_closes_meanwhile_sends_nothing() -> None:
+    lab = Lab()
+
+    def lose() -> None:
+        lab.view = replace(lab.view, leads=False)
+
+    lab.on_intent = lose
+    lab.play(DELETE)
+    assert lab.log[:2] == ["intent p", "failed"] and "Delete p" not in lab.log
+    assert lab.outcomes == [("DeletePod", HELD)]
+
+
+def test_without_a_journal_nothing_is_sent() -> None:
+    lab = Lab()
+
+    def full() -> None:
+        raise OSError("disk full")
+
+    lab.on_intent = full
+    lab.play(DELETE)
+    assert lab.log == ["intent p"] and lab.outcomes == [("DeletePod", HELD)]
+
+
+def test_a_node_that_could_not_be_called_lost_keeps_its_pods() -> None:
+    newer = replace(NODE, metadata=replace(NODE.metadata, resource_version="6"))
+
+    def conflict(call: Any) -> Answer:
+        return Answer(200, newer) if isinstance(call, Get) else Answer(409)
+
+    lab = Lab(conflict)
+    lab.play(LOST, MARK)
+    assert lab.outcomes == [("SetNodeConditions", 409)] and "Patch p" not in lab.log
+    assert lab.events[0] == Put("Node", newer), "who decides anew sees what was read"
+
+
+def test_a_newer_renewal_withdraws_the_decision() -> None:
+    lab = Lab()
+    lab.evidence = Result(409, "its Lease was renewed 1s ago")
+    lab.play(LOST, MARK)
+    assert lab.log == [] and lab.outcomes == [("SetNodeConditions", 409)]
+
+
+def test_a_pod_whose_condition_could_not_be_set_is_not_deleted() -> None:
+    lab = Lab(lambda call: Answer(503) if not isinstance(call, Get) else Answer(200, pod("p")))
+    lab.play(TARGET, DELETE)
+    assert "Delete p" not in lab.log
+    assert lab.outcomes == [("SetPodCondition", 503), ("DeletePod", 503)]
+
+
+@pytest.mark.parametrize(
+    "actions, at_once",
+    [
+        pytest.param((DELETE, OTHER), 2, id="two-objects-side-by-side"),
+        pytest.param((DELETE, DELETE), 1, id="one-object-one-at-a-time"),
+    ],
+)
+def test_concurrency(actions: tuple[Action, ...], at_once: int) -> None:
+    lab = Lab()
+    lab.play(*actions)
+    assert lab.most == at_once and len(lab.outcomes) == 2
+
+
+def test_a_cancelled_eviction_is_not_sent() -> None:
+    lab = Lab()
+    cancel = CancelEviction(**EVICTION, namespace="d", pod="p", pod_uid="u-p", due_ns=NOW)
+    lab.play(DELETE, replace(DELETE), cancel)
+    assert lab.log.count("Delete p") <= 1
+
+
+def test_while_held_nothing_is_sent_and_it_goes_when_the_gate_opens() -> None:
+    lab = Lab()
+    lab.view = replace(lab.view, paused_because="paused")
+
+    def resume() -> None:
+        asyncio.get_running_loop().call_later(
+            0.1, lambda: setattr(lab, "view", replace(lab.view, paused_because=""))
+        )
+
+    lab.play(DELETE, then=resume)
+    assert lab.log == ["intent p", "sent", "Delete p", "applied"]
+
+
+def test_an_answer_that_was_lost_is_looked_for_and_unknown_where_nothing_tells() -> None:
+    found = Lab(lambda call: Answer(404, reason="NotFound") if isinstance(call, Get) else Answer(0))
+    found.play(DELETE)
+    assert found.log[-2:] == ["Get p", "applied"], "it is gone: that was it"
+    lost = Lab(lambda call: Answer(0))
+    lost.play(DELETE)
+    assert lost.log[-1] == "unknown" and lost.outcomes == [("DeletePod", 0)]
+    assert lost.log.count("Delete p") == 1, "never sent again"

@@ -1,0 +1,217 @@
+"""The rows of the preflight, one by one: each refuses in one line that says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.preflight import (
+    Orders,
+    Preflight,
+    check_settings,
+    check_transport,
+    check_words,
+)
+from kubectl_nodelife.engine.calls import Answer, Get, Request
+from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
+from kubectl_nodelife.live.kubeconfig import Cluster, User
+from kubectl_nodelife.live.target import Target
+
+ALL = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
+ORDERS = Orders(controllers=("daemonset",), assume_stopped=("daemonset",))
+Answers = Callable[[str, dict[str, Any]], Answer | None]
+
+
+def target(server: str = "https://10.0.0.1:6443", **cluster: Any) -> Target:
+    return Target("c", "", "c", "u", Cluster(server=server, **cluster), User())
+
+
+class Server:
+    """A writer, journal, clock and Lease keeper in one, answering as told."""
+
+    def __init__(self, answers: Answers = lambda path, body: None) -> None:
+        self._answers = answers
+        self.marks: dict[str, str] = {}
+        self.path = "/journal"
+        self.known = True
+        self.clock = self
+        self.holder = ""
+        self.error = ""
+        self.now = 1
+
+    async def send(self, request: Request, kind: str, **_: Any) -> Answer:
+        answer = self._answers(request.path, request.body)
+        if answer is not None:
+            return answer
+        if request.path.endswith("selfsubjectaccessreviews"):
+            return Answer(201, raw={"status": {"allowed": True}})
+        if request.path.endswith("nodelife-stop"):
+            return Answer(404, reason="NotFound")
+        return Answer(200, raw={"metadata": {"uid": "u"}, "items": []})
+
+    async def call(self, call: Get, **_: Any) -> Answer:
+        return self._answers(f"lease {call.key[1]}", {}) or Answer(404, reason="NotFound")
+
+    def mark(self, name: str, value: str | None = None) -> str:
+        if value is not None:
+            self.marks[name] = value
+        return self.marks.get(name, "")
+
+    async def attempt(self) -> bool:
+        return not self.holder
+
+
+def preflight(server: Server, orders: Orders = ORDERS, to: Target | None = None) -> None:
+    one = cast(Any, server)
+    switch = KillSwitch(one, lambda: 1)
+    check = Preflight(orders, to or target(), one, one, switch, one, lambda text: None)
+    asyncio.run(check.run())
+
+
+def test_all_is_well() -> None:
+    server = Server()
+    preflight(server)
+    assert server.marks == {"kube-system-uid": "u"}
+
+
+def refusal(server: Server, orders: Orders = ORDERS, to: Target | None = None) -> str:
+    with pytest.raises(Refused) as caught:
+        preflight(server, orders, to)
+    assert caught.value.exit_code == EXIT_REFUSED and caught.value.remedy
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def deny(path: str, body: dict[str, Any]) -> Answer | None:
+    if not path.endswith("selfsubjectaccessreviews"):
+        return None
+    asked = body["spec"]["resourceAttributes"]
+    allowed = (asked["resource"], asked["verb"]) != ("pods", "delete")
+    return Answer(201, raw={"status": {"allowed": allowed}})
+
+
+def there(path: str, body: dict[str, Any]) -> Answer | None:
+    return Answer(200, raw={}) if path.endswith("nodelife-stop") else None
+
+
+def hidden(path: str, body: dict[str, Any]) -> Answer | None:
+    return Answer(403, message="no") if path.endswith("nodelife-stop") else None
+
+
+def elsewhere(path: str, body: dict[str, Any]) -> Answer | None:
+    if "leases?" not in path:
+        return None
+    lease = {"metadata": {"namespace": "other"}, "spec": {"holderIdentity": "laptop"}}
+    return Answer(200, raw={"items": [lease]})
+
+
+@pytest.mark.parametrize(
+    "answers, said",
+    [
+        pytest.param(deny, "delete pods; kubectl nodelife rbac --mode enforce", id="permission"),
+        pytest.param(there, "stops all writers", id="kill-switch"),
+        pytest.param(hidden, "counts as its being there", id="kill-switch-unreadable"),
+        pytest.param(elsewhere, "laptop enforces", id="lease-in-another-namespace"),
+    ],
+)
+def test_refused(answers: Answers, said: str) -> None:
+    assert said in refusal(Server(answers))
+
+
+def test_another_cluster_behind_the_same_address() -> None:
+    server = Server()
+    server.marks["kube-system-uid"] = "other"
+    assert "another cluster is behind this address" in refusal(server)
+
+
+def test_no_date_in_answers() -> None:
+    server = Server()
+    server.known = False
+    assert "no Date" in refusal(server)
+
+
+def test_an_old_server() -> None:
+    def old(path: str, body: dict[str, Any]) -> Answer | None:
+        return Answer(404, reason="NotFound") if path == "/apis/policy/v1" else None
+
+    with pytest.raises(Refused, match="policy/v1 is not there"):
+        preflight(Server(old))
+
+
+def test_a_server_that_does_not_answer_is_unreachable() -> None:
+    with pytest.raises(Unreachable):
+        preflight(Server(lambda path, body: Answer(0, message="refused")))
+
+
+@pytest.mark.parametrize("renewed", [True, False], ids=["it-runs", "it-ended"])
+def test_a_controller_manager(renewed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(seconds: float) -> None:
+        assert seconds == 17.0, "its own leaseDurationSeconds and two more"
+
+    monkeypatch.setattr("kubectl_nodelife.daemon.preflight.asyncio.sleep", at_once)
+    seen: list[int] = []
+
+    def manager(path: str, body: dict[str, Any]) -> Answer | None:
+        if path != "lease kube-controller-manager":
+            return None
+        seen.append(1)
+        stamp = len(seen) if renewed else 0
+        spec = {"holderIdentity": "m", "leaseDurationSeconds": 15, "renewTime": stamp}
+        return Answer(200, raw={"spec": spec})
+
+    orders = replace(ORDERS, assume_stopped=())
+    if not renewed:
+        preflight(Server(manager), orders)
+        return
+    assert "a kube-controller-manager runs (m)" in refusal(Server(manager), orders)
+    preflight(Server(manager))  # --assume-stopped is the user's word
+
+
+@pytest.mark.parametrize(
+    "to, orders, refused",
+    [
+        pytest.param(target(), ORDERS, False, id="https"),
+        pytest.param(target("http://10.0.0.1"), ORDERS, True, id="http"),
+        pytest.param(target("http://127.0.0.1"), ORDERS, True, id="http-to-loopback-unsaid"),
+        pytest.param(
+            target("http://127.0.0.1"), replace(ORDERS, insecure=True), False, id="http-loopback"
+        ),
+        pytest.param(
+            target("http://10.0.0.1"), replace(ORDERS, insecure=True), True, id="http-elsewhere"
+        ),
+        pytest.param(target(insecure_skip_tls_verify=True), ORDERS, True, id="unverified"),
+        pytest.param(
+            target("https://localhost:6443", insecure_skip_tls_verify=True),
+            ORDERS,
+            False,
+            id="unverified-loopback",
+        ),
+    ],
+)
+def test_transport(to: Target, orders: Orders, refused: bool) -> None:
+    try:
+        check_transport(to, orders, lambda text: None)
+    except NodelifeError as error:
+        assert refused and isinstance(error, Refused) and error.remedy
+    else:
+        assert not refused
+
+
+def test_restart_needs_the_word_for_every_controller() -> None:
+    orders = Orders(controllers=ALL, assume_stopped=ALL[:3], begin="restart")
+    with pytest.raises(Refused, match="restart") as caught:
+        check_words(orders)
+    assert "--assume-stopped=daemonset" in caught.value.remedy
+    check_words(replace(orders, assume_stopped=ALL))
+    check_words(replace(orders, begin="join"))
+
+
+def test_settings_that_contradict_what_runs() -> None:
+    with pytest.raises(Refused):
+        check_settings(["--set node-monitor-period=1s, but it runs with 5s"])
+    check_settings(["the profile is a guess"])
