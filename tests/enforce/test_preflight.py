@@ -9,14 +9,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.cluster_checks import check_transport
 from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
-from kubectl_nodelife.daemon.preflight import (
-    Orders,
-    Preflight,
-    check_settings,
-    check_transport,
-    check_words,
-)
+from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
 from kubectl_nodelife.live.kubeconfig import Cluster, User
@@ -195,7 +190,7 @@ def test_a_controller_manager(renewed: bool, monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_transport(to: Target, orders: Orders, refused: bool) -> None:
     try:
-        check_transport(to, orders, lambda text: None)
+        check_transport(to, lambda text: None, insecure=orders.insecure)
     except NodelifeError as error:
         assert refused and isinstance(error, Refused) and error.remedy
     else:
