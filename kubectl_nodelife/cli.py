@@ -99,6 +99,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.options:options",
         "List the connection flags that all verbs take.",
     ),
+    "doctor": (
+        "kubectl_nodelife.commands.doctor:doctor",
+        "Check that everything is there that this program needs.",
+    ),
     "completion": (
         "kubectl_nodelife.commands.completion:completion",
         "Complete verbs, flags and names in your shell.",

@@ -11,27 +11,41 @@ import click
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.api import API_VERSION
 from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.installation import installation
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, render
 
 
 class VersionPage(NamedTuple):
-    """This program's version and what runs it."""
+    """This program's version, what runs it, and how it came here."""
 
     version: str
     python: str
     platform: str
+    commit: str
+    installed_by: str
+    folder: str
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         yield f"Client Version: {self.version}"
         if wide:
-            yield f"Python Version: {self.python}\nPlatform: {self.platform}"
+            yield (
+                f"Commit: {self.commit or '<unknown>'}\nPython Version: {self.python}\n"
+                f"Platform: {self.platform}\nInstalled By: {self.installed_by} ({self.folder})"
+            )
 
     def document(self) -> object:
         return {
             "apiVersion": API_VERSION,
             "kind": "Version",
-            "clientVersion": self._asdict(),
+            "clientVersion": {
+                "version": self.version,
+                "commit": self.commit,
+                "python": self.python,
+                "platform": self.platform,
+                "installedBy": self.installed_by,
+                "folder": self.folder,
+            },
         }
 
     def names(self) -> Iterable[str]:
@@ -41,16 +55,23 @@ class VersionPage(NamedTuple):
 @click.command()
 @output_flags("table", "wide", "json", "yaml")
 def version(output: str, no_headers: bool) -> None:
-    """Show the version of this program; with -o wide, also of the Python that runs it.
+    """Show the version of this program; with -o wide, its commit, Python, and how it came here.
 
     \b
     Examples:
       kubectl nodelife version
       kubectl nodelife version -o json
     """
+    if output == "table":
+        terminal.write(f"Client Version: v{__version__}\n")  # alone, it imports next to nothing
+        return
+    found = installation()
     answer = VersionPage(
         version=f"v{__version__}",
         python=platform.python_version(),
         platform=f"{platform.system().lower()}/{platform.machine()}",
+        commit=found.commit,
+        installed_by=found.by,
+        folder=found.folder,
     )
     terminal.write(render(answer, output, headers=not no_headers))

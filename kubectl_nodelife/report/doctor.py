@@ -1,0 +1,47 @@
+"""The page of `doctor`: each check, what was found, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kubectl_nodelife.answers.api import API_VERSION
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import NONE, Column, Table
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+_COLUMNS = (Column("check"), Column("result"), Column("found"), Column("to do"))
+
+
+class Finding(NamedTuple):
+    """What one check found: OK, WARNING or FAILED, in words, and what to do about it."""
+
+    check: str
+    result: str
+    found: str
+    remedy: str = ""
+
+
+class DoctorPage:
+    """All findings, in the order of the checks."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self._findings = findings
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """A line for each check."""
+        rows = [(f.check, f.result, f.found, f.remedy or NONE) for f in self._findings]
+        yield Table(_COLUMNS, rows)
+
+    def document(self) -> object:
+        """The same for programs."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Doctor",
+            "items": [finding._asdict() for finding in self._findings],
+        }
+
+    def names(self) -> Iterable[str]:
+        """The checks that did not pass."""
+        yield from (f"check/{f.check}" for f in self._findings if f.result != OK)

@@ -1,0 +1,97 @@
+"""`doctor` finds what is wrong, says what to do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife import cli
+from kubectl_nodelife.commands import diagnosis
+from kubectl_nodelife.live.identity import cluster_identity
+from tests.loopback import play, sandbox, target_of
+
+
+def checks(capsys: pytest.CaptureFixture, *words: str) -> dict[str, dict[str, str]]:
+    assert cli.main(["doctor", "-o", "json", *words]) in (0, 4)
+    return {item["check"]: item for item in json.loads(capsys.readouterr().out)["items"]}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh home, with nothing on PATH."""
+    for name in ("HOME", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return tmp_path
+
+
+def program(folder: Path, name: str, text: str = "") -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_with_nothing_there(capsys: pytest.CaptureFixture, home: Path) -> None:
+    found = checks(capsys)
+    assert found["program"]["result"] == found["kubectl"]["result"] == "warning"
+    assert found["completion"]["remedy"] == "run: kubectl nodelife completion install"
+    assert found["kubeconfig"]["result"] == "failed"
+    assert "cluster" not in found
+    assert cli.main(["doctor", "--exit-code"]) == 4
+    assert list(home.iterdir()) == []
+
+
+def test_an_old_kubectl_is_told(capsys: pytest.CaptureFixture, home: Path) -> None:
+    program(home, "kubectl", """echo '{"clientVersion": {"gitVersion": "v1.25.9"}}'""")
+    program(home, "kubectl_complete-nodelife")
+    program(home, "kubectl-nodelife")
+    found = checks(capsys)
+    assert (found["kubectl"]["result"], found["kubectl"]["found"]) == ("warning", "v1.25.9")
+    assert found["completion"]["result"] == found["program"]["result"] == "ok"
+
+
+def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
+    found = checks(capsys, "--server", "http://127.0.0.1:9")
+    assert found["cluster"]["result"] == "failed"
+    assert found["daemon"]["found"] == "none runs"
+
+
+def test_a_cluster_that_answers_and_a_broken_journal(
+    capsys: pytest.CaptureFixture, home: Path
+) -> None:
+    shown: dict[str, str] = {}
+
+    async def test() -> None:
+        import asyncio
+
+        async with sandbox() as served:
+            identity = cluster_identity(target_of(served))
+            folder = home / "nodelife_state_dir" / identity
+            folder.mkdir(parents=True)
+            for path in (folder, folder.parent):
+                path.chmod(0o700)
+            (folder / "journal.db").write_bytes(b"not a database, but long enough to be read")
+            words = ["doctor", "-o", "json", "--kubeconfig", served.kubeconfig]
+            assert await asyncio.to_thread(cli.main, words) == 0
+            shown["text"] = capsys.readouterr().out
+
+    play(test)
+    found = {item["check"]: item for item in json.loads(shown["text"])["items"]}
+    assert found["cluster"]["found"] == "Kubernetes v1.36.0"
+    assert found["clock"]["result"] == "ok"
+    assert found["journal"]["result"] == "failed"
+    assert "file is not a database" in found["journal"]["found"]
+    assert found["journal"]["remedy"].startswith("stop the daemon and move it away: mv ")
+
+
+def test_a_clock_that_is_off_is_told(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def five_seconds_off(target: object) -> tuple[str, int]:
+        return "v1.36.3", -5_000_000_000
+
+    monkeypatch.setattr(diagnosis, "_ask_version", five_seconds_off)
+    found = checks(capsys, "--server", "http://127.0.0.1:9")
+    assert found["clock"]["found"] == "5.0s off the API server's"

@@ -1,0 +1,100 @@
+"""Other ways in: pip into an environment, pipx, uv, `bin/install`; each from a fresh home."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife import __version__
+from tests.release.users import KUBECTL, User, pythons
+
+ROOT = Path(__file__).parents[2]
+PYTHON = pythons()[f"{sys.version_info[0]}.{sys.version_info[1]}"]
+PROGRAMS = {"kubectl-nodelife", "kubectl_complete-nodelife"}
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    """Somebody with a fresh home."""
+    return User(tmp_path / "home", PYTHON)
+
+
+def wheel_of(release: Path) -> Path:
+    return next(release.glob("*.whl"))
+
+
+def borrow_packages(environment: Path) -> None:
+    """Let an environment use the packages of this one, which need not be downloaded again."""
+    folder = next((environment / "lib").glob("python3.*/site-packages"))
+    (folder / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+def told(user: User, program: Path) -> dict[str, str]:
+    shown = json.loads(user.ok(program, "version", "-o", "json"))
+    return dict(shown["clientVersion"])
+
+
+def test_pip_into_an_environment(release: Path, user: User, commit) -> None:
+    environment = user.home / "venv"
+    user.ok(PYTHON, "-m", "venv", environment)
+    user.ok(environment / "bin/pip", "install", "-q", "--no-deps", wheel_of(release))
+    borrow_packages(environment)
+    assert {p.name for p in (environment / "bin").glob("kubectl*")} == PROGRAMS
+    found = told(user, environment / "bin/kubectl-nodelife")
+    assert found["version"] == f"v{__version__}"
+    assert (found["installedBy"], found["commit"]) == ("pip", commit.hash)
+    offered = user.ok(environment / "bin/kubectl_complete-nodelife", "stat")
+    assert offered.startswith("status\t")
+    if KUBECTL is not None:
+        path = f"{environment}/bin:{Path(KUBECTL).parent}"
+        assert "Client Version" in user.ok(KUBECTL, "nodelife", "version", PATH=path)
+
+
+@pytest.mark.skipif(shutil.which("pipx") is None, reason="there is no pipx on this machine")
+def test_pipx(release: Path, user: User) -> None:
+    pipx = shutil.which("pipx") or ""
+    user.ok(pipx, "install", "--python", PYTHON, wheel_of(release))
+    programs = user.home / ".local/bin"
+    assert {p.name for p in programs.iterdir()} == PROGRAMS
+    assert told(user, programs / "kubectl-nodelife")["installedBy"] == "pipx"
+    user.ok(pipx, "uninstall", "kubectl-nodelife")
+    assert list(programs.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv on this machine")
+def test_uv_tool(release: Path, user: User) -> None:
+    uv = shutil.which("uv") or ""
+    user.ok(uv, "tool", "install", "--python", PYTHON, wheel_of(release))
+    programs = user.home / ".local/bin"
+    assert {p.name for p in programs.glob("kubectl*")} == PROGRAMS
+    assert told(user, programs / "kubectl-nodelife")["installedBy"] == "uv"
+    user.ok(uv, "tool", "uninstall", "kubectl-nodelife")
+    assert not (programs / "kubectl-nodelife").exists()
+
+
+def test_bin_install_below_a_prefix(user: User, tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    environ = {"NODELIFE_PYTHON": PYTHON, "PIP_NO_DEPS": "1"}
+    before = subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT)
+    shown = user.ok(ROOT / "bin/install", "--prefix", prefix, **environ)
+    assert shown == f"{prefix}/bin/kubectl-nodelife\n"
+    assert subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT) == before
+    borrow_packages(prefix / "lib/kubectl-nodelife")
+    assert {p.name for p in (prefix / "bin").iterdir()} == PROGRAMS
+    assert told(user, prefix / "bin/kubectl-nodelife")["version"] == f"v{__version__}"
+    assert (prefix / "share/doc/kubectl-nodelife/LICENSE").exists()
+    user.ok(ROOT / "bin/install", "--uninstall", f"--prefix={prefix}")
+    assert [p for p in prefix.rglob("*") if not p.is_dir()] == []
+
+
+def test_bin_install_wants_an_absolute_prefix(user: User) -> None:
+    done = user.run(ROOT / "bin/install", "--prefix", "here")
+    assert (done.returncode, done.stderr) == (
+        2, "error: --prefix here: give an absolute path\n"
+    )  # fmt: skip
