@@ -211,17 +211,20 @@ class Engine:
         return taken
 
     def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
+        quarantine, give = self.cache.quarantine, self._numbers.give
         for action in actions:
             if type(action) is Requeue:
                 if action.at_ns <= now_ns:
                     raise RequeueInThePast(f"{action} at {now_ns}")
                 self._timers.set((action.controller, action.key), action.at_ns)
-            elif self.cache.quarantine and is_refused(action, self.cache, self._watched_by(action)):
+            elif (quarantine.unreadable or quarantine.bugs) and is_refused(
+                action, self.cache, self._watched_by(action)
+            ):
                 if action.writes and type(action) is not RecordEvent:
                     outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
                     self._refused.append((now_ns + _REFUSAL_NS, outcome))
             else:
-                yield self._numbers.give(action)
+                yield give(action)
 
     def _watched_by(self, action: Action) -> frozenset[str]:
         """The kinds on which the action's controller bases its decisions."""

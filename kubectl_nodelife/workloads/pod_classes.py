@@ -117,7 +117,10 @@ def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
 def _takes_the_same(one: PodSpec, other: PodSpec) -> bool:
     """Whether pods with the very same containers take the same room."""
     return (
-        one.init_containers == other.init_containers
-        and one.overhead == other.overhead
-        and one.resources == other.resources
+        (
+            one.init_containers is other.init_containers
+            or one.init_containers == other.init_containers
+        )
+        and (one.overhead is other.overhead or one.overhead == other.overhead)
+        and (one.resources is other.resources or one.resources == other.resources)
     )
