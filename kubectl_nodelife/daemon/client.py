@@ -1,8 +1,8 @@
-"""Ask a daemon: one HTTP/1.0 request on its Unix socket, one JSON object back.
+"""Asks a daemon: one HTTP/1.0 request on its Unix socket, one JSON object back.
 
-By hand on the standard library's socket, because every import counts on this path. A daemon that
-speaks another protocol says so in the same form. The client never removes anything: a socket
-without a listener is the next daemon's to clear away.
+Written on the standard library's socket, because every import counts on the quick path. A daemon of
+another protocol says so in the same form. The client never removes anything: a socket without a
+listener is removed by the next daemon.
 """
 
 from __future__ import annotations

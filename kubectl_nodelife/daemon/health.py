@@ -1,4 +1,4 @@
-"""How the daemon is: the document behind `daemon status`."""
+"""The daemon's own state: the document behind `daemon status`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One daemon for each user and cluster: lock, socket and card; start, find, stop.
+"""Starts, finds and stops the one daemon of a user and cluster, by a lock file and a socket.
 
-Whoever holds the lock is the daemon: only he clears a stale socket away and binds his own. The lock
-file is never removed. The card beside it (pid, version, context) is for people, never for
-decisions. A starting daemon tells its parent through a pipe how it went: `ready`, or the error.
+Whoever holds the lock is the daemon; only the holder removes a stale socket and binds a new one.
+The lock file is never removed. The file beside it (pid, version, context) is for people, never for
+decisions. A starting daemon reports to its parent through a pipe: `ready`, or the error.
 """
 
 from __future__ import annotations

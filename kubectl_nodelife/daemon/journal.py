@@ -1,9 +1,9 @@
-"""The daemon's memory of changes: a ledger in front, a file behind, and listeners in between.
+"""Keeps the changes: in memory at first, then in the file, from where listeners are told.
 
-Batches go to the file several times a second, by a thread of its own, so that a slow disk never
-holds up the loop. A change is told to a listener once it is in the file. When the file cannot be
-written (a full disk) changes wait in memory, up to a limit, and status says so; when there is no
-file at all (a read-only home) the whole journal is in memory.
+Batches are written several times a second, in a thread of its own, so that a slow disk never blocks
+the loop. A listener is told of a change once it is in the file. While the file cannot be written (a
+full disk) changes wait in memory, up to a limit, and status says so; without any file (a read-only
+home) the whole journal is in memory.
 """
 
 from __future__ import annotations

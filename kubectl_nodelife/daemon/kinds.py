@@ -1,7 +1,7 @@
-"""Which kinds the daemon reads, which controllers need which, and how it stands with each.
+"""Which kinds the daemon watches, which controllers need which, and the state of each watch.
 
-A kind that may not be read takes the controllers with it that need it: what would follow from it is
-not evaluated, which is said, and never taken for fine.
+A controller is not run while a kind that it needs may not be read: what it would do is reported as
+not evaluated, and never taken for nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the daemon has planned: numbers each action's records, links causes, settles them.
+"""Numbers the records of each planned action, links them to their causes, and settles them.
 
-What the cluster never shows (a timer, a place in a queue, an Event) settles together with the write
-that it led to or that led to it. Plans of a daemon before this one that are made again keep their
-old number, so that a restart does not tell the same twice.
+An action without a write of its own (a timer, a place in a queue, an Event) is settled with its
+cause or its consequence. A plan that an earlier daemon had made and that is made again keeps its
+number, so that a restart does not tell it twice.
 """
 
 from __future__ import annotations

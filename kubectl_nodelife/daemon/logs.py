@@ -1,7 +1,7 @@
-"""The daemon's log: its own file, readable by the user alone, in UTC, five times two megabytes.
+"""The daemon's log file: readable by the user alone, in UTC, at most five files of two megabytes.
 
-What is logged is what a person asks afterwards: when it began, what it reads, when it could not
-see, what it was told to do differently. No tokens, no bodies.
+It records when the daemon started, what it watches, when it could not watch, and changed settings.
+No tokens, no bodies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What others wrote, read off two sights of one object: losses, taints, cordons, drains, removals.
+"""Detects writes of anybody to nodes by comparing two versions: losses, taints, cordons, removals.
 
-Noted as it is seen, with what only this moment knows: how long the kubelet was silent, whether the
-conditions ask for the taint, since when the node waits. `Witness` reads our controllers' actions
-off the same sights; here everything counts that somebody did, whoever it was.
+Each is recorded with what only this moment tells: for how long the kubelet was silent, whether the
+conditions ask for the taint, since when the node waits. `ForeignWriteDetector` compares the same
+versions for writes of the controllers that ours copy; here every writer counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who changes while a plan is played: pods, and the owners that replace them.
+"""The pods and owners that change while a plan is played.
 
-Plain records. What happens to them is in `world`; here are only the counts that an owner keeps and
-its answer to "what do you create now?".
+Plain records, with the counts that an owner keeps and the pods that it creates next. What happens
+to them is in `world`.
 """
 
 from __future__ import annotations

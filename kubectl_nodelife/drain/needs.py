@@ -1,6 +1,6 @@
-"""Which kinds a plan hangs on, and which of them were not read.
+"""Which kinds a plan depends on, and which of them were not read.
 
-A plan from a dump without budgets must not say `ready`: what was not read may stop it.
+A plan from a dump without budgets must not say `ready`: what was not read may stop the drain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the runs of a plan share about nodes: what each has left at the plan's moment."""
+"""Indexes the nodes of a plan's snapshot: free resources, and classes of equal pods."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The nodes and pods of a plan's snapshot as one run has changed them, for the simulated scheduler.
 
-The scheduler itself is `workloads.placement`; it takes the node with the largest free share here.
-What the runs of a plan share (`node_index`) is not changed.
+The scheduler is `workloads.placement`; here it takes the node with the largest free share. What all
+runs of a plan share (`node_index`) is not changed.
 """
 
 from __future__ import annotations

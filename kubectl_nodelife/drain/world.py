@@ -1,10 +1,10 @@
-"""A virtual cluster that answers evictions and replaces pods.
+"""The cluster that a plan is played on: it answers evictions, stops pods and replaces them.
 
-It plays the parts of the API server (evictions and deletions), the kubelets (a marked pod goes
-after its grace), the owners (a pod that goes is replaced), the scheduler (`landing`) and the
-disruption controller (`ledger`). Decisions are those of `workloads`; here is only when they are
-taken. What nobody in a cluster would do on its own does not happen here: a pod held by a finalizer
-or by a dead kubelet stays, and a budget whose replacement has no node never refills.
+It stands for the API server (evictions and deletions), the kubelets (a pod marked deleted goes
+after its grace period), the owners (a lost pod is replaced), the scheduler (`planned_nodes`) and
+the disruption controller. Decisions are made by `workloads`, here is only when. Nothing happens
+that no component would do: a pod held by a finalizer or by a dead kubelet stays, and a budget whose
+replacement fits on no node never refills.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def agent(uid: str = "uid-1", **spec: Any) -> DaemonSet:
     return found
 
 
-class Desk:
+class ControllerRun:
     """A cache and a controller; the test plays the API server, call by call."""
 
     def __init__(self, *objects: KubeObject, profile: str = "v1.36", nodes: int = 3) -> None:
@@ -133,7 +133,7 @@ class Desk:
 
 
 def test_creates_come_in_growing_batches() -> None:
-    context = Desk(agent(), nodes=10)
+    context = ControllerRun(agent(), nodes=10)
     context.wake()
     assert context.kinds() == ["CreateControllerRevision"]
     sizes = []
@@ -144,7 +144,7 @@ def test_creates_come_in_growing_batches() -> None:
 
 
 def test_a_failed_batch_ends_the_creates_but_the_status_is_written() -> None:
-    context = Desk(agent(), nodes=10)
+    context = ControllerRun(agent(), nodes=10)
     context.wake()
     context.answer()
     context.answer(CreatePod)
@@ -165,7 +165,7 @@ def test_a_failed_batch_ends_the_creates_but_the_status_is_written() -> None:
 
 
 def test_before_1_26_the_status_is_not_written_after_an_error() -> None:
-    context = Desk(agent(), profile="v1.25")
+    context = ControllerRun(agent(), profile="v1.25")
     context.wake()
     context.answer()
     context.answer(CreatePod, code=500, message="no")
@@ -173,7 +173,7 @@ def test_before_1_26_the_status_is_not_written_after_an_error() -> None:
 
 
 def test_a_terminating_namespace_is_no_error() -> None:
-    context = Desk(agent())
+    context = ControllerRun(agent())
     context.wake()
     context.answer()
     message = (
@@ -187,7 +187,7 @@ def test_a_terminating_namespace_is_no_error() -> None:
 
 
 def test_what_is_never_seen_is_given_up_after_five_minutes() -> None:
-    context = Desk(agent())
+    context = ControllerRun(agent())
     context.wake()
     (create,) = context.open
     assert isinstance(create, CreateControllerRevision)
@@ -203,7 +203,7 @@ def test_what_is_never_seen_is_given_up_after_five_minutes() -> None:
 
 
 def test_a_set_that_goes_takes_its_sync_with_it() -> None:
-    context = Desk(agent())
+    context = ControllerRun(agent())
     context.wake()
     (create,) = context.open
     context.open.clear()
@@ -215,7 +215,7 @@ def test_a_set_that_goes_takes_its_sync_with_it() -> None:
 
 
 def test_a_set_made_anew_under_its_name_starts_afresh() -> None:
-    context = Desk(agent())
+    context = ControllerRun(agent())
     context.settle()
     assert len(context.cache.pods) == 3
     context.see(Put("DaemonSet", agent("uid-2")))
@@ -228,7 +228,7 @@ def test_a_set_made_anew_under_its_name_starts_afresh() -> None:
 def test_a_template_that_cannot_be_read_harms_nobody_else() -> None:
     broken = agent(template={"spec": {"tolerations": "none"}})
     other = replace(agent("uid-2"), metadata=replace(agent("uid-2").metadata, name="other"))
-    context = Desk(broken, other)
+    context = ControllerRun(broken, other)
     context.settle()
     assert KEY in context.controller.index.invalid
     assert len(context.cache.pods) == 3
@@ -241,13 +241,13 @@ def test_a_template_that_cannot_be_read_harms_nobody_else() -> None:
 def test_a_template_with_nulls_makes_pods() -> None:
     spec = {"containers": [], "nodeSelector": None, "tolerations": None, "affinity": None}
     template = {"metadata": {"labels": {"app": "agent"}, "creationTimestamp": None}, "spec": spec}
-    context = Desk(agent(template=template))
+    context = ControllerRun(agent(template=template))
     context.settle()
     assert len(context.cache.pods) == 3
 
 
 def test_the_status_is_tried_once_more() -> None:
-    context = Desk(agent(), nodes=0)
+    context = ControllerRun(agent(), nodes=0)
     context.wake()
     context.answer()
     (first,) = context.answer(UpdateDaemonSetStatus, code=409, message="conflict")
@@ -259,7 +259,7 @@ def test_the_status_is_tried_once_more() -> None:
 
 
 def test_a_pod_that_is_gone_already_is_no_error() -> None:
-    context = Desk(agent())
+    context = ControllerRun(agent())
     context.settle()
     unfit = replace(context.cache.nodes["n1"].metadata, name="n1")
     node = decode(
@@ -296,7 +296,7 @@ def test_orphans_are_adopted_and_strangers_released() -> None:
         assert isinstance(found, Pod)
         return found
 
-    context = Desk(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
+    context = ControllerRun(agent(), pod("orphan", False, "agent"), pod("strayed", True, "web"))
     context.settle()
     claims = [type(a) for a in context.done if isinstance(a, AdoptObject | ReleaseObject)]
     assert sorted(c.__name__ for c in claims) == ["AdoptObject", "ReleaseObject"]
@@ -307,7 +307,7 @@ def test_orphans_are_adopted_and_strangers_released() -> None:
 
 
 def test_a_failed_pod_comes_back_later_each_time() -> None:
-    context = Desk(agent(), nodes=1)
+    context = ControllerRun(agent(), nodes=1)
     context.settle()
     waits = []
     for _ in range(4):
@@ -326,7 +326,7 @@ def test_a_failed_pod_comes_back_later_each_time() -> None:
 
 
 def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
-    context = Desk(agent(minReadySeconds=10), nodes=1)
+    context = ControllerRun(agent(minReadySeconds=10), nodes=1)
     context.settle()
     (pod,) = context.cache.pods.values()
     ready = decode(
@@ -380,7 +380,7 @@ def test_the_queue_keeps_the_earlier_of_two_delays() -> None:
 
 @pytest.mark.parametrize("profile", ["v1.11", "v1.16", "v1.21", "v1.30", "v1.36"])
 def test_every_release_brings_its_pods_up(profile: str) -> None:
-    context = Desk(agent(), profile=profile)
+    context = ControllerRun(agent(), profile=profile)
     node = {"allocatable": {"pods": "10", "cpu": "1"}}
     for name in list(context.cache.nodes):
         context.see(Put("Node", decode("Node", {"metadata": {"name": name}, "status": node})))

@@ -37,7 +37,7 @@ class Habits:
         self.other = False
         name, first, make_hash = execute.pod_name, update_plan._first, history.compute_hash
 
-        def pod_name(context: execute.Desk, node: str, taken: set[str]) -> str:
+        def pod_name(context: execute.SyncContext, node: str, taken: set[str]) -> str:
             return name(context, node, taken) + ("x" if self.other else "")
 
         def last(count: int, names: set[str], without: frozenset[str] = frozenset()) -> list[str]:
