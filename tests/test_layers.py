@@ -114,7 +114,7 @@ def test_core_knows_no_clock_nor_world(name: str) -> None:
 
 
 MAY_WRITE = {
-    "kubectl_nodelife.live.executor",
+    "kubectl_nodelife.live.executor_port",
     "kubectl_nodelife.live.events",
     "kubectl_nodelife.live.lease",
     "kubectl_nodelife.live.kill_switch",

@@ -202,7 +202,7 @@ def status(output: str, no_headers: bool, connection: Connection) -> int:
         terminal.write(render(DaemonsPage(items), output, headers=not no_headers))
     if not any(item["running"] for item in items):
         return EXIT_UNREACHABLE
-    healthy = {"watching", "warming up", "reading"}
+    healthy = {"watching", "warming up", "reading", "enforcing"}
     return EXIT_DONE if all(state_of(item) in healthy for item in items) else EXIT_FAILED
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -31,17 +32,18 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
     SetPodPhase,
 )
-from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
 from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
-from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import GO, Guard, Hold, Refuse, View
+from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.guard import GO, Hold, Refuse
 from kubectl_nodelife.engine.settlement import lost_premise
-from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.writer import Writer
+from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
+from kubectl_nodelife.live.executor_port import Port as Port
+
+log = logging.getLogger("nodelife")
 
 HELD: Final = 425
 """The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
@@ -49,83 +51,6 @@ HELD: Final = 425
 IN_FLIGHT: Final = 32
 NODE_LANES: Final = 16
 NODE_LIFECYCLE: Final = "node-lifecycle"
-
-
-class Recorder(Protocol):
-    """Is told what becomes of each action."""
-
-    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
-        """It was decided."""
-        ...
-
-    def held(self, action: Action, because: str, until_ns: int) -> None:
-        """A guard holds it."""
-        ...
-
-    def sending(self, action: Action) -> None:
-        """A request of it is about to be sent."""
-        ...
-
-    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
-        """The request was answered, or not (code 0)."""
-        ...
-
-    def ended(self, action: Action, result: Result, now_ns: int) -> None:
-        """It was carried out, refused, or there was nothing left to do."""
-        ...
-
-
-class IntentWriter(Protocol):
-    """Keeps intents (`daemon/intents.py`)."""
-
-    async def begin(self, action: Action, version: str, digest: str) -> int:
-        """Bring the intent to the disk. Raises OSError."""
-        ...
-
-    def note(
-        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
-    ) -> None:
-        """What became of it."""
-        ...
-
-
-class Evidence(Protocol):
-    """Reads a node's last sign of life from the API server itself."""
-
-    async def is_lost(self, node: str) -> Result:
-        """Ok where nothing newer is there than the cache knows."""
-        ...
-
-
-class Events(Protocol):
-    """Sends a controller's Events."""
-
-    def put(self, event: RecordEvent) -> None:
-        """Have it sent in its turn."""
-        ...
-
-
-class ControllerWriter(msgspec.Struct):
-    """What one controller writes with."""
-
-    writer: Writer
-    events: Events
-    bucket: TokenBucket
-
-
-class Port(msgspec.Struct):
-    """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
-
-    cache: Cache
-    guard: Guard
-    view: Callable[[], View]
-    journal: IntentWriter
-    recorder: Recorder
-    evidence: Evidence
-    deliver: Callable[[Event], None]
-    now_ns: Callable[[], int]
-    patience_ns: int
-    """What waited longer is not sent but decided anew: one monitor period."""
 
 
 class _Item(msgspec.Struct):
@@ -221,10 +146,12 @@ class LiveExecutor:
     async def _work(self, key: tuple[str, Any]) -> None:
         lane = self._lanes[key]
         several = self._node_lanes if key[0] == NODE_LIFECYCLE else contextlib.nullcontext()
-        async with several:
-            while lane.items and not self._stopped:
-                await self._take(lane, lane.items.popleft())
-        del self._lanes[key]
+        try:
+            async with several:
+                while lane.items and not self._stopped:
+                    await self._take(lane, lane.items.popleft())
+        finally:
+            del self._lanes[key]
 
     async def _take(self, lane: _Lane, item: _Item) -> None:
         action = item.action
@@ -290,6 +217,9 @@ class LiveExecutor:
         except _NotSent as error:
             conversation.close()
             result = Result(HELD, str(error))
+        except Exception as error:  # a bug of ours: nothing more of this action is sent
+            log.exception("an action could not be carried out: %s", action)
+            result = Result(0, f"a bug: {error}")
         if intent:
             state = "applied" if result.ok else "unknown" if result.code == 0 else "failed"
             version = result.fresh.metadata.resource_version if result.fresh else ""

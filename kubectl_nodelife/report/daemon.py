@@ -57,6 +57,10 @@ def state_of(item: dict[str, Any]) -> str:
         return "reading"
     if item.get("standsStill"):
         return "not watching"
+    enforcement = item.get("enforcement")
+    if enforcement is not None:
+        held = not enforcement["enforcing"] or enforcement["breakers"]
+        return "not enforcing" if held else "enforcing"
     return "warming up" if item.get("cold") else "watching"
 
 
@@ -86,6 +90,7 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
     journal = item.get("journal")
     if journal:
         yield f"  journal: {journal['path']}, {journal['open']} open changes"
+    yield from _enforcement(item.get("enforcement"))
     if item.get("controllers"):
         yield f"  controllers: {', '.join(item['controllers'])}"
     for kind in item.get("kinds", ()):
@@ -95,6 +100,17 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
         yield f"  quarantine: {_quarantined(entry)} since {entry['since']} ({entry['why']})"
     for flag, setting in item.get("settings", {}).items():
         yield f"  {flag}={setting['value']} ({setting['origin']})"
+
+
+def _enforcement(found: dict[str, Any] | None) -> Iterable[str]:
+    if found is None:
+        return
+    because = "; ".join(filter(None, [found["because"], *found["breakers"]]))
+    held = f" (held: {because})" if because else ""
+    yield f"  enforces: {', '.join(found['controllers'])}{held}"
+    yield f"  lease: {found['lease']['name']}, held by {found['lease']['holder'] or 'nobody'}"
+    writes = ", ".join(f"{count} {word}" for word, count in found["writes"].items())
+    yield f"  writes: {writes}, {found['inFlight']} on their way; caps: {found['caps']}"
 
 
 def _quarantined(entry: dict[str, Any]) -> str:

@@ -1,0 +1,94 @@
+"""What the executor stands on: who keeps its intents, is told of results, and reads evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.events import Event
+from kubectl_nodelife.engine.guard import Guard, View
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.live.writer import Writer
+
+
+class Recorder(Protocol):
+    """Is told what becomes of each action."""
+
+    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
+        """It was decided."""
+        ...
+
+    def held(self, action: Action, because: str, until_ns: int) -> None:
+        """A guard holds it."""
+        ...
+
+    def sending(self, action: Action) -> None:
+        """A request of it is about to be sent."""
+        ...
+
+    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
+        """The request was answered, or not (code 0)."""
+        ...
+
+    def ended(self, action: Action, result: Result, now_ns: int) -> None:
+        """It was carried out, refused, or there was nothing left to do."""
+        ...
+
+
+class IntentWriter(Protocol):
+    """Keeps intents (`daemon/intents.py`)."""
+
+    async def begin(self, action: Action, version: str, digest: str) -> int:
+        """Bring the intent to the disk. Raises OSError."""
+        ...
+
+    def note(
+        self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
+    ) -> None:
+        """What became of it."""
+        ...
+
+
+class Evidence(Protocol):
+    """Reads a node's last sign of life from the API server itself."""
+
+    async def is_lost(self, node: str) -> Result:
+        """Ok where nothing newer is there than the cache knows."""
+        ...
+
+
+class Events(Protocol):
+    """Sends a controller's Events."""
+
+    def put(self, event: RecordEvent) -> None:
+        """Have it sent in its turn."""
+        ...
+
+
+class ControllerWriter(msgspec.Struct):
+    """What one controller writes with."""
+
+    writer: Writer
+    events: Events
+    bucket: TokenBucket
+
+
+class Port(msgspec.Struct):
+    """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
+
+    cache: Cache
+    guard: Guard
+    view: Callable[[], View]
+    journal: IntentWriter
+    recorder: Recorder
+    evidence: Evidence
+    deliver: Callable[[Event], None]
+    now_ns: Callable[[], int]
+    patience_ns: int
+    """What waited longer is not sent but decided anew: one monitor period."""
