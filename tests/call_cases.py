@@ -7,17 +7,19 @@ against a real API server.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine import daemonset_actions as daemonset
 from kubectl_nodelife.engine import drain_actions as drain
+from kubectl_nodelife.engine import ordered_actions as ordered
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSetStatus
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
 
 NOW = 1_800_000_000 * SECOND_NS
 NS = "default"
@@ -111,6 +113,15 @@ def _owner(found: Found) -> OwnerReference:
     return OwnerReference("DaemonSet", "d", found["DaemonSet"].uid, "apps/v1", True, True)
 
 
+def _restored(found: Found) -> dict[str, Any]:
+    """The set's template as stored, but for one argument."""
+    daemon_set = found["DaemonSet"]
+    assert isinstance(daemon_set, DaemonSet)
+    template = deepcopy(daemon_set.spec.template)
+    template["spec"]["containers"][0]["args"] = ["<before>"]
+    return {**template, "$patch": "replace"}
+
+
 _STAMP = Time(NOW)
 _UNKNOWN = NodeCondition("Ready", "Unknown", "NodeStatusUnknown", "silent", _STAMP, _STAMP)
 _TARGET = PodCondition(
@@ -180,6 +191,25 @@ CASES = (
         "DeletePod of pod-gc",
         (POD,),
         lambda f: act.DeletePod(**_pod(f), grace_period_seconds=0, force=True, if_node_gone="n1"),
+    ),
+    Case(
+        "DeletePod if unchanged",
+        (POD,),
+        lambda f: act.DeletePod(**_pod(f), grace_period_seconds=0, if_unchanged=True),
+    ),
+    Case(
+        "SetPodReady",
+        (POD,),
+        lambda f: ordered.SetPodReady(**_pod(f), status="False", at=_STAMP),
+        _POD_KEEPS,
+    ),
+    Case(
+        "RollBackDaemonSet",
+        (DAEMON_SET,),
+        lambda f: ordered.RollBackDaemonSet(
+            **_set(f), revision=1, patch={"spec": {"template": _restored(f)}}
+        ),
+        ("Foreign",),
     ),
     Case("EvictPod", (POD,), lambda f: drain.EvictPod(**_pod(f))),
     Case(

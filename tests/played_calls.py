@@ -21,6 +21,8 @@ from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from tests.call_cases import NOW, PATHS, Case
 
+DEPRECATED_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
 Ask = tuple[str, str, bytes | None, str]
 Play = Generator[Ask, tuple[int, Any], None]
 """Yields (method, path, body, content type), is sent (code, document)."""
@@ -106,8 +108,11 @@ def _comparable(obj: KubeObject | None) -> KubeObject | None:
     """The object without what no two servers have alike."""
     if obj is None:
         return None
+    annotations = dict(obj.metadata.annotations or {})
+    annotations.pop(DEPRECATED_TEMPLATE_GENERATION, None)  # counted by the API server
     meta = replace(
         obj.metadata,
+        annotations=annotations or None,
         resource_version="",
         generation=0,
         uid="",

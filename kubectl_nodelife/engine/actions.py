@@ -205,10 +205,14 @@ class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
-    """DELETE of a pod. `grace_period_seconds` None: the pod's own; 0 with `force`: at once."""
+    """DELETE of a pod. `grace_period_seconds` None: the pod's own; 0 with `force`: at once.
+
+    `if_unchanged`: only in the version that was decided on.
+    """
 
     grace_period_seconds: int | None = None
     force: bool = False
+    if_unchanged: bool = False
     taints: tuple[Taint, ...] = ()
 
     def records(self) -> Iterator[tuple[str, Detail]]:

@@ -28,14 +28,16 @@ from kubectl_nodelife.engine.actions import (
     SetPodReason,
 )
 from kubectl_nodelife.engine.drain_actions import EvictPod, SetUnschedulable
+from kubectl_nodelife.engine.ordered_actions import SetPodReady
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, UNKNOWN
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
 MINUTE_NS: Final = 60 * SECOND_NS
 KILL_SWITCH_NS: Final = 5 * SECOND_NS
 HALF_OPEN_NS: Final = 30 * SECOND_NS
 ERRORS: Final = 5
 LAST_WRITES: Final = 10
+TOO_MANY_REQUESTS: Final = 429
 _RETRY_NS: Final = SECOND_NS
 NODES_GONE: Final = "nodes gone"
 
@@ -115,13 +117,17 @@ def is_harm(action: Action) -> bool:
         if action.controller == "pod-gc":
             return bool(action.if_node_gone or action.if_node_out_of_service)
         return action.controller != "daemonset"
+    if isinstance(action, SetPodReady):
+        return action.status != TRUE
     return isinstance(action, (MarkPodNotReady, SetPodReason, EvictPod))
 
 
 def is_recovery(action: Action) -> bool:
-    """Whether it takes a lifecycle taint or a cordon back."""
+    """Whether it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
     if isinstance(action, RemoveTaints):
         return True
+    if isinstance(action, SetPodReady):
+        return action.status == TRUE
     return isinstance(action, SetUnschedulable) and not action.unschedulable
 
 
@@ -238,7 +244,14 @@ class Guard:
             self._deletions.append(now_ns)
 
     def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
-        """What came of it: errors of the server open the breaker for that verb and kind."""
+        """What came of it: errors of the server open the breaker for that verb and kind.
+
+        An eviction that a budget refuses has written nothing, and is not counted.
+        """
+        if isinstance(action, EvictPod) and code == TOO_MANY_REQUESTS:
+            self.sent -= 1
+            if self._deletions:
+                self._deletions.pop()
         if isinstance(action, (RecordEvent, EvictPod)) or not self.caps.errors:
             return
         verb = verb_of(action)

@@ -23,6 +23,7 @@ import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.engine.calls import Answer, Get, Request, Write, request_of_call
+from kubectl_nodelife.engine.calls.call import as_dry_run
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.decode import decode_json
 from kubectl_nodelife.kube.errors import InputError
@@ -92,11 +93,15 @@ class Writer:
         controller: str,
         now_ns: Callable[[], int],
         clock: ServerClock | None = None,
+        *,
+        dry_run: bool = False,
     ) -> None:
+        """`dry_run`: writes are sent as server-side dry runs, which store nothing."""
         self.session = session
         self.controller = controller
         self.clock = clock or ServerClock()
         self._now_ns = now_ns
+        self._dry_run = dry_run
         self._agent = user_agent(controller)
         self._manager = f"kubectl-nodelife-{controller}"
 
@@ -108,6 +113,8 @@ class Writer:
         self, request: Request, kind: str, *, timeout_s: float = REQUEST_SECONDS, retry: bool = True
     ) -> Answer:
         """Send one request about an object of that kind."""
+        if self._dry_run and request.method != "GET":
+            request = as_dry_run(request)
         gives_up = time.monotonic() + MOST_WAIT_S
         for attempt in range(MAX_RETRIES + 1):
             answer, retry_after_s = await self._send_once(request, kind, timeout_s)

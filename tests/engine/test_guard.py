@@ -29,7 +29,10 @@ from kubectl_nodelife.engine.guard import (
     Refuse,
     View,
     is_harm,
+    is_recovery,
 )
+from kubectl_nodelife.engine.ordered_actions import SetPodReady
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -206,3 +209,22 @@ def test_recovery_passes_errors_but_not_a_surprise() -> None:
     assert isinstance(send(guard, UNTAINT, OPEN, NOW), Hold)
     guard.resume()
     assert send(guard, TAINT, OPEN, NOW) == GO
+
+
+def test_an_eviction_that_a_budget_refuses_is_no_write() -> None:
+    guard = Guard(Caps(total=2, deletions_a_minute=2))
+    for _ in range(5):
+        assert guard.admit(EVICT, OPEN, NOW) == GO
+        guard.sending(EVICT, NOW)
+        guard.ended(EVICT, 429, "Cannot evict pod", NOW)
+    for _ in range(2):
+        guard.sending(EVICT, NOW)
+        guard.ended(EVICT, 201, "", NOW)
+    assert isinstance(guard.admit(EVICT, OPEN, NOW), Refuse)
+
+
+def test_a_pod_made_ready_again_is_recovery_and_the_mark_is_harm() -> None:
+    again = SetPodReady(**WHO, namespace="d", pod="p", status="True", at=Time(NOW))
+    assert is_recovery(again) and not is_harm(again)
+    mark = replace(again, status="False")
+    assert is_harm(mark) and not is_recovery(mark)

@@ -19,6 +19,9 @@ from kubectl_nodelife.kube.pod import Pod
 
 APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 
+_NOT_KEPT = ("cause", "manifest", "patch")
+"""Nor an object that is created: a template may hold secrets."""
+
 _json = msgspec.json.Encoder(enc_hook=encode_time)
 
 
@@ -104,8 +107,8 @@ def action_text(action: Action) -> str:
     fields: dict[str, Any] = {
         name: value
         for name in action.__struct_fields__
-        if name not in ("cause", "manifest") and (value := getattr(action, name)) is not None
-        if not isinstance(value, KubeObject)  # nor what it creates: a template holds secrets
+        if name not in _NOT_KEPT and (value := getattr(action, name)) is not None
+        if not isinstance(value, KubeObject)
     }
     return _json.encode({"type": type(action).__name__, **fields}).decode()
 

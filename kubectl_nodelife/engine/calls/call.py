@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.kube.gojson import go_json
 from kubectl_nodelife.kube.kinds import kind_named
@@ -217,6 +218,21 @@ def request_of_call(call: Get | Write) -> Request:
     if isinstance(call, Replace):
         return Request("PUT", path, JSON, body)
     return Request("PATCH", path, call.content_type, body)
+
+
+def as_dry_run(request: Request) -> Request:
+    """The same write as a server-side dry run: it is checked and admitted, and nothing is stored.
+
+    Of a DELETE with a body the API server reads the options there and not in the query; those of
+    an Eviction must agree with the query.
+    """
+    body = request.body
+    if request.method == "DELETE":
+        return replace(request, body={**body, "dryRun": ["All"]})
+    if body.get("kind") == "Eviction":
+        body = {**body, "deleteOptions": {**body["deleteOptions"], "dryRun": ["All"]}}
+    mark = "&" if "?" in request.path else "?"
+    return replace(request, path=f"{request.path}{mark}dryRun=All", body=body)
 
 
 def collection_path(kind_name: str, namespace: str) -> str:

@@ -14,8 +14,15 @@ from typing import Any, Final
 from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine import daemonset_actions as daemonset
 from kubectl_nodelife.engine import drain_actions as drain
+from kubectl_nodelife.engine import ordered_actions as ordered
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.calls import daemonset_calls, event_calls, node_calls, pod_calls
+from kubectl_nodelife.engine.calls import (
+    daemonset_calls,
+    event_calls,
+    node_calls,
+    ordered_calls,
+    pod_calls,
+)
 from kubectl_nodelife.engine.calls.call import (
     NOT_FOUND,
     OK,
@@ -43,6 +50,8 @@ CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], 
     act.SetPodPhase: pod_calls.set_pod_phase,
     act.DeletePod: pod_calls.delete_pod,
     drain.EvictPod: pod_calls.evict_pod,
+    ordered.SetPodReady: ordered_calls.set_pod_ready,
+    ordered.RollBackDaemonSet: ordered_calls.roll_back,
     daemonset.CreatePod: pod_calls.create_pod,
     daemonset.SetPodLabel: pod_calls.set_pod_label,
     daemonset.AdoptObject: daemonset_calls.adopt,

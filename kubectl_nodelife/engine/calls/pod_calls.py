@@ -102,7 +102,8 @@ def delete_pod(action: DeletePod, seen: KubeObject | None, now_ns: int) -> Conve
     kind, key = action.target
     if not action.force:
         grace = action.grace_period_seconds
-        return (yield from write(action, Delete(kind, key, same(action, seen), grace)))
+        about = as_seen(action, seen) if action.if_unchanged else same(action, seen)
+        return (yield from write(action, Delete(kind, key, about, grace)))
     found = yield from read(action, quorum=True)
     if isinstance(found, Result):
         return found

@@ -1,8 +1,8 @@
 """Plans which request `repair` would send about each finding, or says why it would send none.
 
-Nothing is sent from here. A request carries the uid and the resourceVersion that were judged: if
-the object has changed since, the API server answers with a conflict. What cannot be proven is
-refused. Three kinds of requests are made:
+Nothing is sent from here: a step holds the action, which `repair --yes` has carried out. A request
+carries the uid and the resourceVersion that were judged: if the object has changed since, the API
+server answers with a conflict. What cannot be proven is refused. Three kinds of requests are made:
 
 - Ready, set to False by the node controller, is restored once the node is back (`undo_mark`);
 - a lost pod is deleted for good, if its node is gone or the operator says that it is fenced;
@@ -22,19 +22,13 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import READY, TERMINAL_PHASES
+from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
 from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
-from kubectl_nodelife.engine.calls import (
-    Delete,
-    Patch,
-    Request,
-    Uid,
-    Version,
-    request_of_call,
-)
-from kubectl_nodelife.engine.calls.call import Precondition
-from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.engine.actions import DeletePod
+from kubectl_nodelife.engine.calls import Request, request_of
+from kubectl_nodelife.engine.ordered_actions import SetPodReady
+from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE, UNKNOWN
 from kubectl_nodelife.outlook.audit import notes
@@ -54,13 +48,15 @@ from kubectl_nodelife.outlook.audit.undo_mark import (
     PER_NODE_AND_SECOND,
     FirstSeen,
     RepairLimits,
-    condition_patch,
     refusals,
     times_of_one_look,
 )
 
 ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
 """Pod garbage collection is given so long to do its work."""
+
+REPAIR: Final = "repair"
+"""In whose name the requests are sent."""
 
 CAP: Final = 100
 """So many requests in one run."""
@@ -70,19 +66,19 @@ class RepairStep(msgspec.Struct, frozen=True):
     """What would be done about one finding: a request, or the reasons against it."""
 
     finding: PodFinding
-    call: Patch | Delete | None
+    action: SetPodReady | DeletePod | None
     refusals: tuple[str, ...]
     not_before_s: int = 0
 
     @property
     def request(self) -> Request | None:
         """What would be sent."""
-        return None if self.call is None else request_of_call(self.call)
+        return None if self.action is None else request_of(self.action, self.finding.pod)
 
     @property
     def command(self) -> str:
         """The same through kubectl, "" where nothing would be sent."""
-        return "" if self.call is None else _command(self.call)
+        return "" if self.request is None else _command(self.finding.pod, self.request)
 
 
 class RepairOptions(msgspec.Struct, frozen=True):
@@ -108,7 +104,7 @@ class RepairCase(msgspec.Struct, frozen=True):
         return self.finding.pod
 
 
-Planned = Patch | Delete | tuple[str, ...]
+Planned = SetPodReady | DeletePod | tuple[str, ...]
 Way = Callable[[RepairCase], Planned]
 
 
@@ -155,7 +151,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
         RepairLimits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
     )
-    return against or _status_patch(case.pod, PodCondition(type=READY, status=TRUE), context.now_ns)
+    return against or _set_ready(case, TRUE)
 
 
 def _make_the_mark(case: RepairCase) -> Planned:
@@ -169,8 +165,7 @@ def _make_the_mark(case: RepairCase) -> Planned:
         return (f"node {node.name} has no heartbeat that was read",)
     if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:
         return (f"the heartbeat of node {node.name} is young",)
-    condition = PodCondition(type=READY, status=FALSE)
-    return _with_preconditions(pod) or _status_patch(pod, condition, now_ns)
+    return _with_preconditions(pod) or _set_ready(case, FALSE)
 
 
 def _release_from_dead_node(case: RepairCase) -> Planned:
@@ -183,7 +178,7 @@ def _release_from_dead_node(case: RepairCase) -> Planned:
         return (_kept_by_finalizers(pod),)
     if node.name not in case.wishes.fenced:
         return (f"nothing proves that node {node.name} is off; say so with --fenced {node.name}",)
-    return _with_preconditions(pod) or _deletion(pod, grace_s=0)
+    return _with_preconditions(pod) or _deletion(case, grace_s=0)
 
 
 def _delete_orphan(case: RepairCase) -> Planned:
@@ -192,7 +187,7 @@ def _delete_orphan(case: RepairCase) -> Planned:
         return (_kept_by_finalizers(pod),)
     if deleted_ns is None or case.context.now_ns - deleted_ns < ORPHAN_WAIT_NS:
         return ("pod garbage collection is given 2 minutes, and nothing proves that it had them",)
-    return _with_preconditions(pod) or _deletion(pod, grace_s=0)
+    return _with_preconditions(pod) or _deletion(case, grace_s=0)
 
 
 def _delete_leftover(case: RepairCase) -> Planned:
@@ -205,7 +200,7 @@ def _delete_leftover(case: RepairCase) -> Planned:
     alive = [s.name for s in pod.status.container_statuses or () if s.state.running is not None]
     if alive:
         return (f"container {alive[0]} is reported as running",)
-    return _with_preconditions(pod) or _deletion(pod, grace_s=None)
+    return _with_preconditions(pod) or _deletion(case, grace_s=None)
 
 
 def _nothing(sentence: str) -> Way:
@@ -240,23 +235,34 @@ def _with_preconditions(pod: Pod) -> tuple[str, ...]:
     return ("without its uid and resourceVersion the request would have no precondition",)
 
 
-def _status_patch(pod: Pod, condition: PodCondition, now_ns: int) -> Patch:
-    body = condition_patch(condition, now_ns)
-    return Patch("Pod", pod.key, body, _as_judged(pod), "status")
+def _set_ready(case: RepairCase, status: str) -> SetPodReady:
+    pod = case.pod
+    return SetPodReady(
+        controller=REPAIR,
+        because=case.finding.because,
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        status=status,
+        at=Time(case.context.now_ns),
+    )
 
 
-def _deletion(pod: Pod, grace_s: int | None) -> Delete:
-    return Delete("Pod", pod.key, _as_judged(pod), grace_s)
+def _deletion(case: RepairCase, grace_s: int | None) -> DeletePod:
+    pod = case.pod
+    return DeletePod(
+        controller=REPAIR,
+        because=case.finding.because,
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        grace_period_seconds=grace_s,
+        if_unchanged=True,
+    )
 
 
-def _as_judged(pod: Pod) -> tuple[Precondition, ...]:
-    return (Uid(pod.uid), Version(pod.metadata.resource_version))
-
-
-def _command(call: Patch | Delete) -> str:
-    request = request_of_call(call)
+def _command(pod: Pod, request: Request) -> str:
     text = shlex.quote(json.dumps(request.body, separators=(",", ":")))
-    if isinstance(call, Delete):
+    if request.method == "DELETE":
         return f"echo {text} | kubectl delete --raw {request.path} -f -"
-    namespace, name = call.key
-    return f"kubectl patch pod -n {namespace} {name} --subresource=status -p {text}"
+    return f"kubectl patch pod -n {pod.namespace} {pod.name} --subresource=status -p {text}"

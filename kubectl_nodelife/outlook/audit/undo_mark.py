@@ -8,7 +8,7 @@ does not hold is a refusal of its own, in one line. The kubelet may overwrite th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,8 +20,8 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
 )
 from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     FALSE,
     TAINT_NODE_NOT_READY,
@@ -153,13 +153,3 @@ def _sighting_refusals(
         yield f"it is not proven to have been so for {settle_ns // SECOND_NS}s"
     if sighting.resource_version not in ("", pod.metadata.resource_version):
         yield "its status changed meanwhile: a kubelet at work mends it by itself"
-
-
-def condition_patch(condition: PodCondition, now_ns: int) -> dict[str, Any]:
-    """A strategic merge patch of the `status` subresource: one condition's status, nothing else."""
-    changed = {
-        "type": condition.type,
-        "status": condition.status,
-        "lastTransitionTime": format_time(now_ns),
-    }
-    return {"status": {"conditions": [changed]}}
