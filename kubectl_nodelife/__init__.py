@@ -44,7 +44,7 @@ core: no clock, random, threads, sockets, asyncio, os, logging or click in there
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner; its kubectl is that of `sim`
 - `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
-- `live`         a real cluster: kubeconfig and auth, list + watch, the live loop; it can only read
+- `live`         a real cluster: kubeconfig and auth, list + watch, the live loop, executor, writer
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`

@@ -23,7 +23,7 @@ from tests.real.test_enforce import (
 )
 
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
-MANAGER = ("--controllers=daemonset-controller", "--leader-elect=false")
+MANAGER = ("--controllers=daemonset-controller",)
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def plane() -> Iterator[ControlPlane]:
     with control_plane() as plane:
         for name in ("n1", "n2"):
             plane.api.create("/api/v1/nodes", {"metadata": {"name": name}})
+            plane.api.merge(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})  # admission's
         yield plane
 
 
@@ -49,7 +50,7 @@ def test_nothing_is_made_anew(plane: ControlPlane, first: str) -> None:
     def real() -> None:
         plane.start_controller_manager(*MANAGER)
         until(lambda: len(pods(plane.api)) == 2, 60)
-        time.sleep(6)
+        time.sleep(10)
         plane.stop("kube-controller-manager")
 
     plane.api.create(SETS, DAEMON_SET)

@@ -76,6 +76,7 @@ class Enforcement:
         read_settings: Callable[[Cache], Awaitable[Settings]],
         tell: Callable[[str], None],
         warnings: Callable[[], Sequence[str]] = tuple,
+        settings_now: Callable[[], Settings | None] = lambda: None,
     ) -> None:
         self.orders = orders
         self.guard = Guard(caps_of(orders))
@@ -91,6 +92,7 @@ class Enforcement:
         self._read_settings = read_settings
         self._tell = tell
         self._warnings = warnings
+        self._settings_now = settings_now
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
@@ -220,6 +222,9 @@ class Enforcement:
             if running.done():
                 running.result()  # a bug of ours
             now_ns = self._clock.now_ns()
+            settings = self._settings_now()
+            if task.synced.is_set() and settings and settings.flags != task.settings.flags:
+                await task.change_settings(settings)
             if not self.keeper.leads():
                 log.warning("the Lease is lost: nothing is sent")
                 return

@@ -13,7 +13,7 @@ from typing import cast
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.decisions import DecisionTask, Seen
+from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -150,6 +150,13 @@ class EnforcingTask(DecisionTask):
         events = [event for _, batch in seen for event in batch]
         if events:
             yield self._decision_ns(None), events
+
+    def _change_settings(self, order: ChangeSettings) -> None:
+        """Another idea of what silence means is tried out for a grace period first."""
+        changed = order.settings.flags != self.settings.flags
+        super()._change_settings(order)
+        if changed and self.dry_run.engine is not None:
+            self._watch_afresh("the settings have changed")
 
     def _note_cold(self, because: str) -> None:
         super()._note_cold(because)

@@ -62,6 +62,7 @@ def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
         daemon.settings,
         daemon.options.tell,
         lambda: daemon.settings_said,
+        lambda: daemon.watcher.settings if daemon.watcher.synced.is_set() else None,
     )
 
 
