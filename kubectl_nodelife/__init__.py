@@ -54,4 +54,4 @@ core: no clock, random, threads, sockets, asyncio, os, logging or click in there
 - `commands`     one file for each verb: parse, plug together, call, report
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -72,12 +72,13 @@ def make(out: Path, platforms: Sequence[Platform], base_url: str, commit: Commit
         tree = work / "source"
         source.export(ROOT, commit, tree)
         wheel, _ = source.build(tree, commit, out)
-        version = source.version_of(tree)
+        version, manual = source.version_of(tree), source.manual(tree, commit)
         for platform in platforms:
             began = time.monotonic()
             packages = assemble.locked_packages(platform, WHEELS)
             path = out / archive_name(platform.name)
-            archive.write(path, assemble.tree(platform, tree, wheel, packages), commit.time)
+            files = assemble.tree(platform, tree, wheel, packages, manual)
+            archive.write(path, files, commit.time)
             document = sbom.document(platform, version, commit, packages, lock.read(platform))
             path.with_name(path.name.replace(".tar.gz", ".cdx.json")).write_text(document)
             size = path.stat().st_size / 1e6

@@ -160,6 +160,11 @@ def _sbom(archive: Archive) -> Iterator[str]:
             yield f"{name}: {inside.get(name)} inside, {listed.get(name)} in {path.name}"
 
 
+def _manual(archive: Archive) -> Iterator[str]:
+    if f"{assemble.TOP}/man/man1/kubectl-nodelife.1" not in archive.files:
+        yield "the manual pages are missing"
+
+
 def _entrance(archive: Archive) -> Iterator[str]:
     """main.py admits the Pythons that there are modules for."""
     file = archive.files.get(f"{assemble.TOP}/main.py")
@@ -189,5 +194,6 @@ CHECKS: Final[tuple[Callable[[Archive], Iterator[str]], ...]] = (
     _licences,
     _lock,
     _sbom,
+    _manual,
     _entrance,
 )

@@ -5,7 +5,7 @@ nodelife/main.py             starts the program with lib/ and no other packages
 nodelife/lib/                the program and all packages, for all Pythons at once
 nodelife/LICENSE             ours
 nodelife/licenses/PACKAGE/   those of the packages
-nodelife/man/                manual pages
+nodelife/man/man1/           manual pages
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ LIB = f"{TOP}/lib"
 
 
 def tree(
-    platform: Platform, source: Path, wheel: Path, packages: Iterable[Package]
+    platform: Platform,
+    source: Path,
+    wheel: Path,
+    packages: Iterable[Package],
+    manual: Mapping[str, File],
 ) -> dict[str, File]:
-    """The files of the archive for that platform, by path."""
+    """The files of the archive for that platform, by path. `manual`: its pages by file name."""
     ours = wheels.unpack([wheel])[0]
     files = {
         PROGRAM: File(_launcher(source, ours.version), is_program=True),
         f"{TOP}/main.py": File(_main(source, platform)),
         f"{TOP}/LICENSE": File((source / "LICENSE").read_bytes()),
     }
+    files |= {f"{TOP}/man/man1/{name}": page for name, page in manual.items()}
     for package in (ours, *packages):
         files |= {f"{LIB}/{path}": file for path, file in package.files.items()}
     for package in packages:

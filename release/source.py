@@ -13,10 +13,12 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from release import archive
+from release.archive import File
 
 PACKAGE = "kubectl_nodelife"
 
@@ -77,6 +79,23 @@ def build(source: Path, commit: Commit, out: Path) -> tuple[Path, Path]:
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     archive.write(sdist, archive.read(sdist), commit.time)
     return wheel, sdist
+
+
+def manual(source: Path, commit: Commit) -> dict[str, File]:
+    """The manual pages of the program there, by file name."""
+    folder = source / "man"
+    date = time.strftime("%Y-%m-%d", time.gmtime(commit.time))
+    done = subprocess.run(
+        [sys.executable, "-m", "release.manual", folder, version_of(source), date],
+        env={**os.environ, "PYTHONPATH": str(source), "COLUMNS": "80"},
+        cwd=source,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise ReleaseError(f"the manual pages cannot be made: {''.join(last)}")
+    return {path.name: File(path.read_bytes()) for path in folder.iterdir()}
 
 
 def _git(root: Path, *words: str) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,16 +200,15 @@ def test_a_read_only_store_keeps_bytecode_in_the_cache(unpacked: Path) -> None:
         assert next(kept, None) is not None
 
 
-def test_it_starts_as_fast_as_from_an_environment(launcher: Path, user: User) -> None:
-    """An alarm for what goes wrong, not a measurement: busy machines take long."""
+def test_it_starts_as_cheaply_as_from_an_environment(launcher: Path, user: User) -> None:
+    """An alarm, not a measurement: processor time, since others are busy too."""
     ours = [Path(sys.prefix, "bin/python"), "-m", "kubectl_nodelife", "version"]
 
-    def best(words: list[str | Path]) -> float:
-        took = []
-        for _ in range(12):
-            began = time.perf_counter()
-            user.ok(*words)
-            took.append(time.perf_counter() - began)
-        return min(took)
+    def used(words: list[str | Path]) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        user.ok(*words)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert best([launcher, "version"]) < best(ours) + 0.025
+    pairs = [(used([launcher, "version"]), used(ours)) for _ in range(12)]
+    assert min(pair[0] for pair in pairs) < min(pair[1] for pair in pairs) + 0.025

@@ -41,7 +41,8 @@ def test_the_same_commit_gives_the_same_bytes(
     wheel, sdist = source.build(tree, commit, tmp_path)
     packages = assemble.locked_packages(LINUX, WHEELS)
     again = tmp_path / NAME
-    archive.write(again, assemble.tree(LINUX, tree, wheel, packages), commit.time)
+    files = assemble.tree(LINUX, tree, wheel, packages, source.manual(tree, commit))
+    archive.write(again, files, commit.time)
     for path in (wheel, sdist, again):
         assert sha256(path) == sha256(release / path.name), path.name
 
@@ -72,7 +73,8 @@ class Planted:
                 ("kubectl_nodelife", "kubectl-nodelife-linux-amd64")
             ):
                 shutil.copy(path, folder)
-        small = re.compile(r"nodelife/[^/]+|.*/(kubectl_nodelife|licenses|msgspec|[^/]+-info)/.*")
+        kept = r"man|kubectl_nodelife|licenses|msgspec|[^/]+-info"
+        small = re.compile(rf"nodelife/[^/]+|.*/({kept})/.*")
         tree = archive.read(release / NAME)
         self.tree = {name: file for name, file in tree.items() if small.fullmatch(name)}
         self.pack()
@@ -178,6 +180,11 @@ def stale_lock(planted: Planted) -> None:
     planted.pack()
 
 
+def missing_manual(planted: Planted) -> None:
+    planted.tree = {n: f for n, f in planted.tree.items() if "/man/" not in n}
+    planted.pack()
+
+
 def short_sbom(planted: Planted) -> None:
     path = planted.folder / NAME.replace(".tar.gz", ".cdx.json")
     document = json.loads(path.read_text())
@@ -211,6 +218,7 @@ FAULTS: dict[str, tuple[Callable[[Planted], None], str]] = {
     "foreign machine": (foreign_machine, "made for arm64"),
     "missing ABI": (missing_abi, "for 3.11, 3.12, 3.14, and not for 3.11, 3.12, 3.13, 3.14"),
     "stale lock": (stale_lock, "click: 8.0.0 inside, "),
+    "missing manual": (missing_manual, "the manual pages are missing"),
     "short SBOM": (short_sbom, "yarl: 1."),
     "other program": (other_program, "kubectl_nodelife/cli.py is not that of the wheel"),
     "too large": (too_large, "MB, and 20 are allowed"),
