@@ -36,13 +36,15 @@ class KindState(msgspec.Struct):
 class Listed(NamedTuple):
     """All objects of a kind, as of one version; those that cannot be read are set aside.
 
-    `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now.
+    `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now. `version`: the list's
+    resourceVersion, "" where it is not known.
     """
 
     kind: str
     objects: list[KubeObject]
     asked_ns: int = 0
     unreadable: Sequence[Unreadable] = ()
+    version: str = ""
 
 
 class Happened(NamedTuple):

@@ -248,7 +248,7 @@ class KindFollower:
         self.state.synced = True
         objects = [obj for obj in found if not isinstance(obj, Unreadable)]
         others = [obj for obj in found if isinstance(obj, Unreadable)]
-        await self._queue.put(Listed(self.state.kind, objects, asked_ns, others))
+        await self._queue.put(Listed(self.state.kind, objects, asked_ns, others, version))
 
     async def _watch(self) -> None:
         """One watch, until the server ends it. Raises TimeoutError where it hangs, ApiError, …"""

@@ -6,12 +6,17 @@ import asyncio
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from kubectl_nodelife.daemon.enforce.pausing import Pause
+from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
 from kubectl_nodelife.daemon.intents import Intent, Intents
+from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.pod import Pod
 
 INTENT = Intent(1, "pod-gc", "{}", "Pod", "d", "p", "u", "5", "digest", 3)
 
@@ -108,5 +113,35 @@ def test_a_pause_survives_a_restart(path: Path) -> None:
         pause.end()
         assert not Pause(again).because(0)
         await again.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "kind, found, state",
+    [
+        pytest.param("DeletePod", None, "applied", id="deleted-and-gone"),
+        pytest.param("CreatePod", None, "failed", id="never-made"),
+        pytest.param("CreatePod", "1", "applied", id="made"),
+        pytest.param("MarkPodNotReady", "5", "failed", id="as-it-was"),
+        pytest.param("MarkPodNotReady", "6", "applied", id="changed-since"),
+    ],
+)
+def test_settled_by_reading_never_by_sending(
+    path: Path, kind: str, found: str | None, state: str
+) -> None:
+    class Reader:
+        async def call(self, call: Any) -> Answer:
+            assert isinstance(call, Get)
+            if found is None:
+                return Answer(404, reason="NotFound")
+            return Answer(200, Pod(ObjectMeta(name="p", namespace="d", resource_version=found)))
+
+    async def run() -> None:
+        intents = Intents(str(path))
+        await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
+        await settle_unsettled(intents, cast(Any, Reader()))
+        assert states(path) == [state] and intents.unsettled() == []
+        await intents.close()
 
     asyncio.run(run())

@@ -25,6 +25,7 @@ from kubectl_nodelife.daemon.enforce.lookouts import (
 )
 from kubectl_nodelife.daemon.enforce.pausing import Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
+from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
 from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.intents import Intents
@@ -34,7 +35,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.calls import Answer, Get
+from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard, View, verb_of
@@ -102,6 +103,8 @@ class Enforcement:
         self._task: EnforcingTask | None = None
         self._executor: LiveExecutor | None = None
         self._quiet_until_ns = 0
+        self._newest: dict[str, int] = {}
+        self._restored = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -130,7 +133,7 @@ class Enforcement:
             self._watch_manager(),
         )
         self._tasks = [loop.create_task(part) for part in parts]
-        await self._settle_unsettled()
+        await settle_unsettled(self.intents, self._side)
         first = True
         while True:
             self.why_not = self._closed_because()
@@ -191,6 +194,7 @@ class Enforcement:
             host,
             lambda: read_leases(self._client),
         )
+        task.newest, task.on_time_back, self._restored = self._newest, self._time_back, ""
         executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
@@ -225,8 +229,8 @@ class Enforcement:
             settings = self._settings_now()
             if task.synced.is_set() and settings and settings.flags != task.settings.flags:
                 await task.change_settings(settings)
-            if not self.keeper.leads():
-                log.warning("the Lease is lost: nothing is sent")
+            if self._restored or not self.keeper.leads():
+                log.warning("%s: nothing is sent", self._restored or "the Lease is lost")
                 return
             because = self._closed_because()
             if because != self.why_not:
@@ -301,6 +305,12 @@ class Enforcement:
             self.guard.open(Breaker("forbidden", because, self._clock.now_ns(), verb_of(action)))
         except NodelifeError:
             pass
+
+    def _time_back(self, because: str) -> None:
+        """All memory is dropped with the term; a person must say that it goes on."""
+        self._restored = because
+        self._newest.clear()
+        self.guard.open(Breaker("time runs back", because, self._clock.now_ns()))
 
     # The gate
 
@@ -378,18 +388,3 @@ class Enforcement:
                     self.guard.open(Breaker("manager", because, self._clock.now_ns()))
                 known = spec
             await asyncio.sleep(MANAGER_SECONDS)
-
-    async def _settle_unsettled(self) -> None:
-        """Find out by reading what became of the writes of a process that ended in the middle."""
-        for write in self.intents.unsettled():
-            intent = write.intent
-            kind, key = intent.kind, (intent.namespace, intent.name)
-            answer = await self._side.call(Get(kind, key))
-            if answer.code == 404:
-                self.intents.note(write.id, "applied", 404, "the object is gone")
-            elif answer.ok and answer.obj is not None:
-                version = answer.obj.metadata.resource_version
-                moved = bool(intent.version) and version != intent.version
-                state = "applied" if moved else "failed"
-                self.intents.note(write.id, state, 0, "settled by reading the object", version)
-        await self.intents.flush()

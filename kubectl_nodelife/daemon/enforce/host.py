@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.executor import LiveExecutor
+from kubectl_nodelife.live.news import Listed, News
 
 JOIN, RESTART = "join", "restart"
 
@@ -150,6 +151,22 @@ class EnforcingTask(DecisionTask):
         events = [event for _, batch in seen for event in batch]
         if events:
             yield self._decision_ns(None), events
+
+    newest: dict[str, int]
+    """Kind -> the highest version of a list of it, over all terms."""
+    on_time_back: Callable[[str], None]
+
+    async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
+        """A list that is older than one before it: etcd was restored, and all we know is wrong."""
+        if isinstance(item, Listed) and item.version.isdecimal():
+            version, before = int(item.version), self.newest.get(item.kind, 0)
+            self.newest[item.kind] = version
+            if version < before:
+                self.on_time_back(
+                    f"the list of {item.kind} is of version {version}, and one before it was of "
+                    f"{before}: the cluster's data were restored"
+                )
+        return await super()._note(item, seen)
 
     def _change_settings(self, order: ChangeSettings) -> None:
         """Another idea of what silence means is tried out for a grace period first."""
