@@ -8,6 +8,7 @@ made from a commit, never from the work tree, and twice the same commit gives th
 - `lock`       the packages inside, pinned with hashes for each platform (`release/lock/`)
 - `source`     the commit as a folder, and the wheel and sdist made from it
 - `manual`     manual pages from the help texts
+- `screens`    a page of screens for the documentation (`bin/docs`), from a sandbox
 - `wheels`     downloads what the lock names and unpacks it side by side for all Pythons
 - `licences`   which licences may be inside, and their texts
 - `archive`    a tree of files as a reproducible .tar.gz, and back
