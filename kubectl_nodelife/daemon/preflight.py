@@ -129,6 +129,18 @@ class Preflight:
                 f"--assume-stopped={','.join(unproven)}",
             )
 
+    def _not_leading(self) -> Refused:
+        on, holder = f"lease {self._orders.lease_namespace}/{NAME}", self._keeper.state().holder
+        if holder:
+            return Refused(
+                f"{holder} holds it", on=on, remedy="stop that one, or wait for it with --wait"
+            )
+        return Refused(
+            f"it cannot be had: {self._keeper.error}",
+            on=on,
+            remedy="name a namespace that is there with --lease-namespace",
+        )
+
     async def leader(self) -> None:
         """Nobody else holds our Lease, in whichever namespace."""
         found = await self._checks.get(
@@ -148,11 +160,7 @@ class Preflight:
         gives_up = loop.time() + _LEASE_WAIT_S
         while not await self._keeper.attempt():
             if loop.time() > gives_up and not self._orders.wait:
-                raise Refused(
-                    f"{self._keeper.state().holder or self._keeper.error} holds it",
-                    on=f"lease {self._orders.lease_namespace}/{NAME}",
-                    remedy="stop that one, or wait for it with --wait",
-                )
+                raise self._not_leading()
             await asyncio.sleep(1.0)
 
 

@@ -15,7 +15,8 @@ import uuid
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from kubectl_nodelife.engine.calls import Answer
+from kubectl_nodelife.engine.calls import Answer, Post
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.election import JITTER, RETRY_PERIOD_NS, Election, LeaseState
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
@@ -80,7 +81,8 @@ class LeaseKeeper:
             call = next(conversation)
             while True:
                 answer = await self._writer.call(call, timeout_s=REQUEST_SECONDS)
-                if not answer.ok and answer.code not in (404, 409):
+                expected = CONFLICT if isinstance(call, Post) else NOT_FOUND
+                if not answer.ok and answer.code not in (expected, CONFLICT):
                     self.error = answer.message
                 elif answer.ok:
                     self.error = ""

@@ -210,3 +210,20 @@ def test_settings_that_contradict_what_runs() -> None:
     with pytest.raises(Refused):
         check_settings(["--set node-monitor-period=1s, but it runs with 5s"])
     check_settings(["the profile is a guess"])
+
+
+def test_the_lease_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_nodelife.daemon.preflight._LEASE_WAIT_S", -1.0)
+
+    class NoLease(Server):
+        async def attempt(self) -> bool:
+            return False
+
+        def state(self) -> Any:
+            return self
+
+    missing, taken = NoLease(), NoLease()
+    missing.error = 'namespaces "x" not found'
+    assert 'it cannot be had: namespaces "x" not found' in refusal(missing)
+    taken.holder = "laptop"
+    assert "laptop holds it" in refusal(taken)
