@@ -3,7 +3,8 @@
 A row is an action as data with its target, uid, resourceVersion and lease epoch; its state goes
 `intent`, `sent`, and then `applied`, `failed` or `unknown`. Rows are written with full sync, all
 that wait in one batch. After a crash every `intent` and `sent` is settled by reading the object,
-never by sending again. The file is locked; one that cannot be written stops all enforcing.
+never by sending again. The file is locked, and never moved aside: one that cannot be written, that
+was replaced or that refuses a row stops all enforcing.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kubectl_nodelife.daemon.store import file_inode
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import HOUR_NS
 
@@ -61,7 +64,10 @@ class Unsettled(NamedTuple):
 
 
 class Intents:
-    """See the module. `error`: why nothing may be sent, "" where all is well."""
+    """See the module. `error`: why nothing may be sent, "" where all is well.
+
+    A full disk may pass; any other error is final, and only a new start looks at the file again.
+    """
 
     def __init__(self, path: str) -> None:
         """Raises Refused where the file cannot be had for us alone."""
@@ -79,20 +85,22 @@ class Intents:
             ) from None
         (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
         self._next_id = int(highest) + 1
+        self._inode = file_inode(path)
+        self._final = False
+        self._one_at_a_time = threading.Lock()  # `mark` must not join a batch that may fail
         self._thread = ThreadPoolExecutor(1, "writes")
         self._rows: list[tuple[Any, ...]] = []
         self._ends: list[End] = []
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[str] | None = None
 
     async def begin(self, intent: Intent) -> int:
         """Bring the intent to the disk, with all others that wait; its id. Raises OSError."""
         number, self._next_id = self._next_id, self._next_id + 1
         self._rows.append((number, *intent, INTENT))
         if self._waiting is None:
-            self._waiting = asyncio.ensure_future(self._flush_soon())
-        await asyncio.shield(self._waiting)
-        if self.error:
-            raise OSError(self.error)
+            self._waiting = asyncio.ensure_future(self._write_waiting())
+        if error := await asyncio.shield(self._waiting):
+            raise OSError(error)
         return number
 
     def note(
@@ -102,15 +110,8 @@ class Intents:
         self._ends.append((state, code, message[:500], version, number))
 
     async def flush(self) -> None:
-        """Bring everything to the disk."""
-        rows, self._rows = self._rows, []
-        ends, self._ends = self._ends, []
-        try:
-            await self._in_thread(self._write, rows, ends)
-            self.error = ""
-        except sqlite3.Error as error:
-            self.error = str(error)
-            self._ends = ends + self._ends  # the rows' writers are told, and send nothing
+        """Bring ends to the disk."""
+        await self._save([])
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Bring ends to the disk, and drop what is old, until cancelled."""
@@ -132,9 +133,10 @@ class Intents:
 
     def mark(self, name: str, value: str | None = None) -> str:
         """A word kept with the journal, such as the cluster's uid; `value`: keep this from now."""
-        if value is not None:
-            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
-        row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        with self._one_at_a_time:
+            if value is not None:
+                self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+            row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
     async def close(self) -> None:
@@ -144,16 +146,34 @@ class Intents:
         self._thread.shutdown()
         os.close(self._lock)
 
-    async def _flush_soon(self) -> None:
+    async def _write_waiting(self) -> str:
+        """Bring the intents that wait to the disk: why they are not there, "" where they are."""
         await asyncio.sleep(0)  # what one slice decided comes together
         self._waiting = None
-        await self.flush()
+        rows, self._rows = self._rows, []
+        return await self._save(rows)
+
+    async def _save(self, rows: list[tuple[Any, ...]]) -> str:
+        """Why it failed, "" where it did not."""
+        ends, self._ends = self._ends, []
+        try:
+            await self._in_thread(self._write, rows, ends)
+            self.error = ""
+        except sqlite3.Error as error:
+            self.error = str(error)
+            self._final = self._final or not isinstance(error, sqlite3.OperationalError)
+            self._ends = ends + self._ends  # the rows' writers are told, and send nothing
+        return self.error
 
     def _write(self, rows: list[tuple[Any, ...]], ends: list[End]) -> None:
-        with self._db:
+        if self._final:
+            raise sqlite3.DatabaseError(self.error)
+        if file_inode(self.path) != self._inode:
+            raise sqlite3.DatabaseError("the file was deleted, or replaced by another")
+        marks = ", ".join("?" * (len(Intent._fields) + 2))
+        names = f"id, {', '.join(Intent._fields)}, state"
+        with self._one_at_a_time, self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            marks = ", ".join("?" * (len(Intent._fields) + 2))
-            names = f"id, {', '.join(Intent._fields)}, state"
             self._db.executemany(f"INSERT INTO writes ({names}) VALUES ({marks})", rows)
             self._db.executemany(
                 "UPDATE writes SET state = ?, code = ?, message = ?, new_version = ? WHERE id = ?",
@@ -161,10 +181,11 @@ class Intents:
             )
 
     def _prune(self, before_ns: int) -> None:
-        self._db.execute(
-            "DELETE FROM writes WHERE time_ns < ? AND state IN (?, ?)",
-            (before_ns, APPLIED, FAILED),
-        )
+        with self._one_at_a_time:
+            self._db.execute(
+                "DELETE FROM writes WHERE time_ns < ? AND state IN (?, ?)",
+                (before_ns, APPLIED, FAILED),
+            )
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()

@@ -41,11 +41,15 @@ class TooSlow(Failed):
 
 
 class Journal:
-    """See the module. `error` is what the last writing failed with, "" when all is well."""
+    """See the module. `error` is what the last writing failed with, "" when all is well.
 
-    def __init__(self, store: Store, warning: str = "") -> None:
+    `lost`: the file is not the one that was there before (moved aside, or in memory), and why.
+    """
+
+    def __init__(self, store: Store, warning: str = "", lost: str = "") -> None:
         self.store = store
-        self.warning = warning
+        self.warning = warning or lost
+        self.lost = lost
         self.error = ""
         self.failing_since: float | None = None
         self.dropped = 0
@@ -60,6 +64,10 @@ class Journal:
     def waiting(self) -> int:
         """How many changes are not in the file."""
         return len(self._waiting)
+
+    def fault(self) -> str:
+        """Why nothing may be enforced with this journal, "" where it is whole and is written."""
+        return self.lost or self.error
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Write batches until cancelled."""
@@ -159,10 +167,11 @@ class Journal:
             self.store = await self._in_thread(Store, path)
         except (sqlite3.Error, OSError):
             self.store = await self._in_thread(Store, ":memory:")
-            self.warning = f"the journal {path} was lost ({why}): {_IN_MEMORY}"
+            self.warning = self.lost = f"the journal {path} was lost ({why}): {_IN_MEMORY}"
             return
         self.warning = f"the journal was broken ({why}); a new one was begun"
         self.warning += f", what is left of the old one is {aside}" if aside else ""
+        self.lost = self.warning
 
     def _shed(self) -> None:
         """Memory has a limit as well: the oldest go, counted."""
@@ -199,7 +208,7 @@ def open_journal(path: str) -> Journal:
     made.
     """
     if path == ":memory:":
-        return Journal(Store(path), "no folder for the journal can be made: " + _IN_MEMORY)
+        return Journal(Store(path), lost="no folder for the journal can be made: " + _IN_MEMORY)
     try:
         journal = Journal(Store(path))
         if journal.store.unreadable:
@@ -210,14 +219,17 @@ def open_journal(path: str) -> Journal:
         if _is_broken(error):
             with contextlib.suppress(OSError, sqlite3.Error):
                 aside = _move_aside(path)
-                return Journal(Store(path), f"the journal was broken and is now {aside}")
-    return Journal(Store(":memory:"), f"{warning}: {_IN_MEMORY}")
+                return Journal(Store(path), lost=f"the journal was broken and is now {aside}")
+    return Journal(Store(":memory:"), lost=f"{warning}: {_IN_MEMORY}")
 
 
 def _is_broken(error: Exception) -> bool:
-    """Whether the file is no journal of ours; other errors are the system's, and may pass."""
-    ours = (sqlite3.OperationalError, sqlite3.ProgrammingError)
-    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, ours)
+    """Whether the file is damaged or no journal of ours.
+
+    SQLite's word for that has no class of its own. The others are the system's (a full disk), or
+    mean that one row is refused (IntegrityError): the file and all that it holds stay in place.
+    """
+    return type(error) is sqlite3.DatabaseError
 
 
 def _move_aside(path: str) -> str:

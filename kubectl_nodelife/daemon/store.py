@@ -105,11 +105,11 @@ class Store:
         self._most_bytes = most_bytes
         self.unreadable = 0
         self._db = _open(path)
-        self._inode = _inode(path)
+        self._inode = file_inode(path)
 
     def replaced(self) -> bool:
         """Whether the file has been deleted, or another one put in its place."""
-        return self.path != ":memory:" and _inode(self.path) != self._inode
+        return self.path != ":memory:" and file_inode(self.path) != self._inode
 
     def write(
         self,
@@ -203,7 +203,8 @@ def _change(row: tuple[Any, ...]) -> ChangeRecord | None:
     return change
 
 
-def _inode(path: str) -> tuple[int, int] | None:
+def file_inode(path: str) -> tuple[int, int] | None:
+    """Device and inode of the file at that path; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping
 
-from tests.hostile.server import Request, Sickness
+from kubectl_nodelife.kube.kinds import kind_named
+from tests.hostile.bad import BAD, line
+from tests.hostile.server import Gone, Request, Sickness
 
 MIB = 1 << 20
 
@@ -117,5 +120,39 @@ async def ending_watches(request: Request) -> bool:
     if not request.is_watch:
         return False
     await request.begin_watch()
+    await request.send(b"0\r\n\r\n")
+    return True
+
+
+async def cut(request: Request) -> bool:
+    """No answer: the connection is closed."""
+    raise Gone
+
+
+async def half_an_answer(request: Request) -> bool:
+    """A list, or a watch's line, that ends in the middle."""
+    if request.is_watch:
+        await request.begin_watch()
+        await request.chunk(b'{"type":"ADDED","object":{"metadata":{"na')
+    else:
+        body = json.dumps({"kind": "List", "items": request.server.objects(request.plural)})
+        await request.head(200, {"Content-Length": str(len(body))})
+        await request.send(body[: len(body) // 2].encode())
+    raise Gone
+
+
+async def unreadable_objects(request: Request) -> bool:
+    """A WatchList of all there is, and of everything bad; it ends after that."""
+    if not request.query.get("sendInitialEvents"):
+        return False
+    await request.begin_watch()
+    for obj in request.server.objects(request.plural):
+        await request.event("ADDED", obj)
+    for kind, document in BAD.values():
+        if kind_named(kind).plural == request.plural:
+            await request.chunk(line("ADDED", document))
+    annotations = {"k8s.io/initial-events-end": "true"}
+    meta = {"resourceVersion": str(request.server.version), "annotations": annotations}
+    await request.event("BOOKMARK", {"metadata": meta})
     await request.send(b"0\r\n\r\n")
     return True

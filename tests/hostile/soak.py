@@ -2,11 +2,12 @@
 
     .venv/bin/python -m tests.hostile.soak --seconds 3600 --seed 1
 
-Leases are renewed, pods come and go, and every few seconds the server falls sick or well, chosen by
-the seed. Each minute a line tells the daemon's memory and how often the server was asked. It fails
-where the daemon ends, where its memory grows by more than half after the first fifth of the time,
-where one kind is asked more than twice a second over ten seconds, or where a write was tried. The
-last line is one JSON object with the figures.
+Leases are renewed, pods come and go, and every few seconds the server falls sick or well.
+Sicknesses come in rounds, each once in a round, in the seed's order. Each minute a line tells the
+daemon's memory and how often the server was asked. It fails where the daemon ends, where its memory
+grows by more than half after the first fifth of the time, where one kind is asked more than twice a
+second over ten seconds, or where a write was tried. The last line is one JSON object with the
+figures.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ PODS = 500
 WINDOW_S = 10.0
 
 SICKNESSES: dict[str, Sickness | None] = {
-    "well": None,
     "410 on lists": sicknesses.gone_lists,
     "410 in watches": sicknesses.expired_watches,
     "410 after a WatchList": sicknesses.broken_after_the_first_event,
@@ -45,7 +45,13 @@ SICKNESSES: dict[str, Sickness | None] = {
     "an endless line": sicknesses.endless_line,
     "a gzip bomb": sicknesses.gzip_bomb(600),
     "bookmarks only": bookmarks_only,
+    "503, Retry-After of 30,000 years": sicknesses.failing(503, {"Retry-After": "999999999999"}),
+    "connections cut": sicknesses.cut,
+    "half an answer": sicknesses.half_an_answer,
+    "objects that cannot be read": sicknesses.unreadable_objects,
+    "a Date of year 9999": None,
 }
+FAR_DATE = "Fri, 31 Dec 9999 23:59:59 GMT"
 
 
 def pod(number: int) -> dict[str, Any]:
@@ -72,12 +78,15 @@ async def live(server: Hostile, dice: random.Random) -> None:
 
 
 async def fall_sick(server: Hostile, dice: random.Random, met: Counter[str]) -> None:
-    """Another sickness, or none, every five to thirty seconds."""
+    """Every sickness once in a round, for five to thirty seconds, and well in between."""
     while True:
-        name = dice.choice([*SICKNESSES, "well", "well", "well"])
-        met[name] += 1
-        server.sickness = SICKNESSES[name]
-        await asyncio.sleep(dice.uniform(5, 30))
+        for name in dice.sample(sorted(SICKNESSES), len(SICKNESSES)):
+            met[name] += 1
+            server.sickness = SICKNESSES[name]
+            server.date = FAR_DATE if "Date" in name else ""
+            await asyncio.sleep(dice.uniform(5, 30))
+            server.sickness, server.date = None, ""
+            await asyncio.sleep(dice.uniform(2, 15))
 
 
 def busiest(server: Hostile) -> float:

@@ -78,6 +78,7 @@ class Enforcement:
         tell: Callable[[str], None],
         warnings: Callable[[], Sequence[str]] = tuple,
         settings_now: Callable[[], Settings | None] = lambda: None,
+        changes_fault: Callable[[], str] = str,
     ) -> None:
         self.orders = orders
         self.guard = Guard(caps_of(orders))
@@ -94,6 +95,7 @@ class Enforcement:
         self._tell = tell
         self._warnings = warnings
         self._settings_now = settings_now
+        self._changes_fault = changes_fault
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
@@ -323,9 +325,12 @@ class Enforcement:
             return paused
         if self.kill_switch.present:
             return "the ConfigMap kube-system/nodelife-stop is there"
-        if self.intents.error:
-            return f"the journal cannot be written: {self.intents.error}"
+        if error := self._journal_error():
+            return f"the journal cannot be written: {error}"
         return ""
+
+    def _journal_error(self) -> str:
+        return self.intents.error or self._changes_fault()
 
     def _view(self, cache: Cache, task: EnforcingTask) -> View:
         now_ns = self._clock.now_ns()
@@ -340,7 +345,7 @@ class Enforcement:
             paused_because=self.pause.because(now_ns),
             kill_switch_absent_ns=self.kill_switch.absent_ns,
             kill_switch_present=self.kill_switch.present,
-            journal_error=self.intents.error,
+            journal_error=self._journal_error(),
         )
         if self.guard.caps.zone_share is None and self.guard.caps.cluster_share is None:
             return view

@@ -39,13 +39,13 @@ class EnforceHost(Protocol):
 
 
 def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
-    """Raises Refused where there is no journal that can be kept."""
+    """Raises Refused where there is no journal that can be kept, or it has just been replaced."""
     path = daemon.journal.store.path
-    if path == ":memory:":
+    if fault := daemon.journal.fault():
         raise Refused(
-            daemon.journal.warning or "the journal is in memory",
+            fault,
             on="journal",
-            remedy="enforcing needs a journal on disk",
+            remedy="enforcing needs a journal on disk that is whole; look at it, then start again",
         )
     intents = Intents(path.removesuffix(".db") + ".writes.db")
     daemon.journal.ledger.untold = frozenset(orders.controllers)
@@ -63,6 +63,7 @@ def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
         daemon.options.tell,
         lambda: daemon.settings_said,
         lambda: daemon.watcher.settings if daemon.watcher.synced.is_set() else None,
+        daemon.journal.fault,
     )
 
 

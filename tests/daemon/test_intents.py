@@ -1,0 +1,211 @@
+"""The journal of writes fails closed: where it cannot be trusted, nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
+from kubectl_nodelife.daemon.enforce.plug import make_enforcement
+from kubectl_nodelife.daemon.intents import APPLIED, SENT, Intent, Intents
+from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.store import Store, Wanted
+from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.live.target import Cluster, Target, User
+from tests.daemon.lab import T0, run
+from tests.daemon.plans import lost
+
+INTENT = Intent(T0, "node-lifecycle", "{}", "Node", "", "n1", "u1", "7", "", 1)
+
+
+async def refused(intents: Intents) -> bool:
+    """Whether an intent does not come to the disk."""
+    try:
+        await intents.begin(INTENT)
+    except OSError:
+        return True
+    return False
+
+
+def rows(path: str) -> list[tuple[int, str]]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT id, state FROM writes ORDER BY id").fetchall()
+
+
+def take_the_next_id(path: str) -> None:
+    """Somebody else writes into our file."""
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        columns = ", ".join(("id", "state", *Intent._fields))
+        marks = ", ".join("?" * (len(Intent._fields) + 2))
+        db.execute(f"INSERT INTO writes ({columns}) VALUES ({marks})", (2, SENT, *INTENT))
+
+
+def delete(path: str) -> None:
+    os.unlink(path)
+
+
+def replace_by_a_copy(path: str) -> None:
+    Path(path + ".new").write_bytes(Path(path).read_bytes())
+    os.replace(path + ".new", path)
+
+
+@pytest.mark.parametrize("harm", [take_the_next_id, delete, replace_by_a_copy])
+def test_a_journal_that_is_not_ours_any_more_stops_all_writes_for_good(
+    tmp_path: Path, harm: Callable[[str], None]
+) -> None:
+    """Nothing is moved aside, and no later success opens the gate again."""
+    path = str(tmp_path / "journal.writes.db")
+
+    async def story() -> None:
+        intents = Intents(path)
+        number = await intents.begin(INTENT)
+        harm(path)
+        assert await refused(intents) and intents.error
+        intents.note(number, APPLIED)
+        await intents.flush()
+        assert intents.error and await refused(intents)
+        await intents.close()
+        assert not list(tmp_path.glob("*.broken-*"))
+        if harm is not delete:
+            assert rows(path)[0][0] == number, "what was about to be written is still known"
+
+    run(story())
+
+
+def test_a_full_disk_stops_writes_as_long_as_it_is_full(tmp_path: Path) -> None:
+    path = str(tmp_path / "journal.writes.db")
+
+    async def story() -> None:
+        intents = Intents(path)
+        await intents.begin(INTENT)
+        (pages,) = intents._db.execute("PRAGMA page_count").fetchone()
+        intents._db.execute(f"PRAGMA max_page_count = {pages}")
+        long = INTENT._replace(action="x" * 100_000)
+        with pytest.raises(OSError, match="full"):
+            await intents.begin(long)
+        intents._db.execute("PRAGMA max_page_count = 1073741823")
+        await intents.begin(long)
+        assert intents.error == ""
+        await intents.close()
+        assert len(rows(path)) == 2
+
+    run(story())
+
+
+def test_an_intent_that_failed_is_not_saved_by_a_later_success(tmp_path: Path) -> None:
+    """Ends that come to the disk right after must not make a lost intent look kept."""
+    path = str(tmp_path / "journal.writes.db")
+
+    async def story() -> None:
+        intents = Intents(path)
+        number = await intents.begin(INTENT)
+        real = intents._write
+
+        def fails(batch: list[tuple[Any, ...]], ends: list[Any]) -> None:
+            if batch:
+                raise sqlite3.OperationalError("database or disk is full")
+            real(batch, ends)
+
+        intents._write = fails  # type: ignore[method-assign]
+        waiting = asyncio.ensure_future(refused(intents))
+        while not waiting.done():
+            intents.note(number, APPLIED)
+            await intents.flush()
+        assert waiting.result() and intents.error == ""
+        await intents.close()
+        assert [row[0] for row in rows(path)] == [number]
+
+    run(story())
+
+
+def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(tmp_path: Path) -> None:
+    """Another program took our next number: SQLite's IntegrityError is no damage of the file."""
+    path = str(tmp_path / "journal.db")
+
+    async def story() -> None:
+        journal = open_journal(path)
+        journal.ledger.note(lost("n1"), T0, "", "")
+        await journal.flush()
+        (kept,) = await journal.select(Wanted())
+        other = Store(path)
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE changes SET id = id + 1")
+        other.close()
+        journal.ledger.note(lost("n2"), T0, "", "")
+        await journal.flush(insist=True)
+        assert "UNIQUE" in journal.fault()
+        assert not list(tmp_path.glob("*.broken-*"))
+        found = [change.name for change in await journal.select(Wanted())]
+        assert kept.name in found
+        await journal.close()
+
+    run(story())
+
+
+# What enforcing makes of it
+
+
+def enforcement(journal: Journal) -> Enforcement:
+    """Enforcement on top of that journal, before its preflight."""
+    host: Any = SimpleNamespace(
+        journal=journal,
+        target=Target("c", "d", "c", "u", Cluster(server="http://127.0.0.1:1"), User()),
+        options=SimpleNamespace(environ={}, tell=print),
+        client=SimpleNamespace(clock=None),
+        watcher=SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: T0)),
+        tee=None,
+        settings=None,
+    )
+    made = make_enforcement(Orders(("daemonset",)), host)
+    made.keeper.leads = lambda: True  # type: ignore[method-assign]
+    made.kill_switch.present = False
+    return made
+
+
+@pytest.mark.parametrize("how", ["moved aside", "in memory"])
+def test_enforcing_does_not_begin_on_a_journal_that_was_lost(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "journal.db"
+
+    async def story() -> None:
+        if how == "moved aside":
+            path.write_bytes(b"no database at all" * 1000)
+            journal = open_journal(str(path))
+        else:
+            journal = open_journal(str(tmp_path / "none" / "journal.db"))
+        with pytest.raises(Refused, match="the journal") as found:
+            enforcement(journal)
+        assert "start again" in (found.value.remedy or "")
+        await journal.close()
+
+    run(story())
+
+
+def test_enforcing_stops_while_a_journal_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+
+    async def story() -> None:
+        journal = open_journal(str(path))
+        made = enforcement(journal)
+        assert made._closed_because() == ""
+        path.unlink()
+        journal.ledger.note(lost("n1"), T0, "", "")
+        await journal.flush()
+        assert "the journal was broken" in made._closed_because()
+        journal.ledger.note(lost("n2"), T0, "", "")
+        await journal.flush()
+        assert journal.error == "" and made._closed_because(), "dry-run goes on, enforcing does not"
+        await journal.close()
+        await made.intents.close()
+        await made._session.close()
+        await made._side_session.close()
+
+    run(story())
