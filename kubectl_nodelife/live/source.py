@@ -17,8 +17,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -45,6 +45,12 @@ from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 
 _SHORT_WATCH_S = 1.0
+
+T = TypeVar("T")
+
+
+class _ToBeListed(Exception):
+    """What was waited for is given up, since the kind is to be listed anew."""
 
 
 class WatchPacing(msgspec.Struct, frozen=True):
@@ -129,19 +135,37 @@ class KindFollower:
         self._backoff = Backoff(pace.first_backoff_s, pace.last_backoff_s)
         self._stale = False
         self._relisted = False
-        self._reading: asyncio.Timeout | None = None
+        self._waiting: asyncio.Timeout | None = None
 
     def relist(self) -> None:
-        """Give the present watch up, and list anew."""
+        """List anew, at once: a watch that may hang, an attempt to connect or a list that is still
+        being read, and a pause after a failure are given up for it.
+        """
         self._stale = True
-        if self._reading is not None:
-            self._reading.reschedule(asyncio.get_running_loop().time())
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+
+    async def _or_relist(self, awaitable: Awaitable[T], seconds: float | None = None) -> T:
+        """Wait for it. Raises _ToBeListed once `relist` is called, TimeoutError after that time."""
+        loop = asyncio.get_running_loop()
+        until = 0.0 if self._stale else None if seconds is None else loop.time() + seconds
+        try:
+            async with asyncio.timeout_at(until) as self._waiting:
+                return await awaitable
+        except TimeoutError:
+            if self._stale:
+                raise _ToBeListed from None
+            raise
+        finally:
+            self._waiting = None
 
     async def run(self) -> None:
         """Follow the kind for ever."""
         while True:
             try:
                 await self._follow()
+            except _ToBeListed:
+                await self._enter(LISTING)
             except ApiError as error:
                 await self._after_api_error(error)
             except (MalformedLine, aiohttp.ClientError, OSError) as error:
@@ -159,16 +183,15 @@ class KindFollower:
         try:
             await self._watch()
         except TimeoutError:  # a hung watch is opened anew at once
-            if self._stale:
-                await self._enter(LISTING)
-            elif not self._version:
+            self._broken(self.state.last_sign_ns)  # nobody knows what happened since then
+            if not self._version:
                 await self._enter(LISTING, "the watch said nothing for too long")
         finally:
             self._broken()
             lasted_s = time.monotonic() - started
             if lasted_s > self._pace.healthy_s:
                 self._backoff.went_well()
-        if lasted_s < _SHORT_WATCH_S and not self._stale:
+        if lasted_s < _SHORT_WATCH_S:
             await self._fail("the server ends watches at once")
 
     async def _after_api_error(self, error: ApiError) -> None:
@@ -200,12 +223,13 @@ class KindFollower:
         state = self.state
         state.failures += 1
         state.retry_at_ns = time.monotonic_ns() + round(seconds * 1e9)
-        await asyncio.sleep(seconds)
+        with contextlib.suppress(_ToBeListed):
+            await self._or_relist(asyncio.sleep(seconds))
         state.retry_at_ns = 0
 
-    def _broken(self) -> None:
+    def _broken(self, since_ns: int = 0) -> None:
         if self.state.broken_since_ns is None:
-            self.state.broken_since_ns = time.monotonic_ns()
+            self.state.broken_since_ns = since_ns or time.monotonic_ns()
             self._relisted = False
 
     async def _enter(self, phase: str, error: str = "") -> None:
@@ -224,13 +248,14 @@ class KindFollower:
     async def _list(self) -> None:
         """A consistent list in pages."""
         asked_ns = steady_ns()
-        listing = await list_all(
+        reading = list_all(
             self._client,
             self.resource,
             limit=self._pace.page_size,
             on_page=self._share,
             retry=False,
         )
+        listing = await self._or_relist(reading)
         found: list[KubeObject | Unreadable] = [*listing.objects, *listing.unreadable]
         await self._listed(found, listing.resource_version, asked_ns)
 
@@ -261,7 +286,8 @@ class KindFollower:
         stream: WatchStream[KubeObject] = WatchStream(self._type, self._version)
         patience_s = max(self._pace.first_byte_s, self._silence_s)
         asked_ns = steady_ns()
-        async with await self._client.stream(url, patience_s) as response:
+        async with await self._or_relist(self._client.stream(url, patience_s)) as response:
+            self.state.last_sign_ns = time.monotonic_ns()
             if initial is None:
                 await self._enter(WATCHING)
             async for chunk in self._chunks(response):
@@ -307,22 +333,15 @@ class KindFollower:
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The body as it comes. Raises TimeoutError after a silence that means a hung watch."""
-        loop = asyncio.get_running_loop()
-        content = response.content
         first = True
         while True:
-            if self._stale:
-                raise TimeoutError
             limit = self._pace.first_byte_s if first and not self._version else self._silence_s
             try:
-                async with asyncio.timeout_at(loop.time() + limit) as self._reading:
-                    chunk = await content.readany()
+                chunk = await self._or_relist(response.content.readany(), limit)
             except TimeoutError:
                 if first:
                     self._version = ""  # opened anew and still silent: a list must tell
                 raise
-            finally:
-                self._reading = None
             if not chunk:
                 return
             first = False

@@ -178,6 +178,49 @@ def test_a_hung_watch_is_noticed_and_opened_anew() -> None:
     play(test)
 
 
+def test_the_gap_of_a_hung_watch_begins_with_its_last_sign_of_life() -> None:
+    async def test() -> None:
+        async with sandbox() as served:
+            pace = WatchPacing(**{**_fields(FAST), "silence_s": 0.4})
+            async with following(served, "Node", pace=pace) as seen:
+                await until(watching(seen, "Node"))
+                served.server.faults.hang_watches.add("nodes")
+                await until(lambda: any(phase.gap_ns for phase in seen.phases))
+                assert max(phase.gap_ns for phase in seen.phases) >= 0.4e9
+
+    play(test)
+
+
+@pytest.mark.parametrize("stuck_in", ["watch", "connecting", "list", "pause"])
+def test_a_new_list_interrupts_whatever_waits(stuck_in: str) -> None:
+    """Each of these would otherwise wait for longer than the test lasts."""
+
+    async def test() -> None:
+        patient = {"first_backoff_s": 300.0, "last_backoff_s": 300.0, "silence_s": 300.0}
+        pace = WatchPacing(**{**_fields(FAST), **patient})
+        async with sandbox() as served:
+            faults = served.server.faults
+            how = stuck_in != "list"
+            async with following(served, "Node", pace=pace, watch_list=how) as seen:
+                await until(watching(seen, "Node"))
+                state = seen.source.states["Node"]
+                if stuck_in == "pause":
+                    faults.failures.append(Failure(500, times=1, resources=("nodes",)))
+                    seen.source.relist(["Node"])
+                    await until(lambda: state.retry_at_ns)
+                elif stuck_in != "watch":
+                    faults.latency_s = 300.0
+                    seen.source.relist(["Node"])
+                    await until(lambda: state.phase != WATCHING)
+                    await asyncio.sleep(0.2)
+                    faults.latency_s = 0.0
+                seen.source.relist(["Node"])
+                await until(watching(seen, "Node"))
+                await until(lambda: len(seen.listed) == 2 and agrees(seen, served))
+
+    play(test, seconds=30.0)
+
+
 def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
     async def test() -> None:
         async with sandbox() as served:
