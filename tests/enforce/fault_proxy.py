@@ -148,7 +148,13 @@ class FaultProxy:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         headers.pop("Host", None)
         url = self.upstream + request.raw_path
-        async with session.request(request.method, url, data=body, headers=headers) as answer:
+        async with session.request(
+            request.method,
+            url,
+            data=body or None,
+            headers=headers,
+            skip_auto_headers=("Content-Type", "User-Agent", "Accept"),
+        ) as answer:
             kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
             if encoding := answer.headers.get("Content-Encoding"):
                 kept["Content-Encoding"] = encoding

@@ -166,7 +166,9 @@ def stand(*, real_controllers: bool = False) -> Iterator[Stand]:
         finally:
             made.close()
             if keep := os.environ.get("NODELIFE_KEEP"):
-                shutil.copytree(plane.folder, Path(keep) / plane.folder.name, dirs_exist_ok=True)
+                no_sockets = shutil.ignore_patterns("*.sock")
+                kept = Path(keep) / plane.folder.name
+                shutil.copytree(plane.folder, kept, ignore=no_sockets, dirs_exist_ok=True)
 
 
 def _node(number: int) -> dict[str, Any]:

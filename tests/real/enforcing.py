@@ -133,7 +133,9 @@ def enforcer(
     finally:
         one.kill()
         if keep := os.environ.get("NODELIFE_KEEP"):
-            shutil.copytree(one.folder, Path(keep) / one.folder.name, dirs_exist_ok=True)
+            no_sockets = shutil.ignore_patterns("*.sock")
+            kept = Path(keep) / one.folder.name
+            shutil.copytree(one.folder, kept, ignore=no_sockets, dirs_exist_ok=True)
 
 
 def least_privilege(plane: ControlPlane, *, server: str = "", ca: str = "") -> Path:
