@@ -125,7 +125,7 @@ def _judge(write: _Write, seen: _Seen, rules: Rules) -> Iterator[str]:
     if rules.needs_lease and write.at > seen.led_until + _SLACK_S:
         yield "no Lease of ours was renewed in time"
     before = seen.objects.get(write.key)
-    harm = _is_harm(write, before)
+    harm = not write.accepted or _is_harm(write, before)
     for span in rules.quiet:
         if span.begin <= write.at <= span.end and (harm or not span.harm_only):
             yield f"written {'harm ' if span.harm_only else ''}while {span.why}"
