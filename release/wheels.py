@@ -23,9 +23,10 @@ from release.source import ReleaseError
 
 _SOURCES: Final = (".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi", ".hash", ".pyc", ".pyi")
 
-# Extension modules not worth their size: charset_normalizer works without, and only guesses the
-# encoding of what requests fetches, which nobody asks it for; the other tests multidict.
-_SPARE: Final = ("charset_normalizer/", "multidict/_testcapi")
+# Extension modules not worth their size, each with a fallback in Python: charset_normalizer guesses
+# the encoding of what requests fetches, which nobody asks it for; web sockets are not used; the
+# last one tests multidict.
+_SPARE: Final = ("charset_normalizer/", "aiohttp/_websocket/", "multidict/_testcapi")
 _LICENCE_NAMES: Final = ("licen", "copying", "notice", "authors")
 
 
