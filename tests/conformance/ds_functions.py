@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -65,7 +66,7 @@ def judge(play: Play) -> None:
 def group_pods(play: Play) -> None:
     """pods_by_node: claims, then the map."""
     world = play.world
-    part = world.drive(claim_pods(world.context()))
+    part = world.drive(claim_pods)
     rules = rules_of(play)
     if play.case["given"].get("includeDeletedTerminal"):
         rules = replace(rules, finished_terminating_left_out=False)
@@ -221,26 +222,22 @@ def slow_start(play: Play) -> None:
     given = play.case["given"]
     case = {**play.case, "given": {"daemonSet": SLOW_SET}}
     world = Play(case, play.world.profile).world
-    steps = sync_nodes(world.context(), [], [(f"n{i}", "") for i in range(given["count"])], "h")
+    context = world.context()
+    context.then(partial(sync_nodes, [], [(f"n{i}", "") for i in range(given["count"])], "h"))
     sizes: list[int] = []
     calls = 0
-    failures: list[Outcome] | None = None
-    try:
-        while True:
-            batch = next(steps) if failures is None else steps.send(failures)
-            creates = [a for a in batch if isinstance(a, dact.CreatePod)]
-            failures = [
-                Outcome(action, 500)
-                for number, action in enumerate(creates, calls + 1)
-                if number == given["failAtCall"]
-            ]
-            calls += len(creates)
-            sizes += [len(creates)] if creates else []
-    except StopIteration:
-        failed = 0
-    except Exception as error:
-        assert given["failAtCall"] is not None, error
-        failed = 1
+    failures: list[Outcome] = []
+    while batch := context.advance(failures):
+        creates = [a for a in batch if isinstance(a, dact.CreatePod)]
+        failures = [
+            Outcome(action, 500)
+            for number, action in enumerate(creates, calls + 1)
+            if number == given["failAtCall"]
+        ]
+        calls += len(creates)
+        sizes += [len(creates)] if creates else []
+    failed = 1 if context.error else 0
+    assert not failed or given["failAtCall"] is not None, context.error
     play.notes |= {
         "batchSizes": sizes,
         "attempted": calls,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -73,8 +74,8 @@ class Play:
             number_available=counts["available"],
             number_unavailable=counts["unavailable"],
         )
-        steps = store_status(self.world.context(), lambda _: wanted)
-        self.notes["error"] = self.world.drive(steps).error
+        step = partial(store_status, lambda _: wanted)
+        self.notes["error"] = self.world.drive(step).error
 
     # --- changes ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from kubectl_nodelife.controllers.daemonset.history import (
     revision_order,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.sync_context import Calls, Failures, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.engine import daemonset_actions as dact
@@ -33,16 +35,16 @@ from tests.conformance.world import decode
 
 
 def claim_revisions(play: Play) -> None:
-    part = play.world.drive(controlled_histories(play.world.context()))
+    part = play.world.drive(controlled_histories)
     play.notes["error"] = part.error
-    play.notes["claimed"] = sorted(revision.name for revision in part.result or [])
+    play.notes["claimed"] = sorted(revision.name for revision in part.context.revisions)
 
 
 def construct(play: Play) -> None:
     world = play.world
-    part = world.drive(construct_history(world.context()))
+    part = world.drive(construct_history)
     play.notes["error"] = part.error
-    history = part.result
+    history = part.context.history
     _note_deleted(play)
     play.notes["revisions"] = {r.name: r.revision for r in world.cache.all("ControllerRevision")}
     play.notes["podHashes"] = {
@@ -51,7 +53,6 @@ def construct(play: Play) -> None:
     }
     if history is None:
         return
-    assert isinstance(history, RevisionHistory)
     current = history.current
     kinds = [type(action) for action in world.actions]
     shown = world.cache.get("ControllerRevision", current.key)
@@ -74,11 +75,16 @@ def construct(play: Play) -> None:
 
 def clean_up(play: Play) -> None:
     world = play.world
-    part = world.drive(controlled_histories(world.context()))
-    current, old = split_revisions(world.daemon_set.spec.template, part.result)
+    part = world.drive(controlled_histories)
+    current, old = split_revisions(world.daemon_set.spec.template, part.context.revisions)
     history = RevisionHistory(current[0] if current else ControllerRevision(), tuple(old))
-    play.notes["error"] = world.drive(clean_up_history(world.context(), history)).error
+    play.notes["error"] = world.drive(partial(_clean_up, history)).error
     _note_deleted(play)
+
+
+def _clean_up(history: RevisionHistory, sync: SyncContext, failures: Failures) -> Calls:
+    sync.history = history
+    return clean_up_history(sync, failures)
 
 
 def _note_deleted(play: Play) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.hashing import compute_hash
 from kubectl_nodelife.controllers.daemonset.history import get_patch, new_revision
-from kubectl_nodelife.controllers.daemonset.sync_context import SyncContext, SyncError
+from kubectl_nodelife.controllers.daemonset.sync_context import Step, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.engine import daemonset_actions as dact
@@ -76,9 +76,9 @@ class SyncReport:
 
 @dataclass(frozen=True)
 class PartReport:
-    """What some steps of a sync came to: their result, or the error that ended them."""
+    """What some steps of a sync came to: what they left, or the error that ended them."""
 
-    result: Any
+    context: SyncContext
     error: str | None
 
 
@@ -232,19 +232,16 @@ class World:
         queue.ready, queue.delayed, queue.rate_limited = before[:3]
         self.controller.handlers.nodes = before[3]
 
-    def drive(self, steps: Generator[list[Action], list[Outcome], Any]) -> PartReport:
-        """Drive some steps of a sync by themselves."""
+    def drive(self, step: Step) -> PartReport:
+        """Drive a step of a sync, and those that follow from it, by themselves."""
         report = SyncReport()
-        answers: list[Outcome] | None = None
-        try:
-            while True:
-                batch = next(steps) if answers is None else steps.send(answers)
-                outcomes = [self._attempt(action, report) for action in batch]
-                answers = [outcome for outcome in outcomes if outcome is not None]
-        except StopIteration as end:
-            return PartReport(end.value, None)
-        except SyncError as error:
-            return PartReport(None, str(error))
+        context = self.context()
+        context.then(step)
+        answers: list[Outcome] = []
+        while batch := context.advance(answers):
+            outcomes = [self._attempt(action, report) for action in batch]
+            answers = [outcome for outcome in outcomes if outcome is not None]
+        return PartReport(context, context.error or None)
 
     def _attempt(self, action: Action, report: SyncReport) -> Outcome | None:
         """One call of some steps; the failure, if it failed."""

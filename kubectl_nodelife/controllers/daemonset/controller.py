@@ -21,9 +21,8 @@ from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers
 from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
 from kubectl_nodelife.controllers.daemonset.sync_context import (
     CONTROLLER,
-    Steps,
+    Calls,
     SyncContext,
-    SyncError,
 )
 from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
 from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
@@ -49,11 +48,9 @@ class RunningSync:
     """A sync that waits for the cache to show its calls, or for their failure."""
 
     context: SyncContext
-    steps: Steps
     waiting: dict[Target, Action] = field(default_factory=dict)
     failures: list[Outcome] = field(default_factory=list)
     again: bool = False
-    started: bool = False
     since_ns: int = 0
 
 
@@ -157,7 +154,8 @@ class DaemonSetController:
             self.expectations.delete(key)
             return
         context = self.context(tracked, cache, now_ns, cause)
-        running = RunningSync(context, sync_daemon_set(context))
+        context.then(sync_daemon_set)
+        running = RunningSync(context)
         self._running[key] = running
         yield from self._go_on(running, now_ns)
 
@@ -187,15 +185,10 @@ class DaemonSetController:
         context.now = now_ns
         while True:
             failures, running.failures = running.failures, []
-            try:
-                batch = running.steps.send(failures) if running.started else next(running.steps)
-            except StopIteration:
-                self._end(running, "", now_ns)
+            batch = context.advance(failures)
+            if not batch:
+                self._end(running, context.error, now_ns)
                 return
-            except SyncError as error:
-                self._end(running, str(error), now_ns)
-                return
-            running.started = True
             running.since_ns = now_ns
             self._await(running, batch)
             yield from batch
@@ -204,7 +197,7 @@ class DaemonSetController:
                 yield Requeue(self.name, (_OVERDUE, *context.key), at_ns)
                 return
 
-    def _await(self, running: RunningSync, batch: list[Action]) -> None:
+    def _await(self, running: RunningSync, batch: Calls) -> None:
         """Note which calls the cache will show; those that change nothing it will not."""
         for action in batch:
             if not action.writes or isinstance(action, RecordEvent):
@@ -258,7 +251,6 @@ class DaemonSetController:
         running = self._running.pop(key, None)
         if running is None:
             return
-        running.steps.close()
         for target in running.waiting:
             self._awaited.pop(target, None)
 

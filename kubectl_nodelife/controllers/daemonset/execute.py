@@ -6,6 +6,7 @@ Follows `syncNodes` (`pkg/controller/daemon/daemon_controller.go`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 
 from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET
@@ -15,8 +16,8 @@ from kubectl_nodelife.controllers.daemonset.sync_context import (
     CONTROLLER,
     GATEWAY_TIMEOUT,
     NOT_FOUND,
+    Calls,
     Failures,
-    Steps,
     SyncContext,
     SyncError,
     describe,
@@ -33,43 +34,73 @@ _NAME_LIMIT = 63
 
 
 def sync_nodes(
-    context: SyncContext,
     delete: Sequence[PodToDelete],
     create: Sequence[tuple[str, str]],
     revision_hash: str,
-) -> Steps:
+    sync: SyncContext,
+    _failures: Failures,
+) -> Calls:
     """Delete these pods and make one on each of these nodes (node, because); 250 each at most.
 
-    Raises SyncError with all that went wrong.
+    Raises SyncError in the end, with all that went wrong.
     """
-    create, delete = create[:BURST_REPLICAS], delete[:BURST_REPLICAS]
-    context.expectations.expect(context.key, len(create), len(delete), context.now)
+    create, delete = tuple(create[:BURST_REPLICAS]), tuple(delete[:BURST_REPLICAS])
+    sync.expectations.expect(sync.key, len(create), len(delete), sync.now)
     if not create and not delete:
-        return
-    errors: list[str] = []
-    yield from _create(context, create, revision_hash, errors)
-    yield from _delete(context, delete, errors)
-    if errors:
-        raise SyncError("; ".join(errors))
+        return ()
+    sync.failed_calls = []
+    batches = tuple(slow_start_batches(len(create)))
+    return sync.then(
+        partial(_create_batch, create, batches, revision_hash),
+        partial(_delete, delete),
+        _raise_failed_calls,
+    )
 
 
-def _create(
-    context: SyncContext, create: Sequence[tuple[str, str]], revision_hash: str, errors: list[str]
-) -> Steps:
-    for position, size in slow_start_batches(len(create)):
-        taken: set[str] = set()
-        batch: list[Action] = [
-            create_pod(context, node, revision_hash, because, taken)
-            for node, because in create[position : position + size]
-        ]
-        failures = yield batch
-        told = _note_failed_creates(context, failures, errors)
-        yield [*_told_creates(context, batch, failures), *told]
-        if errors:
-            classic = context.rules.slow_start_skips_from_the_batch
-            skipped = len(create) - (size if classic else position + size)
-            context.expectations.lower(context.key, adds=skipped)
-            return
+def _raise_failed_calls(sync: SyncContext, _failures: Failures) -> Calls:
+    if sync.failed_calls:
+        raise SyncError("; ".join(sync.failed_calls))
+    return ()
+
+
+def _create_batch(
+    create: Sequence[tuple[str, str]],
+    batches: Sequence[tuple[int, int]],
+    revision_hash: str,
+    sync: SyncContext,
+    _failures: Failures,
+) -> Calls:
+    """The first of these batches (position, size)."""
+    if not batches:
+        return ()
+    position, size = batches[0]
+    taken: set[str] = set()
+    batch = tuple(
+        create_pod(sync, node, revision_hash, because, taken)
+        for node, because in create[position : position + size]
+    )
+    sync.then(partial(_created, batch, create, batches, revision_hash))
+    return batch
+
+
+def _created(
+    batch: Sequence[CreatePod],
+    create: Sequence[tuple[str, str]],
+    batches: Sequence[tuple[int, int]],
+    revision_hash: str,
+    sync: SyncContext,
+    failures: Failures,
+) -> Calls:
+    """What came of a batch; the next one follows unless something failed."""
+    told = _note_failed_creates(sync, failures)
+    sync.told += [*_told_creates(sync, batch, failures), *told]
+    if not sync.failed_calls:
+        return sync.then(partial(_create_batch, create, batches[1:], revision_hash))
+    position, size = batches[0]
+    classic = sync.rules.slow_start_skips_from_the_batch
+    skipped = len(create) - (size if classic else position + size)
+    sync.expectations.lower(sync.key, adds=skipped)
+    return ()
 
 
 def create_pod(
@@ -111,7 +142,9 @@ def pod_name(context: SyncContext, node: str, taken: set[str]) -> str:
         attempt += 1
 
 
-def _told_creates(context: SyncContext, batch: list[Action], failures: Failures) -> list[Action]:
+def _told_creates(
+    context: SyncContext, batch: Sequence[CreatePod], failures: Failures
+) -> list[Action]:
     failed = {f.action.target for f in failures}
     return [
         context.event("Normal", "SuccessfulCreate", f"Created pod: {action.target[1][1]}", action)
@@ -120,9 +153,7 @@ def _told_creates(context: SyncContext, batch: list[Action], failures: Failures)
     ]
 
 
-def _note_failed_creates(
-    context: SyncContext, failures: Failures, errors: list[str]
-) -> list[Action]:
+def _note_failed_creates(context: SyncContext, failures: Failures) -> list[Action]:
     told: list[Action] = []
     for failure in failures:
         rules = context.rules
@@ -133,41 +164,45 @@ def _note_failed_creates(
         if rules.create_timeout_ignored and failure.code == GATEWAY_TIMEOUT:
             continue
         context.expectations.creation_observed(context.key)
-        errors.append(describe(failure))
+        context.failed_calls.append(describe(failure))
     return told
 
 
-def _delete(context: SyncContext, delete: Sequence[PodToDelete], errors: list[str]) -> Steps:
+def _delete(delete: Sequence[PodToDelete], sync: SyncContext, _failures: Failures) -> Calls:
     if not delete:
-        return
-    batch: list[Action] = [
+        return ()
+    batch = tuple(
         DeletePod(
             controller=CONTROLLER,
             because=doomed.because,
-            cause=context.cause,
+            cause=sync.cause,
             namespace=doomed.pod.namespace,
             pod=doomed.pod.name,
             pod_uid=doomed.pod.uid,
         )
         for doomed in delete
-    ]
-    failures = yield batch
+    )
+    sync.then(partial(_deleted, batch))
+    return batch
+
+
+def _deleted(batch: Sequence[DeletePod], sync: SyncContext, failures: Failures) -> Calls:
+    """What came of the deletes."""
     failed = {f.action.target: f for f in failures}
-    told: list[Action] = []
     for action in batch:
-        name = action.target[1][1]
         failure = failed.get(action.target)
         if failure is None:
-            told.append(context.event("Normal", "SuccessfulDelete", f"Deleted pod: {name}", action))
+            message = f"Deleted pod: {action.pod}"
+            sync.told.append(sync.event("Normal", "SuccessfulDelete", message, action))
         else:
-            told += _note_failed_delete(context, failure, errors)
-    yield told
+            sync.told += _note_failed_delete(sync, failure)
+    return ()
 
 
-def _note_failed_delete(context: SyncContext, failure: Outcome, errors: list[str]) -> list[Action]:
+def _note_failed_delete(context: SyncContext, failure: Outcome) -> list[Action]:
     context.expectations.deletion_observed(context.key)
     if context.rules.not_found_on_delete_is_fine and failure.code == NOT_FOUND:
         return []
-    errors.append(describe(failure))
+    context.failed_calls.append(describe(failure))
     message = f"Error deleting: {describe(failure)}"
     return [context.event("Warning", "FailedDelete", message, failure.action)]

@@ -8,6 +8,7 @@ so does this, but looks again only at nodes that changed (`node_status_index.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.construct_history import (
@@ -33,12 +34,12 @@ from kubectl_nodelife.controllers.daemonset.status import (
 )
 from kubectl_nodelife.controllers.daemonset.sync_context import (
     CONTROLLER,
-    Steps,
+    Calls,
+    Failures,
     SyncContext,
     SyncError,
     describe,
 )
-from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
 from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
     plan_update,
@@ -47,71 +48,81 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.daemonset_actions import UpdateDaemonSetStatus
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
+StatusOf = Callable[[DaemonSet], DaemonSetStatus]
+
 SECOND_NS = 1_000_000_000
 
 SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
 
 
-def sync_daemon_set(context: SyncContext) -> Steps:
-    """One sync. Raises SyncError."""
-    if context.tracked.selects_everything:
-        yield [context.event("Warning", "SelectingAll", SELECTING_ALL)]
-        return
-    if context.daemon_set.metadata.deletion_timestamp is not None:
-        return
-    history = yield from construct_history(context)
-    revision_hash = hash_label(history.current)
-    if not context.expectations.satisfied(context.key, context.now):
-        yield from update_status(context, revision_hash, observe=False)
-        return
-    error: SyncError | None = None
-    try:
-        yield from _update_daemon_set(context, history, revision_hash)
-    except SyncError as raised:
-        if not context.rules.status_written_after_error:
-            raise
-        error = raised
-    try:
-        yield from update_status(context, revision_hash, observe=True)
-    except SyncError as raised:
-        error = error or raised
-    if error is not None:
-        raise error
+def sync_daemon_set(sync: SyncContext, _failures: Failures) -> Calls:
+    """The first step of a sync: what it ends with is left in `sync.error`."""
+    if sync.tracked.selects_everything:
+        return [sync.event("Warning", "SelectingAll", SELECTING_ALL)]
+    if sync.daemon_set.metadata.deletion_timestamp is not None:
+        return ()
+    return sync.then(construct_history, _update_daemon_set)
 
 
-def _update_daemon_set(context: SyncContext, history: RevisionHistory, revision_hash: str) -> Steps:
-    yield from manage(context, revision_hash)
-    strategy = context.daemon_set.spec.update_strategy.type
-    if strategy == ROLLING_UPDATE and context.expectations.satisfied(context.key, context.now):
-        yield from rolling_update(context, revision_hash)
-    yield from clean_up_history(context, history)
+def _update_daemon_set(sync: SyncContext, _failures: Failures) -> Calls:
+    """The history is known. Later releases write the status also after an error."""
+    assert sync.history is not None
+    revision_hash = hash_label(sync.history.current)
+    if not sync.expectations.satisfied(sync.key, sync.now):
+        return update_status(sync, revision_hash, observe=False)
+    observe = partial(_observe, revision_hash)
+    sync.on_error = observe if sync.rules.status_written_after_error else None
+    return sync.then(
+        partial(manage, revision_hash),
+        partial(_update_pods, revision_hash),
+        clean_up_history,
+        observe,
+    )
 
 
-def manage(context: SyncContext, revision_hash: str) -> Steps:
+def _update_pods(revision_hash: str, sync: SyncContext, _failures: Failures) -> Calls:
+    strategy = sync.daemon_set.spec.update_strategy.type
+    if strategy == ROLLING_UPDATE and sync.expectations.satisfied(sync.key, sync.now):
+        return rolling_update(sync, revision_hash)
+    return ()
+
+
+def _observe(revision_hash: str, sync: SyncContext, _failures: Failures) -> Calls:
+    sync.on_error = None
+    return update_status(sync, revision_hash, observe=True)
+
+
+def manage(revision_hash: str, sync: SyncContext, _failures: Failures) -> Calls:
     """The create step: claim pods, decide for each node, carry it out. Raises SyncError."""
-    if context.tracked.pods.to_adopt or context.tracked.pods.to_release:
-        yield from claim_pods(context)
-    node_index = context.tracked.refresh(context.now, revision_hash)
+    if not sync.tracked.pods.to_adopt and not sync.tracked.pods.to_release:
+        return _manage_nodes(revision_hash, sync, ())
+    return sync.then(claim_pods, partial(_manage_nodes, revision_hash))
+
+
+def _manage_nodes(revision_hash: str, sync: SyncContext, _failures: Failures) -> Calls:
+    node_index = sync.tracked.refresh(sync.now, revision_hash)
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
-    told = list(_failed_placements(context, node_index)) if node_index.failing else []
     failed = 0
-    for node, decision in decisions(context, node_index, revision_hash):
+    sync.told += _failed_placements(sync, node_index)
+    for node, decision in decisions(sync, node_index, revision_hash):
         if decision.create_because:
             create.append((node, f"node {node}: {decision.create_because}"))
         delete += decision.delete
         failed += decision.failed_pods
-        told += [context.event(*event) for event in decision.events]
+        sync.told += [sync.event(*event) for event in decision.events]
         if decision.requeue_at_ns is not None:
-            context.requeue_at_ns.append(decision.requeue_at_ns)
-    if node_index.strays and context.rules.unscheduled_pods_of_missing_nodes_deleted:
-        delete += _unscheduled_pods_without_node(context, node_index)
-    if told:
-        yield told
-    yield from sync_nodes(context, delete, create, revision_hash)
-    if failed and not context.rules.failed_pods_back_off:
-        ns, name = context.key
-        raise SyncError(f"deleted {failed} failed pods of DaemonSet {ns}/{name}")
+            sync.requeue_at_ns.append(decision.requeue_at_ns)
+    if node_index.strays and sync.rules.unscheduled_pods_of_missing_nodes_deleted:
+        delete += _unscheduled_pods_without_node(sync, node_index)
+    if failed and not sync.rules.failed_pods_back_off:
+        sync.then(partial(_raise_failed_pods, failed))
+    return sync_nodes(delete, create, revision_hash, sync, ())
+
+
+def _raise_failed_pods(failed: int, sync: SyncContext, _failures: Failures) -> Calls:
+    ns, name = sync.key
+    raise SyncError(f"deleted {failed} failed pods of DaemonSet {ns}/{name}")
 
 
 def decisions(
@@ -135,13 +146,19 @@ def decisions(
             yield node, pods_should_be_on_node(question, node, facts.verdict, pods)
 
 
-def claim_pods(context: SyncContext) -> Steps:
+def claim_pods(sync: SyncContext, _failures: Failures) -> Calls:
     """Adopt matching orphans, release what no longer matches. Raises SyncError."""
-    pods = context.tracked.pods
-    calls: list[Action] = [adopt(context, "Pod", pod) for pod in pods.to_adopt.values()]
-    calls += [release(context, "Pod", pod) for pod in pods.to_release.values()]
-    if calls:
-        claim_or_fail((yield calls))
+    pods = sync.tracked.pods
+    sync.then(_pods_claimed)
+    return [
+        *(adopt(sync, "Pod", pod) for pod in pods.to_adopt.values()),
+        *(release(sync, "Pod", pod) for pod in pods.to_release.values()),
+    ]
+
+
+def _pods_claimed(_sync: SyncContext, failures: Failures) -> Calls:
+    claim_or_fail(failures)
+    return ()
 
 
 def _unscheduled_pods_without_node(
@@ -166,56 +183,71 @@ def _failed_placements(context: SyncContext, node_index: NodeStatusIndex) -> Ite
             yield context.event("Warning", "FailedPlacement", message)
 
 
-def rolling_update(context: SyncContext, revision_hash: str) -> Steps:
+def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
     """The update step. Raises SyncError."""
-    node_index = context.tracked.refresh(context.now, revision_hash)
-    if node_index.failing:
-        yield list(_failed_placements(context, node_index))
+    node_index = sync.tracked.refresh(sync.now, revision_hash)
+    sync.told += _failed_placements(sync, node_index)
     try:
-        step = plan_update(context.tracked, node_index, revision_hash, context.now)
+        step = plan_update(sync.tracked, node_index, revision_hash, sync.now)
     except UpdateImpossibleError as error:
         raise SyncError(str(error)) from None
-    yield from sync_nodes(context, step.delete, step.create, revision_hash)
+    return sync_nodes(step.delete, step.create, revision_hash, sync, ())
 
 
-def update_status(context: SyncContext, revision_hash: str, observe: bool) -> Steps:
+def update_status(sync: SyncContext, revision_hash: str, observe: bool) -> Calls:
     """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
-    node_index = context.tracked.refresh(context.now, revision_hash)
-    if node_index.failing:
-        yield list(_failed_placements(context, node_index))
+    node_index = sync.tracked.refresh(sync.now, revision_hash)
+    sync.told += _failed_placements(sync, node_index)
     tally = node_index.tally
-    if status_differs(context.daemon_set, tally, observe):
-        yield from store_status(context, lambda fresh: status_from_tally(fresh, tally, observe))
-    seconds = context.daemon_set.spec.min_ready_seconds
-    waiting = tally.ready != tally.available
-    if context.rules.requeue_for_min_ready_after_status and seconds > 0 and waiting:
-        context.requeue_at_ns.append(context.now + seconds * SECOND_NS)
+    if tally.ready != tally.available:
+        sync.then(_come_back)
+    if status_differs(sync.daemon_set, tally, observe):
+        sync.then(partial(store_status, partial(status_from_tally, tally=tally, observe=observe)))
+    return ()
 
 
-def store_status(context: SyncContext, status_of: Callable[[DaemonSet], DaemonSetStatus]) -> Steps:
+def _come_back(sync: SyncContext, _failures: Failures) -> Calls:
+    """Some ready pod is not available yet, though it may be so once minReadySeconds are over."""
+    seconds = sync.daemon_set.spec.min_ready_seconds
+    if sync.rules.requeue_for_min_ready_after_status and seconds > 0:
+        sync.requeue_at_ns.append(sync.now + seconds * SECOND_NS)
+    return ()
+
+
+def store_status(status_of: StatusOf, sync: SyncContext, _failures: Failures) -> Calls:
     """Write the status, once more after an error. Raises SyncError.
 
     `status_of` makes the status for the set as last read. Follows `storeDaemonSetStatus`.
     """
-    attempts = 2 if context.rules.status_update_retried else 1
-    failures = []
-    for attempt in range(attempts):
-        daemon_set = context.daemon_set if attempt == 0 else context.tracked.daemon_set
-        status = status_of(daemon_set)
-        found = differences(daemon_set.status, status)
-        failures = yield [
-            UpdateDaemonSetStatus(
-                controller=CONTROLLER,
-                because=f"reported {'; '.join(found)}" if found else "a generation was acted on",
-                cause=context.cause,
-                namespace=daemon_set.namespace,
-                name=daemon_set.name,
-                set_uid=daemon_set.uid,
-                status=status,
-                reread=attempt > 0,
-            )
-        ]
-        if not failures:
-            return
-    ns, name = context.key
+    return _write_status(sync, sync.daemon_set, status_of, attempt=1)
+
+
+def _write_status(
+    sync: SyncContext, daemon_set: DaemonSet, status_of: StatusOf, attempt: int
+) -> Calls:
+    status = status_of(daemon_set)
+    found = differences(daemon_set.status, status)
+    sync.then(partial(_status_written, status_of, attempt))
+    return [
+        UpdateDaemonSetStatus(
+            controller=CONTROLLER,
+            because=f"reported {'; '.join(found)}" if found else "a generation was acted on",
+            cause=sync.cause,
+            namespace=daemon_set.namespace,
+            name=daemon_set.name,
+            set_uid=daemon_set.uid,
+            status=status,
+            reread=attempt > 1,
+        )
+    ]
+
+
+def _status_written(
+    status_of: StatusOf, attempt: int, sync: SyncContext, failures: Failures
+) -> Calls:
+    if not failures:
+        return ()
+    if attempt < (2 if sync.rules.status_update_retried else 1):
+        return _write_status(sync, sync.tracked.daemon_set, status_of, attempt + 1)
+    ns, name = sync.key
     raise SyncError(f"error storing status for daemon set {ns}/{name}: {describe(failures[0])}")

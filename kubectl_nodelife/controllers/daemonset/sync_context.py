@@ -1,24 +1,29 @@
-"""What one sync of a set works with, and how it makes API calls.
+"""The state of one sync of a set: what it works with, what is left to do, and what it collected.
 
-A sync is written from top to bottom as upstream's, as a generator: it yields the calls of one step
-together and is resumed, at once or later, with those that failed. Nothing here waits or does I/O;
-the controller resumes a sync when the cache shows what it did.
+A sync is a value. Its steps are plain functions, put on a list. A step decides and returns its API
+calls, the next one is given those that failed. Nothing here waits or does I/O: between two steps
+the controller keeps the record until the cache shows the calls, and may copy it meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.expectations import ControllerExpectations
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.controllers.daemonset.tracked_set import Key, SetIndex, TrackedSet
+from kubectl_nodelife.controllers.daemonset.tracked_set import (
+    Key,
+    RevisionHistory,
+    SetIndex,
+    TrackedSet,
+)
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 
 CONTROLLER = "daemonset"
 
@@ -27,8 +32,10 @@ ALREADY_EXISTS = 409
 INVALID = 422
 GATEWAY_TIMEOUT = 504
 
-Failures = list[Outcome]
-Steps = Generator[list[Action], Failures, None]
+Failures = Sequence[Outcome]
+Calls = Sequence[Action]
+Step = Callable[["SyncContext", Failures], Calls]
+"""A function of a module, or a `partial` of one with what it needs to know: values only."""
 
 
 class SyncError(Exception):
@@ -37,9 +44,11 @@ class SyncError(Exception):
 
 @dataclass
 class SyncContext:
-    """One sync's set and what all syncs share. `now` moves on when the sync is resumed.
+    """One sync's set, what all syncs share, and how far it is. `now` moves on when it is resumed.
 
     The set and its template stay as they were when the sync began, as upstream's copy does.
+    `steps`: what is left to do, the next one last. `on_error`: what is done all the same after an
+    error. `told`: events that go out before the next calls. `error`: what it ends with, "" if well.
     """
 
     tracked: TrackedSet
@@ -52,6 +61,18 @@ class SyncContext:
     now: int
     cause: Action | None = None
     requeue_at_ns: list[int] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    on_error: Step | None = None
+    told: list[Action] = field(default_factory=list)
+    error: str = ""
+
+    # What steps leave to later ones:
+    revisions: Sequence[ControllerRevision] = ()
+    """The set's revisions, while its history is constructed."""
+    history: RevisionHistory | None = None
+    """The history, once it is constructed."""
+    failed_calls: list[str] = field(default_factory=list)
+    """What went wrong with the creates and deletes that are being carried out."""
 
     key: Key = field(init=False)
     rules: Behaviour = field(init=False)
@@ -60,6 +81,35 @@ class SyncContext:
     def __post_init__(self) -> None:
         self.key = self.tracked.key
         self.rules = self.tracked.rules
+
+    def then(self, *steps: Step) -> Calls:
+        """Do these next, in this order, before what is left to do. Returns no calls."""
+        self.steps.extend(reversed(steps))
+        return ()
+
+    def advance(self, failures: Failures) -> Calls:
+        """Go on, with those of the last calls that failed: the next calls, none at the end."""
+        while self.steps:
+            step = self.steps.pop()
+            try:
+                calls = step(self, failures)
+            except SyncError as error:
+                self._fail(str(error))
+                calls = ()
+            failures = ()
+            if calls:
+                return [*self._pop_told(), *calls]
+        return self._pop_told()
+
+    def _fail(self, error: str) -> None:
+        """What was to be done is left, but for what must be done all the same."""
+        self.error = self.error or error
+        self.steps = [self.on_error] if self.on_error is not None else []
+        self.on_error = None
+
+    def _pop_told(self) -> list[Action]:
+        told, self.told = self.told, []
+        return told
 
     def event(
         self, type_: str, reason: str, message: str, cause: Action | None = None
@@ -77,6 +127,13 @@ class SyncContext:
             reason=reason,
             message=message,
         )
+
+
+def raise_first(_sync: SyncContext, failures: Failures) -> Calls:
+    """The step after calls none of which may fail. Raises SyncError for the first that did."""
+    if failures:
+        raise SyncError(describe(failures[0]))
+    return ()
 
 
 def describe(failure: Outcome) -> str:
