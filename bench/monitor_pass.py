@@ -15,6 +15,7 @@ from bench.zone_outage import make_setting
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.monitor import monitor_node_health, note
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import flat
 from kubectl_nodelife.engine.events import Change, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.kinds import kind_of
@@ -32,7 +33,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     for obj in setting.objects:
         cache.apply(Put(kind_of(obj), obj), now_ns)
     controller = NodeLifecycleController(settings)
-    for _ in controller.start(cache, now_ns):
+    for _ in flat(controller.start(cache, now_ns)):
         pass
     gc.collect()
     gc.freeze()
@@ -43,11 +44,11 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
             note(controller.memory, Change("Node", node, node))
         began = stopwatch.wall_seconds
         with stopwatch:
-            decided = sum(1 for _ in monitor_node_health(controller.memory, cache, now_ns))
+            decided = sum(1 for _ in flat(monitor_node_health(controller.memory, cache, now_ns)))
         full.append(stopwatch.wall_seconds - began)
         now_ns += settings.node_monitor_period_ns
         start = time.perf_counter()
-        for _ in monitor_node_health(controller.memory, cache, now_ns):
+        for _ in flat(monitor_node_health(controller.memory, cache, now_ns)):
             pass
         quiet.append(time.perf_counter() - start)
     looked_at = sum(isinstance(obj, Node) for obj in cache.all("Node"))

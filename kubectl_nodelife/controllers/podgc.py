@@ -22,7 +22,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodPhase,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.controller import Actions, Part
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
@@ -117,7 +117,7 @@ class PodGCController:
             for pod, actions in rule(cache, now_ns):
                 if pod.key not in taken:
                     taken.add(pod.key)
-                    yield from actions
+                    yield Part(self.name, ("Pod", pod.key), actions)
         yield Requeue(self.name, _RUN, now_ns + self._period_ns)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:

@@ -163,8 +163,8 @@ class Cache:
         return self.heartbeats.get(node)
 
     def is_quarantined(self, kind: str, key: Key) -> bool:
-        """Whether no decision on the object may be taken: it, what it hangs on, or what its
-        decisions depend on cannot be read (`engine.quarantine`).
+        """Whether no decision on the object may be taken: it, or what it hangs on, cannot be read
+        (`engine.quarantine`).
         """
         quarantine = self.quarantine
         if not quarantine.unreadable:

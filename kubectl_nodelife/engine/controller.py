@@ -7,14 +7,35 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple, Protocol, Union, final
 
 from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change, Outcome
 
-Actions = Iterable[Action | Requeue]
+Actions = Iterable[Union[Action, Requeue, "Part"]]
+
+
+@final
+class Part(NamedTuple):
+    """Part of a turn, about one object: an exception in it is noted there and ends only this part.
+
+    `about`: the (kind, (namespace, name)) of the object, or a key of the controller's own.
+    """
+
+    controller: str
+    about: Hashable
+    actions: Iterable[Action | Requeue]
+
+
+def flat(actions: Actions) -> Iterator[Action | Requeue]:
+    """A turn without its parts, for who drives a controller without an engine."""
+    for action in actions:
+        if type(action) is Part:
+            yield from action.actions
+        else:
+            yield action
 
 
 class Controller(Protocol):

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions, Controller
+from kubectl_nodelife.engine.controller import Actions, Controller, Part
 from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.quarantine import Bug
@@ -125,7 +125,7 @@ class Engine:
         try:
             actions = controller.changed(change, self.cache, now_ns)
         except Exception as error:
-            self._note_bug(controller, _about(change), error, now_ns)
+            self._note_bug(controller.name, _about(change), error, now_ns)
             return ()
         if not actions and self.cache.quarantine.bugs:
             self.cache.quarantine.worked(controller.name, _about(change))
@@ -138,7 +138,7 @@ class Engine:
         try:
             yield from self._settle(actions, now_ns)
         except Exception as error:
-            self._note_bug(controller, _about(change), error, now_ns)
+            self._note_bug(controller.name, _about(change), error, now_ns)
         else:
             if self.cache.quarantine.bugs:
                 self.cache.quarantine.worked(controller.name, _about(change))
@@ -151,7 +151,7 @@ class Engine:
         try:
             yield from self._settle(controller.failed(outcome, self.cache, now_ns), now_ns)
         except Exception as error:
-            self._note_bug(controller, outcome.action.target, error, now_ns)
+            self._note_bug(controller.name, outcome.action.target, error, now_ns)
 
     def _begin(self, controller: Controller, now_ns: int) -> Iterator[Action]:
         """A controller begins; one that cannot does not take part."""
@@ -159,7 +159,7 @@ class Engine:
         try:
             yield from self._settle(begin(self.cache, now_ns), now_ns)
         except Exception as error:
-            self._note_bug(controller, _BEGINNING, error, now_ns)
+            self._note_bug(controller.name, _BEGINNING, error, now_ns)
             self.controllers.remove(controller)
             self._index_controllers()
 
@@ -168,19 +168,27 @@ class Engine:
         try:
             yield from self._settle(controller.reconcile(key, self.cache, now_ns), now_ns)
         except Exception as error:
-            bug = self._note_bug(controller, key, error, now_ns)
+            bug = self._note_bug(controller.name, key, error, now_ns)
             self._timers.set((controller.name, key), now_ns + bug.retry_ns())
         else:
             if self.cache.quarantine.bugs:
                 self.cache.quarantine.worked(controller.name, key)
 
-    def _note_bug(
-        self, controller: Controller, about: Hashable, error: Exception, now_ns: int
-    ) -> Bug:
+    def _carry_on(self, part: Part, now_ns: int) -> Iterator[Action]:
+        """Part of a turn: what fails in it leaves the rest of the turn to go on."""
+        try:
+            yield from self._settle(part.actions, now_ns)
+        except Exception as error:
+            self._note_bug(part.controller, part.about, error, now_ns)
+        else:
+            if self.cache.quarantine.bugs:
+                self.cache.quarantine.worked(part.controller, part.about)
+
+    def _note_bug(self, controller: str, about: Hashable, error: Exception, now_ns: int) -> Bug:
         """Contain an exception, or raise it where nobody asked to be told."""
         if self._on_bug is None:
             raise error
-        bug = self.cache.quarantine.failed(controller.name, about, error, now_ns)
+        bug = self.cache.quarantine.failed(controller, about, error, now_ns)
         self._on_bug(bug)
         return bug
 
@@ -217,6 +225,8 @@ class Engine:
                 if action.at_ns <= now_ns:
                     raise RequeueInThePast(f"{action} at {now_ns}")
                 self._timers.set((action.controller, action.key), action.at_ns)
+            elif type(action) is Part:
+                yield from self._carry_on(action, now_ns)
             elif (quarantine.unreadable or quarantine.bugs) and is_refused(
                 action, self.cache, self._watched_by(action)
             ):

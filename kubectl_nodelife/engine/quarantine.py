@@ -3,8 +3,11 @@
 One object that cannot be read must not end anything, nor be decided on by guess. It is named here
 with the reason; actions on it, and on what hangs on it, are refused, and all others go on:
 
-- a node hangs on its Lease and on each of its pods, a set on each of its pods and revisions;
-- a pod hangs on its node and on the set that owns it.
+- a node hangs on its Lease, a set on each of its pods and revisions;
+- a pod hangs on its node and on the set that owns it; its readiness also on the node's Lease, where
+  a controller derives the one from the other;
+- a node does not hang on its pods: conditions and taints are decided without them. A pod that a set
+  shall get on a node hangs on all pods there: the one that cannot be read may be the set's own.
 
 A controller that raises is a bug of ours: what it decides about the object that it was told of is
 refused until it has taken a later version of that object in; a turn of its own that failed is tried
@@ -57,6 +60,7 @@ class Quarantine:
         self.since_ns: dict[Ref, int] = {}
         self.bugs: dict[tuple[str, Hashable], Bug] = {}
         self._related: Counter[Ref] = Counter()
+        self._pods_on: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self.unreadable or self.bugs)
@@ -66,6 +70,7 @@ class Quarantine:
         other = Quarantine()
         other.unreadable, other.since_ns = dict(self.unreadable), dict(self.since_ns)
         other.bugs, other._related = dict(self.bugs), Counter(self._related)
+        other._pods_on = Counter(self._pods_on)
         return other
 
     # Objects
@@ -77,14 +82,18 @@ class Quarantine:
         self.lift(*ref)
         self.unreadable[ref] = found
         self.since_ns[ref] = since_ns
-        self._related.update(set(found.related))
+        related, nodes = _hanging(found)
+        self._related.update(related)
+        self._pods_on.update(nodes)
 
     def lift(self, kind: str, key: tuple[str, str]) -> None:
         """The object can be read again, or is gone."""
         found = self.unreadable.pop((kind, key), None)
         if found is not None:
             del self.since_ns[kind, key]
-            self._related -= Counter(set(found.related))
+            related, nodes = _hanging(found)
+            self._related -= Counter(related)
+            self._pods_on -= Counter(nodes)
 
     def relisted(self, kind: str, found: Iterable[Unreadable], now_ns: int) -> None:
         """A whole list of a kind came, and in it only these could not be read."""
@@ -95,8 +104,12 @@ class Quarantine:
             self.put(one, now_ns)
 
     def holds(self, ref: Ref) -> bool:
-        """Whether the object itself cannot be read, or what cannot be read relates to it."""
+        """Whether the object itself cannot be read, or something that it hangs on."""
         return ref in self.unreadable or ref in self._related
+
+    def holds_room_on(self, node: str) -> bool:
+        """Whether it is not known what runs on the node: it or one of its pods cannot be read."""
+        return node in self._pods_on or self.holds(("Node", ("", node)))
 
     def holds_pod(self, pod: Pod) -> bool:
         """Whether the pod, its node or the set that owns it cannot be read."""
@@ -157,6 +170,15 @@ class Quarantine:
             for bug in islice(self.bugs.values(), MOST_LISTED)
         ]
         return [*objects, *bugs]
+
+
+def _hanging(found: Unreadable) -> tuple[set[Ref], set[str]]:
+    """What hangs on an object, and the node on which it is one pod of several."""
+    related = set(found.related)
+    if found.kind != "Pod":
+        return related, set()
+    nodes = {ref for ref in related if ref[0] == "Node"}
+    return related - nodes, {name for _, (_, name) in nodes}
 
 
 def words(about: Hashable) -> str:

@@ -1,7 +1,8 @@
 """Which actions are refused because of what is in quarantine (`engine.quarantine`).
 
-An action concerns its target, the node that a pod is made for, and the set that the target belongs
-to where its controller decides from sets. One of them in quarantine is enough.
+An action concerns its target, the node that a pod is made for, the heartbeat of a pod's node where
+its controller decides from heartbeats, and the set that the target belongs to where it decides from
+sets. One of them in quarantine is enough.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ def is_refused(action: Action, cache: Cache, watches: Collection[str]) -> bool:
     quarantine, target = cache.quarantine, action.target
     if cache.is_quarantined(*target) or (action.controller, target) in quarantine.bugs:
         return True
-    if isinstance(action, CreatePod) and quarantine.holds(("Node", ("", action.node))):
+    if isinstance(action, CreatePod) and quarantine.holds_room_on(action.node):
+        return True
+    if "Heartbeat" in watches and _is_heartbeat_unknown(target, cache):
         return True
     owner = _owner(action, cache)
     if owner is None or owner[0] not in watches:
         return False
     return quarantine.holds(owner) or (action.controller, owner) in quarantine.bugs
+
+
+def _is_heartbeat_unknown(target: Ref, cache: Cache) -> bool:
+    """Whether the target is a pod, and its node's Lease cannot be read."""
+    pod = cache.pods.get(target[1]) if target[0] == "Pod" else None
+    return pod is not None and cache.quarantine.holds(("Node", ("", pod.spec.node_name)))
 
 
 def _owner(action: Action, cache: Cache) -> Ref | None:

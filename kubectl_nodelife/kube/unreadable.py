@@ -3,7 +3,7 @@
 A document that does not decode usually names itself all the same. `identify` reads that much with a
 scanner of its own, without recursion and without trust in the text: invalid UTF-8 and any depth of
 nesting are no obstacle. What it relates to (a pod's node, the owner of a pod or revision) is kept,
-because decisions on those cannot be taken either.
+because decisions on those may hang on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _read = msgspec.json.Decoder().decode
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
     """An object that is there and cannot be read, `why` in words. Also an event of the engine.
 
-    `related`: the objects that cannot be decided on either, without knowing this one.
+    `related`: its node and its owners, on which decisions may hang (`engine.quarantine`).
     """
 
     kind: str

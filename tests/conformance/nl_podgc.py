@@ -11,7 +11,6 @@ from typing import Any
 
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.engine.actions import (
-    Action,
     DeletePod,
     PodAction,
     Requeue,
@@ -19,6 +18,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodPhase,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Actions, flat
 from kubectl_nodelife.engine.events import Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta
@@ -67,10 +67,10 @@ class World:
         self._tell([Put("Node", node) for node in added])
         self._tell([Gone("Node", ("", name)) for name in step.get("node_cache_delete", ())])
 
-    def take(self, actions: Iterable[Action | Requeue]) -> None:
+    def take(self, actions: Actions) -> None:
         """Do what was decided; the pods that are gone leave the cache after the run."""
         events = []
-        for action in actions:
+        for action in flat(actions):
             if isinstance(action, Requeue):
                 continue
             assert isinstance(action, PodAction)

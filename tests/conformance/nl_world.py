@@ -8,7 +8,6 @@ as an `Outcome` before the next step.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -17,6 +16,7 @@ from kubectl_nodelife.controllers.nodelifecycle.monitor import note
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
 from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.cache import Cache, ListFailed
+from kubectl_nodelife.engine.controller import Actions, flat
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
@@ -151,10 +151,10 @@ class World:
         if change is not None:
             note(self.controller.memory, change)
 
-    def carry_out(self, actions: Iterable[act.Action | act.Requeue]) -> None:
+    def carry_out(self, actions: Actions) -> None:
         """Apply what was decided to the API; failures come back once all is said."""
         outcomes = []
-        for action in actions:
+        for action in flat(actions):
             if isinstance(action, act.Requeue):
                 continue
             code = self.apply(action)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 import pytest
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue, SetNodeLabels
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Part
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put, Unreadable
@@ -101,6 +102,7 @@ THERE = (a_node("n"), a_node("other"), a_pod("p"), a_pod("q", "other"), a_pod("d
 NODE_UNREAD = Unreadable(*NODE, why="w")
 POD_UNREAD = Unreadable("Pod", ("ns", "x"), "w", related=(NODE, ("DaemonSet", ("ns", "s"))))
 SET_UNREAD = Unreadable("DaemonSet", ("ns", "s"), "w")
+LEASE_UNREAD = Unreadable("Lease", ("kube-node-lease", "n"), "w", related=(NODE,))
 REVISION_UNREAD = Unreadable(
     "ControllerRevision", ("ns", "r"), "w", related=(("DaemonSet", ("ns", "s")),)
 )
@@ -115,10 +117,12 @@ REVISION_UNREAD = Unreadable(
         pytest.param(NODE_UNREAD, delete("q"), False, id="a-pod-of-another-node"),
         pytest.param(NODE_UNREAD, create("n", "t"), True, id="a-pod-for-the-node"),
         pytest.param(POD_UNREAD, delete("x"), True, id="the-pod-itself"),
-        pytest.param(POD_UNREAD, label("n"), True, id="the-node-of-the-pod"),
+        pytest.param(POD_UNREAD, label("n"), False, id="the-node-of-the-pod"),
         pytest.param(POD_UNREAD, delete("p"), False, id="another-pod-of-its-node"),
         pytest.param(POD_UNREAD, create("other", "s"), True, id="another-pod-of-its-set"),
         pytest.param(POD_UNREAD, create("n", "t"), True, id="another-sets-pod-for-its-node"),
+        pytest.param(LEASE_UNREAD, label("n"), True, id="the-node-of-the-lease"),
+        pytest.param(LEASE_UNREAD, delete("p"), False, id="a-pod-of-the-leases-node"),
         pytest.param(SET_UNREAD, delete("d"), True, id="a-pod-of-the-set"),
         pytest.param(SET_UNREAD, create("other", "s"), True, id="a-new-pod-of-the-set"),
         pytest.param(SET_UNREAD, create("other", "t"), False, id="a-new-pod-of-another-set"),
@@ -134,6 +138,14 @@ def test_what_is_refused(unread: Unreadable, action: Action, refused: bool) -> N
     assert engine.next_due() == (2 + SECOND_NS if refused else None)
     list(engine.step(2 + SECOND_NS, []))
     assert [(o.action, o.code) for o in controller.outcomes] == [(action, QUARANTINED)] * refused
+
+
+def test_a_pod_hangs_on_its_nodes_lease_where_readiness_is_decided() -> None:
+    """The node lifecycle controller marks pods not ready because it hears nothing of the node."""
+    marks = Decides(delete("p"), delete("q"), watches=("Node", "Heartbeat"))
+    engine = Engine([marks], filled(*THERE, LEASE_UNREAD))
+    list(engine.step(1, []))
+    assert list(engine.step(2, [a_node("anything")])) == [delete("q")]
 
 
 def test_an_eviction_does_not_hang_on_a_sets_revision() -> None:
@@ -232,6 +244,22 @@ def test_a_turn_that_fails_comes_again_later_each_time() -> None:
     due = engine.next_due()
     assert due is not None
     list(engine.step(due, []))
+    assert not engine.cache.quarantine
+
+
+def test_a_part_of_a_turn_that_fails_leaves_the_rest() -> None:
+    def fails() -> Iterator[Action]:
+        yield label("n")
+        raise KeyError("n")
+
+    works = Part("c", ("Node", ("", "m")), [label("m")])
+    turn = Decides(*[Part("c", NODE, fails()), works])  # type: ignore[arg-type]
+    engine = Engine([turn], Cache(), on_bug=lambda bug: None)
+    list(engine.step(1, []))
+    assert list(engine.step(2, [a_node("x")])) == [label("n"), label("m")]
+    assert list(engine.cache.quarantine.bugs) == [("c", NODE)]
+    turn.actions = (Part("c", NODE, []), works)  # type: ignore[assignment]
+    assert list(engine.step(3, [a_node("x")])) == [label("m")]
     assert not engine.cache.quarantine
 
 

@@ -18,10 +18,11 @@ from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass
 from kubectl_nodelife.controllers.nodelifecycle.join import take_over
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
-    check_node,
+    check_apart,
     mark,
     monitor_node_health,
     note,
+    part,
 )
 from kubectl_nodelife.controllers.nodelifecycle.taints import no_schedule_pass, reconcile_labels
 from kubectl_nodelife.engine.actions import (
@@ -36,6 +37,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.engine.settings import Settings
@@ -80,7 +82,7 @@ class NodeLifecycleController:
         self._loop_began_ns = now_ns
         self.memory.look_at.update(cache.nodes)
         for node in sorted(cache.nodes.values(), key=lambda n: n.name):
-            yield from self.process_node(node, now_ns, None)
+            yield part(node.name, self.process_node(node, now_ns, None))
         yield from self.reconcile(_MONITOR, cache, now_ns)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
@@ -122,7 +124,7 @@ class NodeLifecycleController:
                     yield from self.process_pod(pod, cache, now_ns)
             elif (node := cache.node(rest[0])) is not None:
                 if self.memory.zones.place(node) in self.memory.zones.queues:
-                    yield from check_node(self.memory, node, cache, now_ns)
+                    yield part(node.name, check_apart(self.memory, node, cache, now_ns))
                 else:  # relabelled since the pass; the next one makes a queue for a new zone
                     self.memory.look_at.add(node.name)
         yield from self._wake_eviction_loop(now_ns)
@@ -137,6 +139,9 @@ class NodeLifecycleController:
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take back what a failed write was taken for, and try again as upstream does."""
         action = outcome.action
+        if outcome.code == QUARANTINED and not isinstance(action, MarkPodNotReady):
+            self._put_off(action, cache)
+            return ()
         if isinstance(action, SetNodeConditions):
             return self._update_failed(action, cache, now_ns)
         if isinstance(action, MarkPodNotReady) and outcome.code != 404:
@@ -189,6 +194,20 @@ class NodeLifecycleController:
         yield from reconcile_labels(node, profile.has("beta_labels_are_truth"), cause)
 
     # What came of it
+
+    def _put_off(self, action: Action, cache: Cache) -> None:
+        """What the action needs is in quarantine: a later pass decides anew, and no token of the
+        zone is spent on the node until then.
+        """
+        if not isinstance(action, (SetNodeConditions, AddTaints, RemoveTaints)):
+            return
+        name = action.node
+        health, node = self.memory.health.get(name), cache.node(name)
+        self.memory.look_at.add(name)
+        if isinstance(action, SetNodeConditions) and health is not None and node is not None:
+            health.ready = node.ready()
+        for queue in self.memory.zones.queues.values():
+            queue.remove(name)
 
     def _update_failed(self, action: SetNodeConditions, cache: Cache, now_ns: int) -> Actions:
         name = action.node

@@ -21,8 +21,9 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     remove_taints,
     swap_taints,
 )
-from kubectl_nodelife.engine.actions import Action, QueueNode, UnqueueNode
+from kubectl_nodelife.engine.actions import Action, QueueNode, Requeue, UnqueueNode
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Part
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node, Taint
@@ -30,6 +31,7 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 
 _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
+_AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS
 
 
 def taint_or_release(
@@ -106,22 +108,41 @@ def _unqueue(memory: Memory, node: str, uid: str, zone: str, because: str) -> Un
     )
 
 
-def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Requeue | Part]:
     """One round of the 100 ms loop: NoExecute taints, or the classic eviction.
 
-    Follows `doNoExecuteTaintingPass` and `doEvictionPass`.
+    Follows `doNoExecuteTaintingPass` and `doEvictionPass`. A node at which we fail leaves its queue
+    for a minute: put back at once it would take each token before the others.
     """
     act = _taint_node if memory.settings.taint_mode else _evict_node
     for zone, queue in sorted(memory.zones.queues.items()):
-        actions: list[Action] = []
+        actions: list[Action | Requeue | Part] = []
 
         def act_on(
-            entry: TimedValue, at_ns: int, zone: str = zone, out: list[Action] = actions
+            entry: TimedValue,
+            at_ns: int,
+            zone: str = zone,
+            out: list[Action | Requeue | Part] = actions,
         ) -> tuple[bool, int]:
-            return act(memory, entry, zone, cache, at_ns, out)
+            decided: list[Action] = []
+            try:
+                answer = act(memory, entry, zone, cache, at_ns, decided)
+            except Exception as error:
+                name = entry.value
+                out.append(Part(CONTROLLER, ("Node", ("", name)), _raised(error)))
+                out.append(Requeue(CONTROLLER, ("node", name), at_ns + _AFTER_BUG_NS))
+                return True, 0
+            out += decided
+            return answer
 
         queue.try_(act_on, lambda: now_ns)
         yield from actions
+
+
+def _raised(error: Exception) -> Iterator[Action]:
+    """A part of the turn that has failed already."""
+    raise error
+    yield  # makes it a generator: it raises in its turn, where the engine contains it
 
 
 def _taint_node(

@@ -2,7 +2,8 @@
 
 Follows `monitorNodeHealth` and `classifyNodes` of
 pkg/controller/nodelifecycle/node_lifecycle_controller.go. A pass looks only at nodes that changed
-or whose time may be over; `health.py` tells why that is the same as looking at all.
+or whose time may be over; `health.py` tells why that is the same as looking at all. Each node is a
+part of its own: one at which we fail is looked at again in the next pass, and the others go on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kubectl_nodelife.controllers.nodelifecycle.pods import mark_pods_not_ready
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
 from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
+from kubectl_nodelife.engine.controller import Part
 from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
@@ -49,7 +51,7 @@ def note(memory: Memory, change: Change) -> None:
             memory.ready_cause[obj.name] = memory.last_loss = change.cause
 
 
-def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
     """One monitor pass. Follows `monitorNodeHealth`."""
     memory.passes.begin(now_ns)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
@@ -60,8 +62,25 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     for name in sorted(look_at):
         node = cache.node(name)
         if node is not None:
-            yield from check_node(memory, node, cache, now_ns)
-    yield from handle_disruption(memory, cache, now_ns)
+            yield part(node.name, check_apart(memory, node, cache, now_ns))
+    yield Part(CONTROLLER, "zones", handle_disruption(memory, cache, now_ns))
+
+
+def part(node: str, actions: Iterable[Action]) -> Part:
+    """What is decided about one node, apart from the others."""
+    return Part(CONTROLLER, ("Node", ("", node)), actions)
+
+
+def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """One node, unless it is in quarantine; one at which we fail is looked at in the next pass."""
+    if cache.is_quarantined("Node", ("", node.name)):
+        memory.look_at.add(node.name)
+        return
+    try:
+        yield from check_node(memory, node, cache, now_ns)
+    except Exception:
+        memory.look_at.add(node.name)
+        raise
 
 
 def _expired(memory: Memory, now_ns: int) -> Iterator[str]:
@@ -69,7 +88,7 @@ def _expired(memory: Memory, now_ns: int) -> Iterator[str]:
     return cast("Iterator[str]", memory.expiry.pop_due(now_ns - 1))
 
 
-def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
     """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
     for name in memory.look_at:
         if (node := cache.node(name)) is not None:
@@ -82,14 +101,18 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
     for zone in memory.zones.stateless():
         memory.zones.ensure(zone)
     for name in added:
-        node = cache.nodes[name]
-        yield _node_event(node, "RegisteredNode", f"Registered Node {name} in Controller")
-        memory.known[name] = node
-        yield from mark_reachable(memory, node, now_ns, "a new node starts without such taints")
+        node = memory.known[name] = cache.nodes[name]
+        yield part(name, _register(memory, node, now_ns))
     for name in deleted:
         node = memory.known.pop(name)
         memory.expiry.drop(name)
         yield _node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
+
+
+def _register(memory: Memory, node: Node, now_ns: int) -> Iterator[Action]:
+    """A node that no pass has seen before."""
+    yield _node_event(node, "RegisteredNode", f"Registered Node {node.name} in Controller")
+    yield from mark_reachable(memory, node, now_ns, "a new node starts without such taints")
 
 
 def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
