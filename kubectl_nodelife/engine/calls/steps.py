@@ -7,9 +7,10 @@ read before anything else is decided, and what is found done counts as done.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import cache
 from typing import Any
 
-import msgspec
+from msgspec.structs import FieldInfo, fields
 
 from kubectl_nodelife.engine.action import Action
 from kubectl_nodelife.engine.calls.call import (
@@ -112,7 +113,13 @@ def whole(value: ApiStruct) -> Body:
     """
     encoded = encode(value)
     full: Body = {}
-    for field in msgspec.structs.fields(value):
+    for field in _fields(type(value)):
         empty: Any = None if field.default is None else getattr(value, field.name)
         full[field.encode_name] = encoded.get(field.encode_name, empty)
     return full
+
+
+@cache
+def _fields(type_: type[ApiStruct]) -> tuple[FieldInfo, ...]:
+    """msgspec works them out anew each time, from the annotations."""
+    return fields(type_)
