@@ -57,7 +57,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "rollout": (
         "kubectl_nodelife.commands.rollout:rollout",
-        "Say how a DaemonSet's update goes on, or what undo would do.",
+        "Say how a DaemonSet's update goes on, and undo it.",
     ),
     "changes": (
         "kubectl_nodelife.commands.changes:changes",
@@ -81,7 +81,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "repair": (
         "kubectl_nodelife.commands.repair:repair",
-        "Print what would mend such pods, or why not.",
+        "Mend such pods: show the requests, ask, and send them.",
     ),
     "snapshot": (
         "kubectl_nodelife.commands.snapshot:snapshot",

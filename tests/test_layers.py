@@ -26,9 +26,10 @@ RULES = {
     "snapshot": "kube engine live",
     "answers": "kube workloads engine controllers drain outlook",
     "daemon": "kube workloads engine controllers drain outlook live sim sandbox answers",
+    "acts": "kube workloads engine drain outlook live sim answers daemon",
     "report": "kube workloads engine drain outlook sim answers",  # their data types
     "commands": "kube workloads engine controllers drain outlook live sim sandbox snapshot"
-    " answers daemon report",
+    " answers daemon acts report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",
@@ -114,6 +115,7 @@ def test_core_knows_no_clock_nor_world(name: str) -> None:
 
 
 MAY_WRITE = {
+    "kubectl_nodelife.acts.session",
     "kubectl_nodelife.live.executor_port",
     "kubectl_nodelife.live.events",
     "kubectl_nodelife.live.lease",

@@ -121,8 +121,10 @@ def history_document(
     )
 
 
-def rollback_document(outlook: UndoOutlook, source: Source) -> dict[str, Any]:
-    """The DaemonSetRollback: the patch that `rollout undo` would send, and its effects."""
+def rollback_document(
+    outlook: UndoOutlook, source: Source, *, dry_run: bool = True
+) -> dict[str, Any]:
+    """The DaemonSetRollback: the patch that `rollout undo` sends, and its effects."""
     daemon_set = outlook.view.daemon_set
     return document(
         "DaemonSetRollback",
@@ -131,7 +133,7 @@ def rollback_document(outlook: UndoOutlook, source: Source) -> dict[str, Any]:
         name=daemon_set.name,
         toRevision=outlook.plan.revision.revision,
         result=outlook.plan.message,
-        dryRun=True,
+        dryRun=dry_run,
         patchType="application/strategic-merge-patch+json",
         patch=None if outlook.plan.skipped else outlook.plan.patch,
         changes=outlook.changes,

@@ -9,10 +9,12 @@ from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 
 
-def repair_document(steps: Iterable[RepairStep], head: dict[str, Any]) -> dict[str, Any]:
+def repair_document(
+    steps: Iterable[RepairStep], head: dict[str, Any], mode: str = "dry-run"
+) -> dict[str, Any]:
     """The RepairPlan document; `head` is what it shares with the other answers."""
     found = [_step_document(step) for step in steps]
-    return document("RepairPlan", **head, mode="dry-run", steps=found)
+    return document("RepairPlan", **head, mode=mode, steps=found)
 
 
 def _step_document(step: RepairStep) -> dict[str, Any]:

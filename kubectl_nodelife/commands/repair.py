@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
 from kubectl_nodelife.answers.repair import repair_document
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.acting import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes
+from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
@@ -54,10 +56,10 @@ Key = tuple[str, str]
     help="Your word that this node's machine is off; repeatable.",
 )
 @click.option("--limit", default=CAP, show_default=True, help="So many requests at most.")
-@click.option("--dry-run", is_flag=True, default=True, help="Send nothing; the only mode so far.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@act_flags
 @output_flags()
 @connection_flags
 def repair(
@@ -69,27 +71,29 @@ def repair(
     classes: tuple[str, ...],
     fenced: tuple[str, ...],
     limit: int,
-    dry_run: bool,
+    act: ActFlags,
     profile: str | None,
     assignments: tuple[str, ...],
     now: str | None,
     output: str,
     no_headers: bool,
     connection: Connection,
-) -> None:
-    """Print the request that would mend each finding of the audit, or why it is refused.
+) -> int:
+    """Mend the findings of the audit: show each request, or why it is refused, ask, and send.
 
-    Nothing is sent. A request carries the pod's uid and resourceVersion, so that it cannot hit
-    another pod, or this one after it has changed. Without PODs or classes, everything is planned
-    that is wrong.
+    With --dry-run=client, or for a dump, nothing is sent. A request carries the pod's uid and
+    resourceVersion, so that it cannot hit another pod, or this one after it has changed. Without
+    PODs or classes, everything is planned that is wrong. Exits with 1 where a request failed.
 
     \b
     Examples:
       kubectl nodelife repair -A --class stuck-not-ready --wait 1m
+      kubectl nodelife repair -A --class stuck-not-ready --yes
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     check_classes(classes)
+    not_for_dumps(filename, act)
     where = Where(connection, filename, now, profile=profile, assignments=assignments)
     where.check()
     namespace = namespace_of(where, all_namespaces)
@@ -98,16 +102,16 @@ def repair(
     wishes = RepairOptions(frozenset(classes), frozenset(fenced), limit)
     then = earlier(where, within, before, wait)
     seen = Audited.look(where, within)
-    for warning in (*seen.answer.warnings, *seen.answer.audit.not_evaluated):
-        terminal.warn(warning)
+    seen.warn()
     steps = steps_of(seen, wanted, wishes, then)
-    head = {
-        "source": seen.view.source,
-        "profile": seen.view.settings.profile.name,
-        "moment": seen.view.moment,
-    }
-    page = RepairPage(steps, repair_document(steps, head))
+    sends = not filename and act.dry_run != CLIENT
+    mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
+    page = RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends)
     terminal.write(render(page, output, headers=not no_headers))
+    if not sends:
+        return 0
+    say = terminal.write if output in ("table", "wide") else terminal.note
+    return send_repairs(steps, connection, act, say)
 
 
 class Audited(NamedTuple):
@@ -123,6 +127,17 @@ class Audited(NamedTuple):
         view = look(where, READING)
         seen = seen_in(view, namespace)
         return cls(view, seen, pod_audit(view, seen))
+
+    def warn(self) -> None:
+        """Say what the look could not tell."""
+        for warning in (*self.answer.warnings, *self.answer.audit.not_evaluated):
+            terminal.warn(warning)
+
+    def head(self) -> dict[str, Any]:
+        """What the document shares with other answers."""
+        view = self.view
+        profile = view.settings.profile.name
+        return {"source": view.source, "profile": profile, "moment": view.moment}
 
 
 def earlier(

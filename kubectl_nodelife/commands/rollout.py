@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.acting import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
@@ -125,6 +126,7 @@ def history(
 @rollout.command("undo")
 @_subject
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
+@act_flags
 @output_flags("table", "json", "yaml", "name", "markdown")
 @connection_flags
 def undo(
@@ -134,21 +136,30 @@ def undo(
     profile: str | None,
     now: str | None,
     to_revision: int,
+    act: ActFlags,
     output: str,
     no_headers: bool,
     connection: Connection,
 ) -> int:
-    """What going back to a revision would patch, and what follows. Nothing is written.
+    """Go back to a revision of a DaemonSet: show the patch and what follows, ask, and send it.
+
+    The patch is kubectl's own. With --dry-run=client, or for a dump, nothing is sent.
 
     \b
     Examples:
-      kubectl nodelife rollout undo daemonset kube-proxy -n kube-system
+      kubectl nodelife rollout undo daemonset kube-proxy -n kube-system --dry-run=client
+      kubectl nodelife rollout undo daemonset kube-proxy -n kube-system --yes
       kubectl nodelife rollout undo ds/kube-proxy --to-revision 2 -n kube-system -f dump/ -o json
     """
     name = parse_subject(subject)
+    not_for_dumps(filename, act)
     where = Where(connection, filename, now, no_daemon, profile)
-    query = _query(UNDO, where, name, output, not no_headers)
-    return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
+    if filename or act.dry_run == CLIENT:
+        query = _query(UNDO, where, name, output, not no_headers)
+        return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
+    from kubectl_nodelife.commands.rolling_back import roll_back
+
+    return roll_back(where, name, to_revision, act, output, headers=not no_headers)
 
 
 def _query(about: str, where: Where, name: str, output: str, headers: bool) -> dict[str, Any]:

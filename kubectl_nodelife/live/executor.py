@@ -201,7 +201,7 @@ class LiveExecutor:
             if not lost.ok:
                 return lost
         conversation = converse(action, item.seen, item.decided_ns)
-        intent = 0
+        intent, answer = 0, Answer(HELD)
         try:
             call = next(conversation)
             while True:
@@ -217,6 +217,11 @@ class LiveExecutor:
         except _NotSent as error:
             conversation.close()
             result = Result(HELD, str(error))
+        except asyncio.CancelledError:  # while it waited for its next try
+            if intent:
+                state = "unknown" if answer.is_ambiguous else "failed"
+                self._port.journal.note(intent, state, answer.code, "given up between two tries")
+            raise
         except Exception as error:  # a bug of ours: nothing more of this action is sent
             log.exception("an action could not be carried out: %s", action)
             result = Result(0, f"a bug: {error}")

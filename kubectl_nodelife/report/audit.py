@@ -68,7 +68,10 @@ class AuditPage:
 class RepairPage:
     """The steps of a repair as an answer."""
 
-    def __init__(self, steps: list[RepairStep], document: dict[str, object]) -> None:
+    def __init__(
+        self, steps: list[RepairStep], document: dict[str, object], *, dry_run: bool = True
+    ) -> None:
+        self._dry_run = dry_run
         self._steps = steps
         self._document = document
 
@@ -84,7 +87,8 @@ class RepairPage:
                     f"Content-Type: {request.content_type}\n{body}\n{step.command}"
                 )
         would = sum(step.request is not None for step in self._steps)
-        yield f"dry run: {would} requests, {len(self._steps) - would} refused; nothing was sent"
+        counts = f"{would} requests, {len(self._steps) - would} refused"
+        yield f"dry run: {counts}; nothing was sent" if self._dry_run else counts
 
     def document(self) -> object:
         """The RepairPlan document."""

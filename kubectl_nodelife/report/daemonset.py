@@ -282,9 +282,12 @@ class HistoryPage:
 class UndoPage:
     """`rollout undo`: the patch that would be sent, and what follows."""
 
-    def __init__(self, outlook: UndoOutlook, source: dict[str, Any]) -> None:
+    def __init__(
+        self, outlook: UndoOutlook, source: dict[str, Any], *, dry_run: bool = True
+    ) -> None:
         self._outlook = outlook
         self._source = source
+        self._dry_run = dry_run
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """kubectl's sentence, the changes, the effects, the patch."""
@@ -292,7 +295,10 @@ class UndoPage:
 
         outlook = self._outlook
         name = outlook.view.daemon_set.name
-        yield f"daemonset.apps/{name} {outlook.plan.message} (dry run)"
+        if self._dry_run:
+            yield f"daemonset.apps/{name} {outlook.plan.message} (dry run)"
+        elif outlook.plan.skipped:
+            yield f"daemonset.apps/{name} {outlook.plan.message}"
         if outlook.plan.skipped:
             return
         if outlook.changes:
@@ -303,7 +309,7 @@ class UndoPage:
 
     def document(self) -> object:
         """The patch and its effects."""
-        return rollback_document(self._outlook, self._source)
+        return rollback_document(self._outlook, self._source, dry_run=self._dry_run)
 
     def names(self) -> Iterable[str]:
         """The set."""

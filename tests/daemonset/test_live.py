@@ -127,7 +127,7 @@ def test_an_update_is_followed_to_its_end_and_back() -> None:
             assert (followed.code, followed.err) == (0, "")
             assert followed.out.splitlines()[-1] == 'daemon set "agent" successfully rolled out'
             await rolled_out(served, 2, one)
-            undo = await one.json("rollout", "undo", "ds", "agent", *IN_TOOLS)
+            undo = await one.json("rollout", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
             assert (undo["toRevision"], undo["dryRun"]) == (1, True)
             assert undo["effects"][1] == "4 pods are replaced, 0 have that revision already"
             change(served, "agent:1")

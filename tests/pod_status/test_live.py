@@ -87,7 +87,8 @@ def test_a_look_at_a_live_cluster() -> None:
 def test_two_looks_too_close_prove_nothing() -> None:
     async def test() -> None:
         async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
-            plan = await nodelife(served, "repair", "-n", "shop", "--wait", "100ms")
+            words = ("repair", "-n", "shop", "--dry-run=client", "--wait", "100ms")
+            plan = await nodelife(served, *words)
             (step,) = plan["steps"]
             assert "not proven to have been so for 60s" in step["refusals"][0]
 
@@ -98,7 +99,7 @@ def test_two_looks_too_close_prove_nothing() -> None:
 def test_the_patch_is_taken_once_and_then_refused() -> None:
     async def test() -> None:
         async with sandbox(generate=None, objects=[well_node(), stuck_pod()]) as served:
-            (step,) = (await nodelife(served, "repair", "-n", "shop"))["steps"]
+            (step,) = (await nodelife(served, "repair", "-n", "shop", "--dry-run=client"))["steps"]
             body = json.dumps(step["request"]["body"])
             patch = ("patch", "pod", "-n", "shop", "stuck", "--subresource=status", "-p", body)
             await kubectl(served, *patch)

@@ -24,6 +24,7 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     revision_of_number,
 )
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
+    UndoOutlook,
     history_rows,
     rollout_outlook,
     undo_outlook,
@@ -182,12 +183,17 @@ def _history(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 
 def _undo(look: DaemonSetsView, question: SetQuestion) -> Response:
+    outlook = undo_of(look, question)
+    return {"text": _text(UndoPage(outlook, look.source), question)}
+
+
+def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
+    """Going back, as `rollout undo` shows it. Raises Failed."""
     view = _view_with_revisions(look, question)
     try:
-        page = UndoPage(undo_outlook(view, question.revision), look.source)
+        return undo_outlook(view, question.revision)
     except RolloutError as error:
         raise Failed(str(error), on=_on(view.daemon_set.key)) from None
-    return {"text": _text(page, question)}
 
 
 _ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = {

@@ -1,0 +1,126 @@
+"""What `repair`, `rollout undo` and `drain` share: flags, the question, and the session."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.report import terminal
+
+NONE, CLIENT, SERVER = "none", "client", "server"
+MAX_WRITES: Final = 500
+
+T = TypeVar("T")
+
+
+class ActFlags(NamedTuple):
+    """The flags as given."""
+
+    yes: bool
+    dry_run: str
+    max_writes: int
+    insecure: bool
+
+
+def act_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags of an act; its callback gets one argument, `act`."""
+
+    @functools.wraps(callback)
+    def with_act(*args: Any, **kwargs: Any) -> Any:
+        names = ("yes", "dry_run", "max_writes", "insecure_enforce")
+        return callback(*args, act=ActFlags(*(kwargs.pop(name) for name in names)), **kwargs)
+
+    decorated: Callable[..., Any] = with_act
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _parse_dry_run(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """kubectl's values. Raises click.UsageError in its words."""
+    if value in (NONE, CLIENT, SERVER):
+        return value
+    raise click.UsageError(
+        f'invalid dry-run value ({value}). Must be "none", "server", or "client"', ctx
+    )
+
+
+_OPTIONS = (
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option(
+        "--dry-run",
+        metavar="none|client|server",
+        is_flag=False,
+        flag_value=CLIENT,
+        default=NONE,
+        callback=_parse_dry_run,
+        help="client: only show; server: have the API server check each request.",
+    ),
+    click.option(
+        "--max-writes",
+        type=click.IntRange(min=0),
+        default=MAX_WRITES,
+        show_default=True,
+        metavar="N",
+        help="So many writes at most.",
+    ),
+    click.option("--insecure-enforce", is_flag=True, help="Without verified TLS; labs only."),
+)
+
+
+def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:
+    """Raises BadInput where something is to be sent to a dump."""
+    if filename and act.yes:
+        raise BadInput("a dump cannot be written to", on="--yes", remedy="leave -f out")
+    if filename and act.dry_run == SERVER:
+        raise BadInput("a dump has no API server", on="--dry-run=server", remedy="leave -f out")
+
+
+def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
+    """Whether the person says yes. Raises Refused where there is nobody to ask."""
+    if act.yes or act.dry_run == SERVER:
+        return True
+    if not sys.stdin.isatty():
+        raise Refused(
+            "nothing is sent: there is no terminal to ask on",
+            on=server,
+            remedy="give --yes to send it, or --dry-run=client only to see it",
+        )
+    terminal.flush()
+    return click.confirm(terminal.printable(question), err=True)
+
+
+def run_interruptible(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine that SIGINT and SIGTERM cancel: it may clean up before it ends."""
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work()
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def identity_of(connection: Connection) -> str:
+    """The name of the cluster and user, under which journals are kept."""
+    from kubectl_nodelife.commands import ask
+
+    return ask.resolve(connection).identity
+
+
+def environ() -> dict[str, str]:
+    """The environment as it is."""
+    return dict(os.environ)
