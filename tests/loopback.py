@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.auth import Session
@@ -72,7 +73,7 @@ async def sandbox(
         "metadata": {"name": "test"},
         "spec": spec,
     }
-    beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns())
+    beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns(), read_named)
     settings = make_settings(beginning.setting.profile, flags)
     cluster = SandboxCluster(beginning.setting, make_controllers(settings, controllers))
     async with make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s) as served:

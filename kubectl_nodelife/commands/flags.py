@@ -121,7 +121,8 @@ CONNECTION_FLAGS = (
     ConnectionFlag(
         "max_response_size",
         ("--max-response-size",),
-        "The longest answer taken from the API server, decompressed. Default: 512Mi.",
+        "The longest answer taken from the API server, decompressed, and 16 times the longest "
+        "event of a watch. Default: 512Mi.",
         "SIZE",
     ),
 )

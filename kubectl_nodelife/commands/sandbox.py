@@ -10,6 +10,7 @@ import time
 import click
 
 from kubectl_nodelife.commands.cluster.dump import parse_assignments
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
 from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.settings import SettingsError, make_settings
@@ -39,6 +40,7 @@ spec:
     help=f"Our controllers that run inside: {', '.join(CONTROLLERS)}.",
 )
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
+@max_file_size
 @click.option("-v", "--verbose", is_flag=True, help="Say what happens, on stderr.")
 def sandbox(
     filename: str | None, controllers: str, assignments: tuple[str, ...], verbose: bool
@@ -54,7 +56,7 @@ def sandbox(
       kubectl nodelife sandbox -f zone-outage.yaml --controllers none
       kubectl nodelife sandbox --set node-monitor-grace-period=8s
     """
-    beginning = read_beginning(filename, SCENARIO, time.time_ns())
+    beginning = read_beginning(filename, SCENARIO, time.time_ns(), read_named)
     cluster = SandboxCluster(
         beginning.setting,
         _controllers(beginning, controllers, assignments),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, parse_assignments, read_dump
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
 from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -44,6 +44,7 @@ _STDIN = "-"
 )
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
+@max_file_size
 @output_flags()
 def simulate(
     filename: str,
@@ -86,15 +87,9 @@ def simulate(
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
     if filename == _STDIN:
-        content, name = sys.stdin.buffer.read(), "standard input"
+        content, name = read_stdin(), "standard input"
     else:
-        name = filename
-        try:
-            content = Path(filename).read_bytes()
-        except OSError as error:
-            raise BadInput(
-                f"cannot be read: {error.strerror}", on=filename, remedy="check the path"
-            ) from None
+        content, name = read_named(filename), filename
     scenario = parse_scenario(content, name)
     if profile is not None:
         try:

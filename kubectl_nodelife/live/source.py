@@ -42,7 +42,7 @@ from kubectl_nodelife.live.news import News as News
 from kubectl_nodelife.live.news import Phase as Phase
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.sharing import Sharing
-from kubectl_nodelife.live.watch import MalformedLine, WatchStream
+from kubectl_nodelife.live.watch import MalformedLine, WatchStream, most_line_bytes
 
 _SHORT_WATCH_S = 1.0
 
@@ -283,7 +283,8 @@ class KindFollower:
         if not self._version:
             initial = []
             url = watch_list_url(self.resource, seconds)
-        stream: WatchStream[KubeObject] = WatchStream(self._type, self._version)
+        most = most_line_bytes(self._client.session.target.max_response_bytes)
+        stream: WatchStream[KubeObject] = WatchStream(self._type, self._version, most)
         patience_s = max(self._pace.first_byte_s, self._silence_s)
         asked_ns = steady_ns()
         async with await self._or_relist(self._client.stream(url, patience_s)) as response:

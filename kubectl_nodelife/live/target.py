@@ -62,7 +62,7 @@ class Target(msgspec.Struct, frozen=True):
 
     `context` is "" where there is none. `request_timeout_ns` None: the default of each request.
     `files` are the kubeconfig files it came from. `max_response_bytes` counts one answer,
-    decompressed: a page of a list has up to 500 objects.
+    decompressed: a page of a list has up to 500 objects. One event of a watch may have a sixteenth.
     """
 
     context: str

@@ -25,11 +25,18 @@ from kubectl_nodelife.kube.unreadable import Unreadable, identify, object_member
 from kubectl_nodelife.live.client import ApiError, Status, api_error
 
 MOST_LINE_BYTES = 32 << 20
-"""For one event. An object of etcd has 1.5 MiB by default; no flag raises this one."""
+"""For one event. An object of etcd has 1.5 MiB by default."""
+
+_SHARE_OF_AN_ANSWER = 16
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 T = TypeVar("T", bound=KubeObject)
+
+
+def most_line_bytes(max_response_bytes: int) -> int:
+    """The longest event where an answer may take that much: --max-response-size raises both."""
+    return max(MOST_LINE_BYTES, max_response_bytes // _SHARE_OF_AN_ANSWER)
 
 
 class WatchEvent(msgspec.Struct, Generic[T], gc=False):
@@ -53,9 +60,12 @@ class WatchStream(Generic[T]):
 
     `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
     `initial_events_ended` turns true when a WatchList's first part is complete.
+    `most_bytes`: the longest line that is taken.
     """
 
-    def __init__(self, type_: type[T], resource_version: str = "") -> None:
+    def __init__(
+        self, type_: type[T], resource_version: str = "", most_bytes: int = MOST_LINE_BYTES
+    ) -> None:
         self.resource_version = resource_version
         self.initial_events_ended = False
         self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
@@ -63,6 +73,7 @@ class WatchStream(Generic[T]):
             dec_hook=decode_time,
         ).decode
         self._type = type_
+        self._most_bytes = most_bytes
         self._torn: list[bytes] = []
         self._torn_bytes = 0
 
@@ -104,8 +115,9 @@ class WatchStream(Generic[T]):
             self._torn.append(rest)
             self._torn_bytes += len(rest)
         longest = max(self._torn_bytes, len(lines[0]) if lines else 0)
-        if longest > MOST_LINE_BYTES:
-            raise MalformedLine(f"one event is longer than {MOST_LINE_BYTES >> 20} MiB")
+        if longest > self._most_bytes:
+            what = f"one event is longer than {self._most_bytes >> 20} MiB"
+            raise MalformedLine(f"{what}: --max-response-size would raise that")
         return lines
 
     def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,22 +35,25 @@ class Beginning(NamedTuple):
     documents: Documents
 
 
-def read_beginning(path: str | None, default: bytes, now_ns: int) -> Beginning:
+def read_beginning(
+    path: str | None, default: bytes, now_ns: int, read: Callable[[str], bytes]
+) -> Beginning:
     """The scenario or dump in a file; without a file `default`, a scenario's text.
 
-    t=0 is `now_ns`, whatever the scenario says of time. Raises BadInput.
+    t=0 is `now_ns`, whatever the scenario says of time. `read` gives the bytes of a file. Raises
+    BadInput.
     """
     if path is None:
         scenario = replace(parse_scenario(default, "the built-in scenario"), time_ns=now_ns)
         return Beginning(assemble(scenario), [])
-    content = _read(path)
+    content = read(path)
     documents = list(_documents(content, path))
     if len(documents) == 1 and documents[0].get("apiVersion") == API_VERSION:
         scenario = replace(parse_scenario(content, path), time_ns=now_ns)
         if not scenario.snapshot:
             return Beginning(assemble(scenario), [])
         path = os.path.join(os.path.dirname(path), scenario.snapshot)
-        content = _read(path)
+        content = read(path)
         documents = list(_documents(content, path))
     else:
         scenario = Scenario(file=path, name=os.path.basename(path), time_ns=now_ns)
@@ -64,14 +67,6 @@ def read_beginning(path: str | None, default: bytes, now_ns: int) -> Beginning:
     newest = _newest_kubelet(loaded.objects)
     given = Given(loaded.objects, frozenset(loaded.kinds_read), None, newest)
     return Beginning(assemble(scenario, given), list(_served(documents)))
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BadInput(error.strerror or str(error), on=path) from None
 
 
 def _documents(content: bytes, path: str) -> Iterator[dict[str, Any]]:

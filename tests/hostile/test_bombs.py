@@ -15,7 +15,12 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.target import MAX_RESPONSE_BYTES, parse_size
-from kubectl_nodelife.live.watch import MOST_LINE_BYTES, MalformedLine, WatchStream
+from kubectl_nodelife.live.watch import (
+    MOST_LINE_BYTES,
+    MalformedLine,
+    WatchStream,
+    most_line_bytes,
+)
 from tests.hostile import sicknesses
 from tests.hostile.server import hostile
 from tests.hostile.test_gentle import client, following
@@ -102,6 +107,16 @@ def test_a_long_line_costs_what_it_is_long() -> None:
 
     seconds(100)
     assert seconds(8_000) < 12 * seconds(2_000) + 0.05
+
+
+def test_the_limit_of_a_line_is_raised_with_that_of_an_answer() -> None:
+    assert most_line_bytes(MAX_RESPONSE_BYTES) == most_line_bytes(1) == MOST_LINE_BYTES
+    raised = most_line_bytes(parse_size("1Gi"))
+    stream: WatchStream[Pod] = WatchStream(Pod, most_bytes=raised)
+    for _ in range(raised >> 20):
+        assert list(stream.feed(b"a" * (1 << 20))) == []
+    with pytest.raises(MalformedLine, match="longer than 64 MiB: --max-response-size"):
+        list(stream.feed(b"a"))
 
 
 def test_a_line_has_a_limit() -> None:

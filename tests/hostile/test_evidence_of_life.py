@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kubectl_nodelife.kube.times import format_micro_time, format_time
 from tests.daemon.user import SET, user
 from tests.hostile.server import Hostile, Request, hostile
@@ -59,27 +57,34 @@ async def renewing(server: Hostile, names: list[str]) -> None:
         await asyncio.sleep(0.4)
 
 
-@pytest.mark.parametrize("dead", [[], ["n0"]], ids=["all-alive", "one-dead"])
-def test_a_watch_of_bookmarks_only_is_not_believed(tmp_path: Path, dead: list[str]) -> None:
-    """Six nodes renew their Leases, or five: of the watch nobody hears it. Grace period: 3 s."""
+async def look_on(folder: Path, dead: list[str]) -> None:
+    """Six nodes renew their Leases, but for the dead; of the watch nobody hears it."""
+    objects = [make(name) for name in NODES for make in (node, lease)]
+    folder.mkdir()
+    async with hostile(objects) as server, user(server.kubeconfig(folder)) as someone:
+        server.sickness = bookmarks_only
+        alive = [name for name in NODES if name not in dead]
+        beating = asyncio.create_task(renewing(server, alive))
+        await someone.begin(*SET)
+        began = time.monotonic()
+        await asyncio.sleep(10)
+        items = (await someone.json("changes"))["items"]
+        conditions = [i for i in items if i["action"].startswith("SetNodeCondition")]
+        lost = {i["object"]["name"] for i in conditions}
+        assert lost == set(dead), items
+        reads = [r for r in server.asked("leases", began) if not r.is_watch]
+        assert 0 < len(reads) <= 12
+        log = await someone.ok("daemon", "logs")
+        assert "has not told of renewals: it is built anew" in log
+        beating.cancel()
+
+
+def test_a_watch_of_bookmarks_only_is_not_believed(tmp_path: Path) -> None:
+    """Two daemons beside one another: all alive, and one dead. Grace period: 3 s."""
 
     async def test() -> None:
-        objects = [make(name) for name in NODES for make in (node, lease)]
-        async with hostile(objects) as server, user(server.kubeconfig(tmp_path)) as someone:
-            server.sickness = bookmarks_only
-            alive = [name for name in NODES if name not in dead]
-            beating = asyncio.create_task(renewing(server, alive))
-            await someone.begin(*SET)
-            began = time.monotonic()
-            await asyncio.sleep(10)
-            items = (await someone.json("changes"))["items"]
-            conditions = [i for i in items if i["action"].startswith("SetNodeCondition")]
-            lost = {i["object"]["name"] for i in conditions}
-            assert lost == set(dead), items
-            reads = [r for r in server.asked("leases", began) if not r.is_watch]
-            assert 0 < len(reads) <= 12
-            log = await someone.ok("daemon", "logs")
-            assert "has not told of renewals: it is built anew" in log
-            beating.cancel()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(look_on(tmp_path / "all-alive", []))
+            group.create_task(look_on(tmp_path / "one-dead", ["n0"]))
 
     play(test)

@@ -7,7 +7,9 @@ import json
 import resource
 import subprocess
 import sys
+import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,16 +21,38 @@ MEMORY = 1 << 30
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A verb in a process of its own, with at most MEMORY of address space."""
-    return subprocess.run(
-        [sys.executable, "-m", "kubectl_nodelife", *arguments],
+class Said(NamedTuple):
+    """What a command printed to stderr, and how it ended."""
+
+    code: int
+    err: str
+
+
+RUN_EACH = """
+import io, json, sys
+from kubectl_nodelife.cli import main
+said = []
+for arguments in json.load(sys.stdin):
+    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+    code = main(arguments)
+    said.append((code, sys.stderr.getvalue()))
+sys.stdout = sys.__stdout__
+print(json.dumps(said))
+"""
+
+
+def run(*commands: list[str]) -> list[Said]:
+    """Commands one after another in one process, with at most MEMORY of address space for all."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        input=json.dumps(commands),
         capture_output=True,
         text=True,
         timeout=SECONDS,
-        check=False,
+        check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )
+    return [Said(*one) for one in json.loads(done.stdout)]
 
 
 def laughs(levels: int) -> str:
@@ -45,27 +69,33 @@ MERGES = "\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    "text, told",
-    [
-        pytest.param(laughs(9), "its aliases stand for", id="nine-levels-of-nine"),
-        pytest.param(laughs(40), "its aliases multiply", id="forty-levels-of-nine"),
-        pytest.param(MERGES, "its aliases stand for", id="merge-keys"),
-        pytest.param("a: &a [*a]", "an alias refers to what holds it", id="list-in-itself"),
-        pytest.param("a: &a {b: {c: *a}}", "an alias refers to what holds it", id="map-in-itself"),
-    ],
-)
-def test_aliases_are_bounded(text: str, told: str, tmp_path: Path) -> None:
+BOMBS = {
+    "nine-levels-of-nine": (laughs(9), "its aliases stand for"),
+    "forty-levels-of-nine": (laughs(40), "its aliases multiply"),
+    "merge-keys": (MERGES, "its aliases stand for"),
+    "list-in-itself": ("a: &a [*a]", "an alias refers to what holds it"),
+    "map-in-itself": ("a: &a {b: {c: *a}}", "an alias refers to what holds it"),
+}
+
+
+@pytest.mark.parametrize("text, told", BOMBS.values(), ids=BOMBS)
+def test_aliases_are_bounded(text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         list(yaml_documents(text.encode(), "file"))
-    path = tmp_path / "bomb.yaml"
-    path.write_text(text)
-    for arguments in (["status", "-f", str(path)], ["simulate", "-f", str(path)]):
-        done = run(*arguments)
-        assert done.returncode == 2, done.stderr
-        assert told in done.stderr and done.stderr.startswith("error: ")
-    done = run("status", "--kubeconfig", str(path))
-    assert done.returncode == 2 and told in done.stderr.splitlines()[-1]
+
+
+def test_every_verb_that_reads_yaml_bounds_them(tmp_path: Path) -> None:
+    commands, expected = [], []
+    for name, (text, told) in BOMBS.items():
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(text)
+        for verb in ("status", "simulate", "sandbox"):
+            commands.append([verb, "-f", str(path)])
+        commands.append(["status", "--kubeconfig", str(path)])
+        expected += [told] * 4
+    for command, told, said in zip(commands, expected, run(*commands), strict=True):
+        assert said.code == 2, (command, said)
+        assert said.err.splitlines()[-1].startswith("error: ") and told in said.err, command
 
 
 def test_aliases_within_reason_are_read() -> None:
@@ -74,17 +104,22 @@ def test_aliases_within_reason_are_read() -> None:
     assert found["one"] == {"a": 1, "b": 2} and found["two"] == [{"a": 1}, {"a": 1}]
 
 
+def packed_blanks(mebibytes: int) -> bytes:
+    """That many MiB of blanks as gzip: one block, which refers to nothing before it, repeated."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    head = packer.compress(b"[") + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return head + block * mebibytes
+
+
 def test_a_gzip_bomb_is_refused_without_the_memory(tmp_path: Path) -> None:
     """1.5 GiB in 1.5 MB, in a process that may have 1 GiB."""
     path = tmp_path / "bomb.json.gz"
-    with gzip.open(path, "wb", 6) as file:
-        file.write(b'{"apiVersion": "v1", "kind": "List", "items": [')
-        for _ in range(48):
-            file.write(b" " * (32 << 20))
-    done = run("status", "-f", str(path), "--max-file-size", "1Gi")
-    assert done.returncode == 2, done.stderr
-    assert "holds more than 1,073,741,824 bytes" in done.stderr
-    assert "--max-file-size" in done.stderr
+    path.write_bytes(packed_blanks(1536))
+    (said,) = run(["status", "-f", str(path), "--max-file-size", "1Gi"])
+    assert said.code == 2, said.err
+    assert "holds more than 1,073,741,824 bytes" in said.err
+    assert "--max-file-size" in said.err
 
 
 def test_the_flag_moves_the_limit(tmp_path: Path) -> None:
@@ -92,9 +127,26 @@ def test_the_flag_moves_the_limit(tmp_path: Path) -> None:
     plain.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD] * 100}))
     packed = tmp_path / "pods.json.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()) + gzip.compress(b" " * 50) + b"\0" * 9)
-    for path in (plain, packed):
-        for size, code in (("1Ki", 2), ("1Mi", 0)):
-            done = run("audit", "-f", str(path), "--max-file-size", size)
-            assert done.returncode == code, done.stderr
-    done = run("audit", "-f", str(plain), "--max-file-size", "much")
-    assert done.returncode == 2 and "--max-file-size" in done.stderr
+    scenario = tmp_path / "scenario.yaml"
+    meta = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Scenario", "metadata": {"name": "s"}}
+    scenario.write_text(json.dumps({**meta, "spec": {"duration": "1s"}}) + " " * 2000)
+    cases = [
+        (["audit", "-f", str(plain), "--max-file-size", "1Ki"], 2),
+        (["audit", "-f", str(plain), "--max-file-size", "1Mi"], 0),
+        (["audit", "-f", str(packed), "--max-file-size", "1Ki"], 2),
+        (["audit", "-f", str(packed), "--max-file-size", "1Mi"], 0),
+        (["audit", "-f", str(plain), "--max-file-size", "much"], 2),
+        (["simulate", "-f", str(scenario), "--max-file-size", "1Ki"], 2),
+        (["simulate", "-f", str(scenario), "--max-file-size", "1Mi"], 0),
+        (["sandbox", "-f", str(plain), "--max-file-size", "1Ki"], 2),
+    ]
+    for (command, code), said in zip(cases, run(*(c for c, _ in cases)), strict=True):
+        assert said.code == code, (command, said)
+        assert code == 0 or "--max-file-size" in said.err
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    """A device tells no size: it is read until the limit, and not beyond."""
+    verbs = ("status", "simulate", "sandbox")
+    for said in run(*([v, "-f", "/dev/zero", "--max-file-size", "64Mi"] for v in verbs)):
+        assert said.code == 2 and "holds more than 67,108,864 bytes" in said.err

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.commands.cluster.file_size import gunzip, read_file, read_stdin
+from kubectl_nodelife.commands.cluster.file_size import gunzip, read_named, read_stdin
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
@@ -241,12 +241,7 @@ def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
 
 def _content(file: Path) -> bytes:
     """The bytes of a file, unpacked where its name ends with .gz and it is what it says."""
-    try:
-        content = read_file(file)
-    except OSError as error:
-        raise BadInput(
-            f"cannot be read: {error.strerror}", on=str(file), remedy="check the path"
-        ) from None
+    content = read_named(str(file))
     if file.suffix != _GZIP:
         return content
     try:
