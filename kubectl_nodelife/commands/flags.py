@@ -176,9 +176,7 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
             ctx,
         )
 
-    def complete(
-        ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[str]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return [each for each in allowed if each.startswith(incomplete)]
 
     output = click.option(

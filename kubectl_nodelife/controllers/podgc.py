@@ -12,6 +12,7 @@ out on purpose: metrics.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from copy import copy
 from typing import Any, Final
 
 from kubectl_nodelife.engine.actions import (
@@ -23,6 +24,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Actions, Part
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
@@ -69,6 +71,16 @@ class PodGCController:
         self._unscheduled: dict[Key, Action | None] = {}
         self._out_of_service: dict[str, Action | None] = {}
         self._unknown: dict[str, Action | None] = {}
+
+    def fork(self, cache: Cache) -> PodGCController:
+        """Another one with the same memory."""
+        other = copy(self)
+        self.quarantine, other.quarantine = fork_dict(self.quarantine)
+        self._terminated, other._terminated = fork_dict(self._terminated)
+        self._unscheduled, other._unscheduled = fork_dict(self._unscheduled)
+        self._out_of_service, other._out_of_service = fork_dict(self._out_of_service)
+        self._unknown, other._unknown = fork_dict(self._unknown)
+        return other
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """The first run is at once."""

@@ -13,6 +13,7 @@ from copy import copy
 from typing import cast
 
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
@@ -230,6 +231,23 @@ class Cache:
         other.heartbeats = {node: copy(beat) for node, beat in self.heartbeats.items()}
         other._pods_by_node = {node: dict(keys) for node, keys in self._pods_by_node.items()}
         other._pods_by_owner = {uid: dict(keys) for uid, keys in self._pods_by_owner.items()}
+        return other
+
+    def fork(self) -> Cache:
+        """Another cache with the same in it, made by sharing: how many objects there are does not
+        matter. Each of the two keeps what it is told from then on to itself.
+        """
+        other = Cache()
+        other.quarantine = self.quarantine.copy()
+        for kind, store in self.objects.items():
+            self.objects[kind], other.objects[kind] = fork_dict(store)
+        self.nodes, other.nodes = fork_dict(self.nodes)
+        self.pods, other.pods = fork_dict(self.pods)
+        self.heartbeats, other.heartbeats = fork_dict(self.heartbeats, copy)
+        index = fork_dict(self._pods_by_node, copy_of_dict)
+        self._pods_by_node, other._pods_by_node = index
+        index = fork_dict(self._pods_by_owner, copy_of_dict)
+        self._pods_by_owner, other._pods_by_owner = index
         return other
 
     def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:

@@ -65,6 +65,13 @@ class Controller(Protocol):
         """The time of a `Requeue` has come."""
         ...
 
+    def fork(self, cache: Cache) -> Controller:
+        """Another one with the same memory, made by sharing, for the fork of the cache.
+
+        Not while a method of it is under way.
+        """
+        ...
+
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """An action of this controller did not happen; what was taken for done is taken back."""
         ...

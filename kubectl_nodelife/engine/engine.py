@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import Final, cast
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
@@ -81,6 +82,21 @@ class Engine:
         self._condition_readers: list[Controller] = [
             c for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
         ]
+
+    def fork(self) -> Engine:
+        """Another engine at the same point, with a cache of its own: both go on apart from here.
+
+        Made by sharing: it costs what is under way, not what the cluster holds. Not within a step.
+        """
+        other = copy(self)
+        other.cache = self.cache.fork()
+        other.controllers = [controller.fork(other.cache) for controller in self.controllers]
+        other._unsynced = set(self._unsynced)
+        other._timers = self._timers.fork()
+        other._numbers = copy(self._numbers)
+        other._refused = deque(self._refused)
+        other._index_controllers()
+        return other
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""

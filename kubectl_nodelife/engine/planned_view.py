@@ -7,9 +7,12 @@ Data and look-ups only: `projection` decides when an entry comes and when it end
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Self
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.settlement import OverlayEntry, laid_over
 from kubectl_nodelife.kube.meta import KubeObject
@@ -32,6 +35,20 @@ class PlannedView:
         self._created: dict[str, dict[ObjectKey, Action]] = {}
         self._pods_of: dict[str, dict[ObjectKey, None]] = {}  # node -> its pods with a plan
         self._entries: dict[int, OverlayEntry] = {}  # by the action's number
+
+    def fork(self, cache: Cache) -> Self:
+        """The same entries over the fork of the cache; copying takes as long as there are entries,
+        since how far each is differs from then on.
+        """
+        other = copy(self)
+        other._cache = cache
+        self._observed, other._observed = fork_dict(self._observed)
+        self._freed, other._freed = fork_dict(self._freed)
+        self._pods_of, other._pods_of = fork_dict(self._pods_of, copy_of_dict)
+        other._created = {kind: dict(actions) for kind, actions in self._created.items()}
+        other._planned = {key: [copy(e) for e in planned] for key, planned in self._planned.items()}
+        other._entries = {entry.action.id: entry for entry in other.entries()}
+        return other
 
     def pending(self) -> Iterator[Action]:
         """The actions that have not settled."""

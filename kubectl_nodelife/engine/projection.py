@@ -15,7 +15,8 @@ it, and so do the plans for the pods of a node that is Ready again or has lost i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from copy import copy
+from typing import Self, cast
 
 import msgspec
 
@@ -27,6 +28,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
 )
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
@@ -70,6 +72,14 @@ class Projection(PlannedView):
         self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
         self._fallen: list[Action] = []
         self.settled: list[Settled] = []
+
+    def fork(self, cache: Cache, numbers: ActionNumbers | None = None) -> Self:
+        """The same plans over the fork of the cache. `numbers`: those of the fork of the engine."""
+        other = super().fork(cache)
+        other._numbers = numbers or copy(self._numbers)
+        self._led_to, other._led_to = fork_dict(self._led_to, list)
+        other._fallen, other.settled = list(self._fallen), list(self.settled)
+        return other
 
     def mark(self, action: Action, state: str, why: str = "") -> None:
         """The action is `held`, `sent` or `planned` again; `why` says so to people."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from copy import copy
 from itertools import islice
 from typing import Any, Final
 
@@ -69,7 +70,8 @@ class Quarantine:
         """Another one with the same in it."""
         other = Quarantine()
         other.unreadable, other.since_ns = dict(self.unreadable), dict(self.since_ns)
-        other.bugs, other._related = dict(self.bugs), Counter(self._related)
+        other.bugs = {key: copy(bug) for key, bug in self.bugs.items()}
+        other._related = Counter(self._related)
         other._pods_on = Counter(self._pods_on)
         return other
 

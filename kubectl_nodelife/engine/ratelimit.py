@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from copy import copy
 
 import msgspec
 
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.token_bucket import Limiter, Never, TokenBucket, as_float32
 
 
@@ -49,6 +51,16 @@ class RateLimitedTimedQueue:
         self._apart: dict[str, None] = {}
         self._renewed_ns = -(1 << 63)
         self._sequence = 0
+
+    def fork(self) -> RateLimitedTimedQueue:
+        """Another queue with the same in it, and a limiter with the same tokens."""
+        other = copy(self)
+        other.limiter = copy(self.limiter)
+        other._heap, other._line = list(self._heap), list(self._line)
+        other._apart = dict(self._apart)
+        self._entries, other._entries = fork_dict(self._entries, copy)
+        self._set, other._set = fork_dict(self._set)
+        return other
 
     def __contains__(self, value: str) -> bool:
         return value in self._set

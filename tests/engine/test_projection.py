@@ -361,3 +361,32 @@ def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
     assert dry.outcomes() == [("AddTaints", CONFIRMED)]
     assert dry.cache.nodes["n1"].spec.taints == (there,)
     assert list(dry.projection.pending()) == []
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    cache = Cache()
+    projection = Projection(cache)
+    cache.apply(Put("Node", node()), T0)
+    action = lost()
+    for event in projection.project(action, T0):
+        cache.apply(event, T0)
+    taint = AddTaints(
+        controller="node-lifecycle", because="", cause=action, node="n1", taints=(TAINT,)
+    )
+    for event in projection.project(taint, T0):
+        cache.apply(event, T0)
+    theirs = cache.fork()
+    fork = projection.fork(theirs)
+
+    fork.mark(taint, "sent")
+    for event in fork.observe(Put("Node", node(heartbeat_s=50)), T0 + 50 * SECOND):
+        theirs.apply(event, T0 + 50 * SECOND)
+    assert [settled.action for settled in fork.settled] == [action, taint]
+    assert list(fork.pending()) == [] and theirs.nodes["n1"].spec.taints == ()
+    assert theirs.nodes["n1"].ready() == node(heartbeat_s=50).ready()
+
+    assert projection.settled == [] and list(projection.pending()) == [action, taint]
+    assert [entry.state for entry in projection.entries()] == ["planned", "planned"]
+    assert cache.nodes["n1"].spec.taints == (TAINT,)
+    ready = projection.shown("Node", ("", "n1"))
+    assert isinstance(ready, Node) and ready.ready() == node().ready()

@@ -57,9 +57,7 @@ def is_known(metavar: str) -> bool:
     return metavar in _METAVAR_SOURCES or metavar in FILE_METAVARS
 
 
-def candidates(
-    command: click.Command, before: list[str], word: str
-) -> tuple[list[Candidate], int]:
+def candidates(command: click.Command, before: list[str], word: str) -> tuple[list[Candidate], int]:
     """The candidates for `word` behind the words `before`, and the directives for the shell."""
     ctx = _resolve_context(command, {}, "kubectl nodelife", before)
     subject, rest = _resolve_incomplete(ctx, before, word)

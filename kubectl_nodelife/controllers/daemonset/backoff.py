@@ -7,8 +7,10 @@ the generation that status observed, so a changed template starts afresh too.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.kube.workload import DaemonSet
 
 SECOND_NS = 1_000_000_000
@@ -38,6 +40,12 @@ class FailedPodsBackoff:
         self.max_ns = max_ns
         self._entries: dict[str, BackoffEntry] = {}
         self._collected_ns = 0
+
+    def fork(self) -> FailedPodsBackoff:
+        """Another one with the same delays."""
+        other = copy(self)
+        self._entries, other._entries = fork_dict(self._entries)
+        return other
 
     def entry(self, key: str) -> BackoffEntry | None:
         """The key's entry, or None where it never failed or was forgotten."""

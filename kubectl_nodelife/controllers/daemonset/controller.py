@@ -9,6 +9,7 @@ meanwhile is synced again afterwards. Left out: the number of workers (each set'
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
@@ -73,6 +74,26 @@ class DaemonSetController:
         self._running: dict[Key, RunningSync] = {}
         self._awaited: dict[Target, Key] = {}
         self._wake_at_ns: int | None = None
+
+    def fork(self, cache: Cache) -> DaemonSetController:
+        """Another one with the same memory, syncs in progress among it."""
+        other = copy(self)
+        other.index, other.queue = self.index.fork(cache), self.queue.fork()
+        other.expectations, other.backoff = self.expectations.fork(), self.backoff.fork()
+        other.handlers = self.handlers.fork(other.index, other.queue, other.expectations)
+        other.errors, other._awaited = dict(self.errors), dict(self._awaited)
+        other._running = {}
+        for key, running in self._running.items():
+            known = self.index.by_key.get(key)
+            tracked = running.context.tracked  # it may have been replaced since
+            tracked = other.index.by_key[key] if tracked is known else tracked.fork(cache)
+            context = running.context.fork(
+                tracked, other.index, cache, other.expectations, other.backoff
+            )
+            theirs = other._running[key] = copy(running)
+            theirs.context, theirs.waiting = context, dict(running.waiting)
+            theirs.failures = list(running.failures)
+        return other
 
     def start(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         """Begin as a restarted controller: every set is synced, nothing is remembered."""

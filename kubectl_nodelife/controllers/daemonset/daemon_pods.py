@@ -7,10 +7,12 @@ which build the map anew in every sync; a test holds this index against that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -39,6 +41,15 @@ class DaemonPods:
         self.to_adopt: dict[Key, Pod] = {}
         self.to_release: dict[Key, Pod] = {}
         self.hashes: dict[str, int] = {}
+
+    def fork(self) -> DaemonPods:
+        """Another map of the same pods."""
+        other = copy(self)
+        self.by_node, other.by_node = fork_dict(self.by_node, copy_of_dict)
+        self.to_adopt, other.to_adopt = fork_dict(self.to_adopt)
+        self.to_release, other.to_release = fork_dict(self.to_release)
+        other.hashes = dict(self.hashes)
+        return other
 
     def fill(self, pods: Iterable[Pod]) -> None:
         """Take in pods that the set controls, many at once."""

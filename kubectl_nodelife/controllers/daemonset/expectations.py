@@ -7,6 +7,7 @@ the cache shows what it did last; a record older than five minutes is given up.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 EXPECTATIONS_TIMEOUT_NS = 5 * 60 * 1_000_000_000
@@ -37,6 +38,12 @@ class ControllerExpectations:
 
     def __init__(self) -> None:
         self._records: dict[Key, ControlleeExpectations] = {}
+
+    def fork(self) -> ControllerExpectations:
+        """Others of which the same is expected."""
+        other = ControllerExpectations()
+        other._records = {key: copy(record) for key, record in self._records.items()}
+        return other
 
     def get(self, key: Key) -> ControlleeExpectations | None:
         """The record of a key, or None."""

@@ -61,6 +61,14 @@ class EventHandlers:
         self._expectations = expectations
         self.nodes: NodeQueue = {}
 
+    def fork(
+        self, index: SetIndex, queue: WorkQueue, expectations: ControllerExpectations
+    ) -> EventHandlers:
+        """Others, over forks of index, queue and expectations."""
+        other = EventHandlers(self._rules, index, queue, expectations)
+        other.nodes = dict(self.nodes)
+        return other
+
     def daemon_set(
         self, old: DaemonSet | None, new: DaemonSet | None, cache: Cache, cause: Action | None
     ) -> None:

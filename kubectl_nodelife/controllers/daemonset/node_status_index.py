@@ -8,8 +8,9 @@ names are kept. A full walk in the tests checks the index.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
+from typing import NamedTuple, cast
 
 from kubectl_nodelife.controllers.daemonset.availability import (
     available_from,
@@ -24,6 +25,8 @@ from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementD
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, node_update_state
 from kubectl_nodelife.controllers.daemonset.status import Tally, tally_of_node
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
@@ -33,6 +36,15 @@ _WAVE_COUNTER = {
     node_update_state: _TALLIES + i for i, node_update_state in enumerate(NodeUpdateState)
 }
 _LACKING_AVAILABLE = _TALLIES + len(NodeUpdateState)
+_WAVE_LIST = {
+    node_update_state: i
+    for i, node_update_state in enumerate(NodeUpdateState)
+    if node_update_state is not NodeUpdateState.NEW_AVAILABLE
+}
+_BUSY, _STRAYS, _UNFIT, _FAILING, _SUSPENDED, _WITH_OLD = range(
+    len(NodeUpdateState), len(NodeUpdateState) + 6
+)
+_LISTS = _WITH_OLD + 1
 _FINISHED = ("Failed", "Succeeded")
 
 
@@ -59,7 +71,8 @@ class NodeFacts:
     """What one node is to the set. Nodes with equal facts share one object.
 
     `counted` are the counters in which such a node counts, `listed` the sets of names in which it
-    stands. `verdict` None: the node does not exist, a pod of the set is there all the same.
+    stands, by their number. `verdict` None: the node does not exist, a pod of the set is there all
+    the same.
     """
 
     __slots__ = ("counted", "listed", "verdict")
@@ -68,7 +81,7 @@ class NodeFacts:
         self,
         verdict: PlacementDecision | None,
         counted: tuple[int, ...],
-        listed: tuple[set[str], ...],
+        listed: tuple[int, ...],
     ) -> None:
         self.verdict = verdict
         self.counted = counted
@@ -80,15 +93,13 @@ class NodeStatusIndex:
 
     def __init__(
         self,
-        nodes: Mapping[str, Node],
+        cache: Cache,
         pods: DaemonPods,
         placement: Placement,
-        pods_bound_to: Callable[[str], Iterable[Pod]],
     ) -> None:
-        self._nodes = nodes
+        self._cache = cache
         self._pods = pods
         self.placement = placement
-        self._bound_to = pods_bound_to
         self._rules: Behaviour = placement.template.rules
         self._yardstick: IndexedBy | None = None
         self._facts: dict[str, NodeFacts] = {}
@@ -96,19 +107,37 @@ class NodeStatusIndex:
         self._dirty: set[str] = set()
         self._due: list[tuple[int, str]] = []
         self._counters = [0] * (_LACKING_AVAILABLE + 1)
-        # Names of nodes, each set the answer to one question of a sync:
-        self.nodes_by_wave: dict[NodeUpdateState, OrderedNames] = {
-            node_update_state: OrderedNames()
-            for node_update_state in NodeUpdateState
-            if node_update_state is not NodeUpdateState.NEW_AVAILABLE
-        }
-        self.busy: set[str] = set()  # a decision is to be made
-        self.strays: set[str] = set()  # the node does not exist, a pod for it does
-        self.unfit: set[str] = set()  # a pod is there, and none should be made
-        self.failing: set[str] = set()  # FailedPlacement is to be told
-        self.suspended: set[str] = set()  # wanted, but there is no room
-        self.with_old: set[str] = set()  # a pod of another revision is there
+        waves = len(NodeUpdateState)
+        self._name_lists([OrderedNames() if i < waves else set() for i in range(_LISTS)])
         self.mark_all()
+
+    def _name_lists(self, lists: list[set[str]]) -> None:
+        """Names of nodes, each set the answer to one question of a sync."""
+        self._lists = lists
+        self.nodes_by_wave = {
+            state: cast(OrderedNames, lists[i]) for state, i in _WAVE_LIST.items()
+        }
+        self.busy = lists[_BUSY]  # a decision is to be made
+        self.strays = lists[_STRAYS]  # the node does not exist, a pod for it does
+        self.unfit = lists[_UNFIT]  # a pod is there, and none should be made
+        self.failing = lists[_FAILING]  # FailedPlacement is to be told
+        self.suspended = lists[_SUSPENDED]  # wanted, but there is no room
+        self.with_old = lists[_WITH_OLD]  # a pod of another revision is there
+
+    def fork(self, cache: Cache, pods: DaemonPods) -> NodeStatusIndex:
+        """Another index of the same, over forks of cache and pods.
+
+        What a node may be to the set is shared; sets of names are copied, and are small in a set
+        that is as it should be.
+        """
+        other = copy(self)
+        other._cache, other._pods = cache, pods
+        self._facts, other._facts = fork_dict(self._facts)
+        self._equal, other._equal = fork_dict(self._equal)
+        other._dirty, other._due = set(self._dirty), list(self._due)
+        other._counters = list(self._counters)
+        other._name_lists([names.copy() for names in self._lists])
+        return other
 
     def mark(self, node: str) -> None:
         """The node, or a pod of the set there, changed."""
@@ -116,7 +145,7 @@ class NodeStatusIndex:
 
     def mark_all(self) -> None:
         """Everything may have changed."""
-        self._dirty.update(self._nodes)
+        self._dirty.update(self._cache.nodes)
         self._dirty.update(self._facts)
         self._dirty.update(self._pods.by_node)
 
@@ -148,7 +177,7 @@ class NodeStatusIndex:
 
     def verdict(self, node: Node) -> PlacementDecision:
         """The verdict for a node as given, whether or not it is the one in the cache."""
-        return self.placement.judge(node, self._bound_to)
+        return self.placement.judge(node, self._cache.pods_on)
 
     @property
     def tally(self) -> Tally:
@@ -165,7 +194,7 @@ class NodeStatusIndex:
         return self._counters[_LACKING_AVAILABLE]
 
     def _look_at(self, name: str, now: int, yardstick: IndexedBy) -> None:
-        node = self._nodes.get(name)
+        node = self._cache.nodes.get(name)
         pods = self._pods.by_node.get(name)
         old = self._facts.get(name)
         new: NodeFacts | None = None
@@ -187,15 +216,15 @@ class NodeStatusIndex:
         if old is not None:
             for i in old.counted:
                 counters[i] -= 1
-            for members in old.listed:
-                members.discard(name)
+            for i in old.listed:
+                self._lists[i].discard(name)
         if new is None:
             del self._facts[name]
             return
         for i in new.counted:
             counters[i] += 1
-        for members in new.listed:
-            members.add(name)
+        for i in new.listed:
+            self._lists[i].add(name)
         self._facts[name] = new
 
     def _see(self, name: str, pod: Pod, now: int, yardstick: IndexedBy) -> PodFacts:
@@ -221,30 +250,30 @@ class NodeStatusIndex:
     ) -> NodeFacts:
         """The facts of a node with that verdict and these pods, the oldest first."""
         counted: list[int] = []
-        listed: list[set[str]] = []
+        listed: list[int] = []
         wanted = verdict is not None and verdict.want_to_run
         live = [pod for pod in pods if not pod.terminating]
         if pods or wanted:
             node_update_state = update_state_of(live)
             counted.append(_WAVE_COUNTER[node_update_state])
-            if node_update_state in self.nodes_by_wave:
-                listed.append(self.nodes_by_wave[node_update_state])
+            if node_update_state in _WAVE_LIST:
+                listed.append(_WAVE_LIST[node_update_state])
         if any(not pod.updated for pod in pods):
-            listed.append(self.with_old)
+            listed.append(_WITH_OLD)
         if wanted and not any(pod.available for pod in live):
             counted.append(_LACKING_AVAILABLE)
         if verdict is None:
-            return NodeFacts(None, tuple(counted), (*listed, self.strays))
+            return NodeFacts(None, tuple(counted), (*listed, _STRAYS))
         tally = tally_of_node(verdict, pods)
         counted += [i for i, value in enumerate(tally) if value]
         if may_act(verdict, pods, yardstick.surge_allowed):
-            listed.append(self.busy)
+            listed.append(_BUSY)
         if (pods or wanted) and not verdict.should_run:
-            listed.append(self.unfit)
+            listed.append(_UNFIT)
         if verdict.want_to_run and not verdict.should_run:
-            listed.append(self.suspended)
+            listed.append(_SUSPENDED)
         if verdict.failed_placements:
-            listed.append(self.failing)
+            listed.append(_FAILING)
         return NodeFacts(verdict, tuple(counted), tuple(listed))
 
 

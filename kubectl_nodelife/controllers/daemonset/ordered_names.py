@@ -17,6 +17,13 @@ class OrderedNames(set[str]):
         super().__init__()
         self._heap: list[str] | None = None
 
+    def copy(self) -> OrderedNames:
+        """Another set of the same names."""
+        other = OrderedNames()
+        other.update(self)
+        other._heap = None if self._heap is None else list(self._heap)
+        return other
+
     def add(self, name: str) -> None:
         """Take a name in."""
         if self._heap is not None and name not in self:

@@ -8,6 +8,7 @@ the controller keeps the record until the cache shows the calls, and may copy it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
@@ -81,6 +82,22 @@ class SyncContext:
     def __post_init__(self) -> None:
         self.key = self.tracked.key
         self.rules = self.tracked.rules
+
+    def fork(
+        self,
+        tracked: TrackedSet,
+        index: SetIndex,
+        cache: Cache,
+        expectations: ControllerExpectations,
+        backoff: FailedPodsBackoff,
+    ) -> SyncContext:
+        """Another sync at the same point, over forks of what all syncs share."""
+        other = copy(self)
+        other.tracked, other.index, other.cache = tracked, index, cache
+        other.expectations, other.backoff = expectations, backoff
+        other.requeue_at_ns, other.steps = list(self.requeue_at_ns), list(self.steps)
+        other.told, other.failed_calls = list(self.told), list(self.failed_calls)
+        return other
 
     def then(self, *steps: Step) -> Calls:
         """Do these next, in this order, before what is left to do. Returns no calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateBudget
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import Pod
@@ -69,9 +71,16 @@ class TrackedSet:
             for _ in self.pods.observe(None, pod):
                 pass
         placement = Placement(self.template)
-        self.node_index = NodeStatusIndex(
-            self._cache.nodes, self.pods, placement, self._cache.pods_on
-        )
+        self.node_index = NodeStatusIndex(self._cache, self.pods, placement)
+
+    def fork(self, cache: Cache) -> TrackedSet:
+        """The same set over the fork of the cache."""
+        other = copy(self)
+        other._cache = cache
+        other.budgets = dict(self.budgets)
+        other.pods = self.pods.fork()
+        other.node_index = self.node_index.fork(cache, other.pods)
+        return other
 
     @property
     def selects_everything(self) -> bool:
@@ -122,6 +131,17 @@ class SetIndex:
     revisions: dict[str, dict[Key, ControllerRevision]] = field(default_factory=dict)
     invalid: dict[Key, str] = field(default_factory=dict)
     """Sets whose template cannot be read, and why; nothing is done about them."""
+
+    def fork(self, cache: Cache) -> SetIndex:
+        """Another index of the same, over the fork of the cache."""
+        other = SetIndex(invalid=dict(self.invalid))
+        for key, tracked in self.by_key.items():
+            theirs = other.by_key[key] = tracked.fork(cache)
+            other.by_uid[tracked.daemon_set.uid] = theirs
+            other.by_namespace.setdefault(key[0], {})[key] = theirs
+        self.orphans, other.orphans = fork_dict(self.orphans, copy_of_dict)
+        self.revisions, other.revisions = fork_dict(self.revisions, copy_of_dict)
+        return other
 
     def add(self, daemon_set: DaemonSet, rules: Behaviour, cache: Cache) -> None:
         """Follow a set."""

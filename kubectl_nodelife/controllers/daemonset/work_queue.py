@@ -7,6 +7,8 @@ and a token bucket shared by all keys (10 a second, 100 at once).
 
 from __future__ import annotations
 
+from copy import copy
+
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 
@@ -25,6 +27,12 @@ class RateLimiter:
     def __init__(self) -> None:
         self._failures: dict[Key, int] = {}
         self._bucket = TokenBucket(BUCKET_QPS, BUCKET_BURST)
+
+    def fork(self) -> RateLimiter:
+        """Another one with the same failures and tokens."""
+        other = RateLimiter()
+        other._failures, other._bucket = dict(self._failures), copy(self._bucket)
+        return other
 
     def when(self, key: Key, now: int) -> int:
         """How long (ns) the key must wait; counts as one more failure."""
@@ -50,6 +58,14 @@ class WorkQueue:
         self.ready: dict[Key, Action | None] = {}
         self.delayed: dict[Key, int] = {}
         self.rate_limited: set[Key] = set()
+
+    def fork(self) -> WorkQueue:
+        """Another queue with the same keys."""
+        other = WorkQueue()
+        other.limiter = self.limiter.fork()
+        other.ready, other.delayed = dict(self.ready), dict(self.delayed)
+        other.rate_limited = set(self.rate_limited)
+        return other
 
     def add(self, key: Key, cause: Action | None = None) -> None:
         """Sync the key soon."""

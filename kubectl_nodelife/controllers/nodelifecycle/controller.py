@@ -11,6 +11,7 @@ versions.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from copy import copy
 from typing import Final, cast
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
@@ -37,6 +38,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue
@@ -76,6 +78,14 @@ class NodeLifecycleController:
         self._loop_began_ns = 0
 
     # The engine's side
+
+    def fork(self, cache: Cache) -> NodeLifecycleController:
+        """Another one with the same memory."""
+        other = copy(self)
+        other.memory = self.memory.fork()
+        other._update_tries, other._pod_tries = dict(self._update_tries), dict(self._pod_tries)
+        self._worked, other._worked = fork_dict(self._worked)
+        return other
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Node workers take every node, and the first monitor pass begins."""

@@ -34,6 +34,12 @@ class Passes:
     def __init__(self) -> None:
         self._times: list[int] = []
 
+    def fork(self) -> Passes:
+        """The same passes, to which others may be added."""
+        other = Passes()
+        other._times = list(self._times)
+        return other
+
     def begin(self, now_ns: int) -> None:
         """Another pass begins now."""
         self._times.append(now_ns)

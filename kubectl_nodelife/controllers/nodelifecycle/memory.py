@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones, eviction_rate
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.node import Node
@@ -40,6 +43,19 @@ class Memory:
         self.decides_on_current = profile.has("decide_on_current")
         self.requeues_untainted = profile.has("requeue_untainted")
         self.retries_pods = profile.has("pod_retry")
+
+    def fork(self) -> Memory:
+        """Another memory of the same."""
+        other = copy(self)
+        other.zones = self.zones.fork()
+        self.health, other.health = fork_dict(self.health, copy)
+        self.known, other.known = fork_dict(self.known)
+        self.ready_cause, other.ready_cause = fork_dict(self.ready_cause)
+        self.queued_cause, other.queued_cause = fork_dict(self.queued_cause)
+        other.passes, other.expiry = self.passes.fork(), self.expiry.fork()
+        other.look_at, other.gone = set(self.look_at), set(self.gone)
+        other.evicted_nodes, other.retry = set(self.evicted_nodes), set(self.retry)
+        return other
 
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""

@@ -8,8 +8,11 @@ its orders.
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import Never, TokenBucket, as_float32
@@ -98,6 +101,17 @@ class Zones:
         self._places: dict[str, _Place] = {}
         self._samples: dict[str, _Sample] = {}
         self._counts: dict[str, list[int]] = {}
+
+    def fork(self) -> Zones:
+        """Others in the same states, with the same nodes in their queues."""
+        other = copy(self)
+        other.states, other.evictions = dict(self.states), dict(self.evictions)
+        other.queues = {zone: queue.fork() for zone, queue in self.queues.items()}
+        other.members = dict(self.members)
+        other._counts = {zone: list(counts) for zone, counts in self._counts.items()}
+        self._places, other._places = fork_dict(self._places)
+        self._samples, other._samples = fork_dict(self._samples)
+        return other
 
     def key(self, node: Node) -> str:
         """The node's zone key."""

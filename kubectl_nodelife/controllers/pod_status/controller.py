@@ -13,6 +13,7 @@ A cluster's own kubelets do this; next to one this controller has nothing to do 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from copy import copy
 from typing import Any, cast
 
 import msgspec
@@ -34,6 +35,7 @@ from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.actions import Action, Requeue, SetPodCondition
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
@@ -62,6 +64,12 @@ class PodStatusController:
     def __init__(self, settings: Settings) -> None:
         self._rules = rules_for(settings.profile)
         self._changed: dict[str, dict[Key, _Foreign]] = {}
+
+    def fork(self, cache: Cache) -> PodStatusController:
+        """Another one with the same memory."""
+        other = copy(self)
+        self._changed, other._changed = fork_dict(self._changed, copy_of_dict)
+        return other
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Nothing: what pods show at first is what their kubelets believe."""

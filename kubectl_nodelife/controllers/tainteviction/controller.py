@@ -11,6 +11,7 @@ after a 404 or after a cancellation; the condition's observedGeneration.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from copy import copy
 from typing import Any, Final, cast
 
 import msgspec
@@ -44,6 +45,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node, Taint
@@ -95,6 +97,15 @@ class TaintEvictionController:
         return view(work) if work is not None else None
 
     # The engine's side
+
+    def fork(self, cache: Cache) -> TaintEvictionController:
+        """Another one with the same memory."""
+        other = copy(self)
+        self.tainted_nodes, other.tainted_nodes = fork_dict(self.tainted_nodes)
+        self._tainted_by, other._tainted_by = fork_dict(self._tainted_by)
+        self._failed_tries, other._failed_tries = fork_dict(self._failed_tries)
+        other.workers, other._run_now = self.workers.fork(), set(self._run_now)
+        return other
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Every node counts as added: the periods of all pods on tainted nodes begin now."""

@@ -11,10 +11,12 @@ cancelled an instant before.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from copy import copy
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import ScheduleEviction
+from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 
 Key = tuple[str, str]
 
@@ -54,6 +56,14 @@ class TimedWorkers:
         self._workers: dict[Key, Work | None] = {}
         self._by_node: dict[str, dict[Key, Work]] = {}
         self._by_instant: dict[int, list[Work]] = {}
+
+    def fork(self) -> TimedWorkers:
+        """Others with the same timers."""
+        other = copy(self)
+        self._workers, other._workers = fork_dict(self._workers)
+        self._by_node, other._by_node = fork_dict(self._by_node, copy_of_dict)
+        self._by_instant, other._by_instant = fork_dict(self._by_instant, list)
+        return other
 
     def __contains__(self, key: Key) -> bool:
         return key in self._workers

@@ -1,0 +1,90 @@
+"""A dict that was forked behaves as one that was copied, whatever is done to both."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kubectl_nodelife.engine.copy_on_write import CopyOnWriteDict, copy_of_dict, fork_dict
+
+
+def change(dice: random.Random, *dicts: dict[int, int]) -> None:
+    """One change, the same in all."""
+    key, value = dice.randrange(40), dice.randrange(1000)
+    act = dice.randrange(6)
+    for one in dicts:
+        if act < 3:
+            one[key] = value
+        elif act == 3:
+            one.pop(key, None)
+        elif act == 4 and key in one:
+            del one[key]
+        elif act == 5:
+            one.setdefault(key, value)
+
+
+def check(forked: dict[int, int], copied: dict[int, int]) -> None:
+    """Equal in every respect, order included."""
+    assert list(forked) == list(forked.keys()) == list(copied)
+    assert list(forked.values()) == list(copied.values())
+    assert list(forked.items()) == list(copied.items())
+    assert dict(forked) == copied == {**forked} and forked == copied
+    assert len(forked) == len(copied) and bool(forked) == bool(copied)
+    for key in range(40):
+        assert (key in forked) == (key in copied)
+        assert forked.get(key) == copied.get(key)
+        assert forked.get(key, -1) == copied.get(key, -1)
+        if key in copied:
+            assert forked[key] == copied[key]
+        else:
+            with pytest.raises(KeyError):
+                forked[key]
+            with pytest.raises(KeyError):
+                forked.pop(key)
+            assert forked.pop(key, -1) == -1
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_forks_are_as_copies(seed: int) -> None:
+    dice = random.Random(seed)
+    first: dict[int, int] = {}
+    for _ in range(30):
+        change(dice, first)
+    pairs = [(first, dict(first))]
+    for _ in range(60):
+        i = dice.randrange(len(pairs))
+        forked, copied = pairs[i]
+        if dice.random() < 0.1 and len(pairs) < 6:
+            mine, theirs = fork_dict(forked)
+            pairs[i] = (mine, copied)
+            pairs.append((theirs, dict(copied)))
+        else:
+            change(dice, forked, copied)
+        for forked, copied in pairs:
+            check(forked, copied)
+
+
+def test_values_that_change_in_place_are_copied_when_they_are_read() -> None:
+    mine, theirs = fork_dict({"a": {1: 1}, "b": {2: 2}}, copy_of_dict)
+    mine["a"][3] = 3
+    assert theirs["a"] == {1: 1} and mine["a"] == {1: 1, 3: 3}
+    again, third = fork_dict(mine, copy_of_dict)
+    third["a"][4] = 4
+    for values in theirs.values():
+        values.clear()
+    assert again == {"a": {1: 1, 3: 3}, "b": {2: 2}}
+    assert third == {"a": {1: 1, 3: 3, 4: 4}, "b": {2: 2}}
+    assert theirs == {"a": {}, "b": {}}
+    assert theirs.get("c") is None
+
+
+def test_many_changes_become_a_shared_dict_of_their_own() -> None:
+    mine, _ = fork_dict(dict.fromkeys(range(100), 0))
+    for key in range(100):
+        mine[key] = 1
+    mine, theirs = fork_dict(mine)
+    assert isinstance(mine, CopyOnWriteDict) and isinstance(theirs, CopyOnWriteDict)
+    assert mine._shared is theirs._shared
+    assert dict.__len__(mine) == dict.__len__(theirs) == 0
+    assert mine == theirs == dict.fromkeys(range(100), 1)
