@@ -326,3 +326,16 @@ def test_the_launcher_works_through_a_link_from_anywhere(tmp_path: Path) -> None
     link.symlink_to(ROOT / "bin" / "kubectl-nodelife")
     done = subprocess.run([link, "version"], cwd=tmp_path, text=True, capture_output=True)
     assert done.stdout == f"Client Version: v{__version__}\n"
+
+
+@pytest.mark.parametrize("output", ["yaml", "markdown"])
+@pytest.mark.parametrize(
+    "verb", [("status",), ("rollout", "status", "ds", "x", "-n", "d"), ("changes",), ("diverge",)]
+)
+def test_watching_refuses_formats_whose_pieces_are_no_document(
+    verb: tuple[str, ...], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*verb, "-w", "-o", output]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"error: -o {output}: is not for watching; use -o json\n"

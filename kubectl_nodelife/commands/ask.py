@@ -95,6 +95,7 @@ def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: boo
 
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The daemon's answers as they come. Raises BadInput where there is none to give them."""
+    refuse_whole_documents(str(query["output"]))
     if where.filename:
         raise BadInput("a dump does not change", on="--watch")
     where.check()
@@ -103,6 +104,12 @@ def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[s
         remedy = "run: kubectl nodelife daemon start"
         raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
     return answers
+
+
+def refuse_whole_documents(output: str) -> None:
+    """Raises BadInput for a format of which a stream's pieces, one after another, are none."""
+    if output in ("yaml", "markdown"):
+        raise BadInput("is not for watching", on=f"-o {output}", remedy="use -o json")
 
 
 def namespace_for(where: Where) -> str:

@@ -94,8 +94,7 @@ def _query(
 
 
 def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    if output in ("yaml", "markdown"):
-        raise BadInput("is not for watching", on=f"-o {output}", remedy="use -o json")
+    ask.refuse_whole_documents(output)
     answers = ask.follow(connection, "changes", **query)
     if answers is None:
         raise Unreachable(

@@ -79,8 +79,7 @@ def _duration(text: str | None) -> int | None:
 
 
 def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    if output in ("yaml", "markdown"):
-        raise BadInput("is not for watching", on=f"-o {output}", remedy="use -o json")
+    ask.refuse_whole_documents(output)
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
         raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
