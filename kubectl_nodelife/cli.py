@@ -47,6 +47,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.drain_plan:drain_plan",
         "Say whether a drain will finish, when, and what stops it.",
     ),
+    "drain": (
+        "kubectl_nodelife.commands.drain:drain",
+        "Drain nodes as planned, wave by wave, and keep time.",
+    ),
     "budgets": (
         "kubectl_nodelife.commands.budgets:budgets",
         "Show budgets' arithmetic, and which nodes they hold.",

@@ -45,24 +45,14 @@ def act_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def _parse_dry_run(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    """kubectl's values. Raises click.UsageError in its words."""
-    if value in (NONE, CLIENT, SERVER):
-        return value
-    raise click.UsageError(
-        f'invalid dry-run value ({value}). Must be "none", "server", or "client"', ctx
-    )
-
-
 _OPTIONS = (
     click.option("--yes", "-y", is_flag=True, help="Do not ask."),
     click.option(
         "--dry-run",
-        metavar="none|client|server",
+        type=click.Choice((NONE, CLIENT, SERVER)),
         is_flag=False,
         flag_value=CLIENT,
         default=NONE,
-        callback=_parse_dry_run,
         help="client: only show; server: have the API server check each request.",
     ),
     click.option(

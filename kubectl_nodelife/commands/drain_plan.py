@@ -9,18 +9,16 @@ import click
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
@@ -31,28 +29,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 @max_file_size
 @click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
-@click.option("--force", is_flag=True, help="As kubectl drain: pods without a controller too.")
-@click.option("--ignore-daemonsets", is_flag=True, help="As kubectl drain.")
-@click.option("--delete-emptydir-data", is_flag=True, help="As kubectl drain.")
-@click.option("--grace-period", type=int, default=-1, metavar="SECONDS", help="As kubectl drain.")
-@click.option("--timeout", default="0s", metavar="DURATION", help="As kubectl drain: per node.")
-@click.option("--disable-eviction", is_flag=True, help="As kubectl drain: delete, no budgets.")
-@click.option("--pod-selector", default="", metavar="SELECTOR", help="As kubectl drain.")
-@click.option(
-    "--skip-wait-for-delete-timeout",
-    type=int,
-    default=0,
-    metavar="SECONDS",
-    help="As kubectl drain.",
-)
-@click.option("--max-parallel", type=int, metavar="N", help="Waves of our own, of up to N nodes.")
-@click.option("--max-per-zone", type=int, metavar="N", help="With waves: up to N nodes of a zone.")
-@click.option(
-    "--low-water", type=float, metavar="PERCENT", help="With waves: free capacity to keep."
-)
-@click.option(
-    "--maintenance", default="0s", metavar="DURATION", help="With waves: a node's time out."
-)
+@drain_flags
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if the drain cannot finish.")
@@ -106,58 +83,6 @@ def rendered(plan: DrainPlan, source: dict[str, Any], output: str, *, headers: b
 
         return page(plan, source)
     return render(DrainPage(plan, source), output, headers=headers)
-
-
-def drain_options(flags: dict[str, Any]) -> DrainOptions:
-    """kubectl drain's flags. Raises BadInput."""
-    try:
-        parse_selector(flags["pod_selector"])
-    except ValueError as error:
-        raise BadInput(
-            f"--pod-selector=<pod_selector> must be a valid label selector: {error}",
-            on="--pod-selector",
-        ) from None
-    return DrainOptions(
-        force=flags["force"],
-        ignore_daemonsets=flags["ignore_daemonsets"],
-        delete_emptydir_data=flags["delete_emptydir_data"],
-        grace_period_seconds=flags["grace_period"],
-        timeout_ns=duration(flags["timeout"], "--timeout"),
-        disable_eviction=flags["disable_eviction"],
-        pod_selector=flags["pod_selector"],
-        skip_wait_seconds=flags["skip_wait_for_delete_timeout"],
-    )
-
-
-def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
-    """The options of our own waves, None without --max-parallel. Raises BadInput."""
-    maintenance_ns = duration(flags["maintenance"], "--maintenance")
-    if flags["max_parallel"] is None:
-        for flag in ("max_per_zone", "low_water"):
-            if flags[flag] is not None:
-                name = "--" + flag.replace("_", "-")
-                raise BadInput("is about waves", on=name, remedy="give --max-parallel N too")
-        if maintenance_ns:
-            raise BadInput("is about waves", on="--maintenance", remedy="give --max-parallel N too")
-        return None
-    for flag in ("max_parallel", "max_per_zone"):
-        if flags[flag] is not None and flags[flag] < 1:
-            raise BadInput("must be at least 1", on="--" + flag.replace("_", "-"))
-    low_water = flags["low_water"]
-    if low_water is not None and not 0 <= low_water < 100:
-        raise BadInput("is a percentage from 0 to 100", on="--low-water")
-    return WaveOptions(flags["max_parallel"], flags["max_per_zone"], low_water, maintenance_ns)
-
-
-def duration(text: str, flag: str) -> int:
-    """A Go duration in nanoseconds. Raises BadInput."""
-    try:
-        parsed = parse_duration(text)
-    except ValueError as error:
-        raise BadInput(str(error), on=flag) from None
-    if parsed < 0:
-        raise BadInput("must not be negative", on=flag)
-    return parsed
 
 
 def choose_nodes(

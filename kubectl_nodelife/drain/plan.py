@@ -38,6 +38,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.verdicts import Judge, seconds
+from kubectl_nodelife.drain.wave_times import set_wave_estimates
 from kubectl_nodelife.drain.waves import plan_waves, play_waves
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
@@ -84,8 +85,9 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
         sample = scope
         if len(nodes) > SAMPLE_NODES:
             sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.node_index)
-        ends = [play_kubectl(sample, admission, options, t, nodes).end_ns for t in _variants(nodes)]
-        plan.estimate = estimate(middle, ends, plan, sample.nodes[-1])
+        others = [play_kubectl(sample, admission, options, t, nodes) for t in _variants(nodes)]
+        plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
+        set_wave_estimates(plan.waves, middle, others)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
@@ -116,11 +118,12 @@ def make_wave_plan(
         if len(nodes) > SAMPLE_NODES:
             part = _first_waves(cut)
             sample = Scope(snapshot, [name for wave in part for name in wave], scope.node_index)
-        ends = [
-            play_waves(sample, admission, options, waves, part, timing, nodes).end_ns
+        others = [
+            play_waves(sample, admission, options, waves, part, timing, nodes)
             for timing in _variants(nodes)
         ]
-        plan.estimate = estimate(middle, ends, plan, part[-1][-1])
+        plan.estimate = estimate(middle, [o.end_ns for o in others], plan, part[-1][-1])
+        set_wave_estimates(plan.waves, middle, others)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)

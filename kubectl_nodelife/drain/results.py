@@ -98,13 +98,17 @@ class NodePlan:
 
 @dataclass(slots=True)
 class WavePlan:
-    """Nodes that are drained together, with every pod of theirs."""
+    """Nodes that are drained together, with every pod of theirs.
+
+    `estimate`: how long the wave takes from its start to its end.
+    """
 
     index: int
     start: float | None
     end: float | None
     nodes: list[str]
     pods: list[PodPlan]
+    estimate: Estimate | None = None
 
 
 @dataclass(slots=True)

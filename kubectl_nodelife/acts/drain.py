@@ -1,0 +1,231 @@
+"""Drains nodes as a plan says: cordons all of them, then evicts wave by wave, and keeps time.
+
+Before each wave but the first the cluster is looked at again: where the rest of the plan could no
+longer be carried out, the drain holds, says why, and goes on once it can be. Nothing is uncordoned
+on failure, as with kubectl; `uncordon` is for those who break it off. Run again, it goes on where
+it was: nodes that are cordoned and pods that are gone need nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.acts.carrier import make_carrier
+from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
+from kubectl_nodelife.acts.replacements import await_replacements
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
+from kubectl_nodelife.engine.calls import Get
+from kubectl_nodelife.engine.drain_actions import SetUnschedulable
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
+HOLD_S: Final = 5.0
+
+
+class WaveRun(msgspec.Struct):
+    """A wave that was begun: what the plan promised, and what became of it.
+
+    `seconds` None: it has not ended. `errors`: node -> why it is not drained.
+    """
+
+    nodes: list[str]
+    promised: Estimate | None
+    pods: int = 0
+    gone: int = 0
+    seconds: float | None = None
+    errors: dict[str, str] = {}
+
+
+class DrainOrder(msgspec.Struct, frozen=True):
+    """What is drained, and how."""
+
+    plan: DrainPlan
+    options: DrainOptions
+    waves: WaveOptions | None = None
+    chunk_size: int = 500
+
+
+Tell = Callable[[str], None]
+Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
+
+
+class Drain:
+    """See the module. `cordoned`: nodes that this run cordoned; `runs`: waves that were begun."""
+
+    def __init__(
+        self, session: ActSession, order: DrainOrder, replan: Replan, tell: Tell, warn: Tell
+    ) -> None:
+        self.cordoned: list[Node] = []
+        self.drained: list[str] = []
+        self.runs: list[WaveRun] = []
+        self._session = session
+        self._order = order
+        self._replan = replan
+        self._tell = tell
+        self._warn = warn
+        self._suffix = " (server dry run)" if session.order.dry_run else ""
+        self._began = 0.0
+        self._turns: dict[str, NodeDrain] = {}
+
+    async def run(self) -> bool:
+        """Drain everything; whether all nodes are drained. Raises NodelifeError."""
+        waves = self._order.plan.waves
+        nodes = {name: await self._cordon(name) for wave in waves for name in wave.nodes}
+        for number, wave in enumerate(waves):
+            if number and not self._session.order.dry_run:
+                await self._pause_between()
+                await self._hold_while_overtaken([n for w in waves[number:] for n in w.nodes])
+            await self._run_wave(wave, nodes)
+        return not any(run.errors for run in self.runs)
+
+    async def uncordon(self) -> None:
+        """Take back the cordon of what this run cordoned and did not drain."""
+        carrier = make_carrier(self._session)
+        for node in [n for n in self.cordoned if n.name not in self.drained]:
+            result = await carrier.carry_out(_cordon_of(node, unschedulable=False), node)
+            if result.ok:
+                self.cordoned.remove(node)
+                self._tell(f"node/{node.name} uncordoned")
+            else:
+                self._warn(f"node/{node.name} could not be uncordoned: {result.message}")
+        await carrier.stop()
+
+    def progress(self) -> str:
+        """One line on the wave that is under way, "" for none."""
+        if not self.runs or self.runs[-1].seconds is not None:
+            return ""
+        run = self.runs[-1]
+        self._count(run)
+        text = f"wave {len(self.runs)}/{len(self._order.plan.waves)} ({', '.join(run.nodes)}): "
+        text += f"{run.gone} of {run.pods} pods gone, {time.monotonic() - self._began:.0f}s"
+        if run.promised is not None:
+            text += f" of {run.promised.low:g}s to {run.promised.high:g}s"
+        return text
+
+    # Steps
+
+    async def _cordon(self, name: str) -> Node:
+        answer = await self._session.reader.call(Get("Node", ("", name)))
+        node = answer.obj
+        if not isinstance(node, Node):
+            raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
+        if node.spec.unschedulable:
+            self._tell(f"node/{name} already cordoned{self._suffix}")
+            return node
+        carrier = make_carrier(self._session)
+        result = await carrier.carry_out(_cordon_of(node, unschedulable=True), node)
+        await carrier.stop()
+        if not result.ok:
+            raise Failed(f"could not be cordoned: {result.message}", on=f"node {name}")
+        if result.changed and not self._session.order.dry_run:
+            self.cordoned.append(node)
+        self._tell(f"node/{name} cordoned{self._suffix}")
+        return node
+
+    async def _pause_between(self) -> None:
+        waves = self._order.waves
+        if waves is not None and waves.maintenance_ns:
+            self._tell(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
+            await asyncio.sleep(waves.maintenance_ns / SECOND_NS)
+
+    async def _hold_while_overtaken(self, names: Sequence[str]) -> None:
+        """Wait while what is left could not be carried out, if the plan had said it could."""
+        if self._order.plan.verdict in (NEVER, REFUSED):
+            return
+        told = ""
+        while True:
+            plan = await self._replan(names)
+            if plan.verdict not in (NEVER, REFUSED):
+                if told:
+                    self._tell("goes on")
+                return
+            because = why_not(plan)
+            if because != told:
+                told = because
+                self._warn(f"held before the next wave, for the plan is overtaken: {because}")
+            await asyncio.sleep(HOLD_S)
+
+    async def _run_wave(self, wave: WavePlan, nodes: dict[str, Node]) -> None:
+        run = WaveRun(list(wave.nodes), wave.estimate)
+        self.runs.append(run)
+        self._began = time.monotonic()
+        found = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
+        for name, error in zip(wave.nodes, found, strict=True):
+            if error:
+                run.errors[name] = error
+                self._warn(f"error: unable to drain node {name!r}: {error}")
+            else:
+                self.drained.append(name)
+                self._tell(f"node/{name} drained{self._suffix}")
+        if self._order.waves is not None and not self._session.order.dry_run:
+            evicted = [turn.pod for name in wave.nodes for turn in self._turns[name].pods]
+            await await_replacements(self._session, evicted, self._warn)
+        run.seconds = time.monotonic() - self._began
+        self._count(run)
+        if run.promised is not None and run.seconds > run.promised.high:
+            self._warn(f"the wave took {run.seconds:.1f}s, longer than {run.promised.high:g}s")
+
+    async def _drain(self, node: Node) -> str:
+        while True:
+            turn = NodeDrain(
+                self._session,
+                node,
+                self._order.options,
+                self._tell,
+                self._warn,
+                self._order.chunk_size,
+            )
+            self._turns[node.name] = turn
+            try:
+                return await turn.run()
+            except Overtaken as overtaken:
+                self._warn(f"node {node.name}: held: {overtaken}; it goes on once it is cordoned")
+            except Failed as error:
+                return str(error)
+            found = await self._until_cordoned(node)
+            if found:
+                return found
+
+    async def _until_cordoned(self, node: Node) -> str:
+        """Wait until somebody cordons the node again; why that cannot be, "" once it is."""
+        while True:
+            answer = await self._session.reader.call(Get("Node", ("", node.name)))
+            found = answer.obj
+            if answer.code == 404 or (found is not None and found.uid != node.uid):
+                return "the node is gone"
+            if isinstance(found, Node) and found.spec.unschedulable:
+                self._tell(f"node/{node.name} is cordoned again")
+                return ""
+            await asyncio.sleep(HOLD_S)
+
+    def _count(self, run: WaveRun) -> None:
+        turns = [self._turns[name] for name in run.nodes if name in self._turns]
+        run.pods = sum(len(turn.pods) for turn in turns)
+        run.gone = sum(one.over for turn in turns for one in turn.pods)
+
+
+def why_not(plan: DrainPlan) -> str:
+    """What stops a plan, in one line."""
+    stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
+    words = [f"pod {p.namespace}/{p.name}: {p.reason or p.gate}" for p in stopped[:3]]
+    more = f" and {len(stopped) - 3} pods more" if len(stopped) > 3 else ""
+    return ("; ".join(words) or f"the plan says {plan.verdict}") + more
+
+
+def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
+    return SetUnschedulable(
+        controller=DRAIN,
+        because="drain",
+        node=node.name,
+        node_uid=node.uid,
+        unschedulable=unschedulable,
+    )

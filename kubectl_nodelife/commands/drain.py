@@ -1,0 +1,207 @@
+"""`kubectl nodelife drain`: carry a drain plan out, and say how it kept to the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan, why_not
+from kubectl_nodelife.acts.node_drain import DRAIN
+from kubectl_nodelife.acts.session import ActOrder, act_session
+from kubectl_nodelife.commands.acting import (
+    CLIENT,
+    SERVER,
+    ActFlags,
+    act_flags,
+    environ,
+    identity_of,
+    is_confirmed,
+    run_interruptible,
+)
+from kubectl_nodelife.commands.cluster.direct import target_of
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
+from kubectl_nodelife.commands.drain_plan import choose_nodes
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.daemon.cluster_checks import Right
+from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
+from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, DrainPlan
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.errors import EXIT_FAILED, Failed, Refused
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.drain import DrainPage, headline
+from kubectl_nodelife.report.drain_run import drain_run_text
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.live_line import LiveLine
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
+PROGRESS_S: Final = 0.5
+
+
+@click.command()
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
+@click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
+@drain_flags
+@click.option(
+    "--chunk-size", type=click.IntRange(min=0), default=500, metavar="N", help="As kubectl drain."
+)
+@click.option(
+    "--uncordon-on-abort",
+    is_flag=True,
+    help="When interrupted, take back the cordon of what this run cordoned and did not drain.",
+)
+@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
+@act_flags
+@connection_flags
+def drain(
+    nodes: tuple[str, ...],
+    selector: str | None,
+    all_nodes: bool,
+    chunk_size: int,
+    uncordon_on_abort: bool,
+    profile: str | None,
+    act: ActFlags,
+    connection: Connection,
+    **flags: Any,
+) -> int:
+    """Drain nodes as drain-plan says: show the plan, ask, cordon, and evict wave by wave.
+
+    The flags of kubectl drain mean what they mean there; --max-parallel N cuts waves of our own.
+    Pods go through the Eviction API only, each by its uid. A plan that cannot be carried out is
+    not begun, unless --timeout ends it. Interrupted, it says what it has cordoned; run again, it
+    goes on. Exits with 1 where a node is not drained.
+
+    \b
+    Examples:
+      kubectl nodelife drain worker-1 --ignore-daemonsets
+      kubectl nodelife drain -l pool=blue --max-parallel 3 --ignore-daemonsets --yes
+      kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
+    """
+    options, waves = drain_options(flags), wave_options(flags)
+    where = Where(connection, profile=profile)
+    found = look_for_drain(where)
+    names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
+    plan = planned(found.snapshot, names, options, waves)
+    for warning in (*found.warnings, *plan.warnings):
+        terminal.warn(warning)
+    terminal.write(render(DrainPage(plan, found.source), "table"))
+    check_plan(plan, act, has_timeout=bool(options.timeout_ns))
+    if act.dry_run == CLIENT:
+        terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
+        return 0
+    many = f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
+    server = str(found.source.get("server", ""))
+    question = f"Drain {many} of {found.source.get('context') or server} as planned?"
+    if not is_confirmed(act, question, server):
+        terminal.note("not confirmed: nothing was sent")
+        return 0
+
+    async def replan(names: Sequence[str]) -> DrainPlan:
+        look = await asyncio.to_thread(look_for_drain, where)
+        return planned(look.snapshot, names, options, waves)
+
+    order = DrainOrder(plan, options, waves, chunk_size)
+    return carry_out(order, replan, connection, act, uncordon=uncordon_on_abort)
+
+
+def planned(
+    snapshot: PlanSnapshot,
+    names: Sequence[str],
+    options: DrainOptions,
+    waves: WaveOptions | None,
+) -> DrainPlan:
+    """The plan for those of the nodes that are there."""
+    names = [name for name in names if name in snapshot.nodes]
+    if waves is None:
+        return make_plan(snapshot, names, options)
+    return make_wave_plan(snapshot, names, options, waves)
+
+
+def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
+    """A plan that cannot be carried out, or is too large, is not begun. Raises Failed, Refused."""
+    if plan.verdict == REFUSED:
+        raise Failed(f"nothing was touched: {headline(plan)}")
+    if plan.verdict == NEVER and not has_timeout:
+        raise Failed(
+            f"nothing was touched, for this drain would never end: {why_not(plan)}",
+            remedy="mend that, or give --timeout to try for so long",
+        )
+    writes = len(plan.nodes) + sum(pod.verdict != KEPT for pod in plan.pods())
+    if writes > act.max_writes and act.dry_run != CLIENT:
+        raise Refused(
+            f"this drain needs {writes} writes, and {act.max_writes} are allowed",
+            remedy=f"give --max-writes {writes}, or fewer nodes",
+        )
+
+
+def would(plan: DrainPlan) -> list[str]:
+    """What kubectl prints in a client-side dry run, less its mark."""
+    lines = [f"node/{node.name} cordoned" for node in plan.nodes]
+    for wave in plan.waves:
+        lines += [f"evicting pod {p.namespace}/{p.name}" for p in wave.pods if p.verdict != KEPT]
+        lines += [f"node/{name} drained" for name in wave.nodes]
+    return lines
+
+
+def carry_out(
+    order: DrainOrder, replan: Replan, connection: Connection, act: ActFlags, *, uncordon: bool
+) -> int:
+    """Drain, with a line of progress; the exit code. Raises NodelifeError."""
+    target, identity, line = target_of(connection), identity_of(connection), LiveLine()
+
+    async def work() -> int:
+        writing = act_order(order.options, act)
+        async with act_session(writing, target, environ(), identity, line.note) as session:
+            drain = Drain(session, order, replan, line.write, line.note)
+            progress = asyncio.create_task(_show_progress(drain, line))
+            try:
+                done = await drain.run()
+            except BaseException:
+                line.show("")
+                await asyncio.shield(_abort(drain, line, uncordon=uncordon))
+                raise
+            finally:
+                progress.cancel()
+                line.show("")
+            if not writing.dry_run:
+                terminal.write(drain_run_text(drain.runs))
+            return 0 if done else EXIT_FAILED
+
+    return run_interruptible(work)
+
+
+def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
+    """What a drain must be allowed to do."""
+    removal = ("pods", "", "delete") if options.disable_eviction else ("pods", "eviction", "create")
+    rights = (
+        Right("", "nodes", "", "get"),
+        Right("", "nodes", "", "patch"),
+        Right("", "pods", "", "get"),
+        Right("", "pods", "", "list"),
+        Right("", *removal),
+        Right("apps", "daemonsets", "", "get"),
+    )
+    dry_run = act.dry_run == SERVER
+    return ActOrder(DRAIN, rights, ("policy/v1",), act.max_writes, dry_run, act.insecure)
+
+
+async def _abort(drain: Drain, line: LiveLine, *, uncordon: bool) -> None:
+    """Say what stays behind, or take it back."""
+    left = [node.name for node in drain.cordoned if node.name not in drain.drained]
+    if left and uncordon:
+        await drain.uncordon()
+    elif left:
+        line.note(f"broken off; cordoned by this run and not drained: {', '.join(left)}")
+        line.note(f"to take that back: kubectl uncordon {' '.join(left)}; to go on: run it again")
+
+
+async def _show_progress(drain: Drain, line: LiveLine) -> None:
+    while True:
+        line.show(drain.progress())
+        await asyncio.sleep(PROGRESS_S)

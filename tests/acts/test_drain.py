@@ -1,0 +1,125 @@
+"""`drain` on the sandbox: dry runs, refusals, interruption, going on, what is held."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+from kubectl_nodelife.engine.calls.call import Patch
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.writer import Writer, WritingSession
+from kubectl_nodelife.sandbox.listening import Sandbox
+from tests.acts.program import Ended, nodelife, start
+from tests.acts.test_repair import KUBE_SYSTEM, rows
+from tests.loopback import client, play, sandbox, target_of
+
+NODE = "/api/v1/nodes/a1"
+CONTAINER = {"name": "c", "image": "example/c:1"}
+
+
+def node(name: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {
+            "conditions": [ready],
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        },
+    }
+
+
+def pod(name: str, **meta: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **meta},
+        "spec": {"nodeName": "a1", "containers": [CONTAINER], "terminationGracePeriodSeconds": 1},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def objects(*pods: dict[str, Any]) -> list[dict[str, Any]]:
+    return [KUBE_SYSTEM, node("a1"), node("a2"), *pods]
+
+
+async def drain(served: Sandbox, *words: str) -> Ended:
+    return await nodelife(served.kubeconfig, served.folder, "drain", "a1", *words)
+
+
+async def is_cordoned(reader: Client) -> bool:
+    return bool(json.loads(await reader.read(NODE)).get("spec", {}).get("unschedulable"))
+
+
+async def names(reader: Client) -> list[str]:
+    found = json.loads(await reader.read("/api/v1/namespaces/shop/pods"))["items"]
+    return sorted(item["metadata"]["name"] for item in found)
+
+
+def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
+    async def test() -> None:
+        async with (
+            sandbox(generate=None, objects=objects(pod("one"), pod("two"))) as served,
+            client(served) as reader,
+        ):
+            refused = await drain(served, "--yes")
+            assert refused.code == 1 and "nothing was touched" in refused.err
+            asked = await drain(served, "--force")
+            assert asked.code == 5 and "give --yes" in asked.err
+            for how in ("client", "server"):
+                tried = await drain(served, "--force", f"--dry-run={how}")
+                assert tried.code == 0 and f"node/a1 drained ({'server ' * (how == 'server')}" in (
+                    tried.out
+                )
+            few = await drain(served, "--force", "--yes", "--max-writes=2")
+            assert few.code == 5 and "give --max-writes 3" in few.err
+            assert await names(reader) == ["one", "two"] and not await is_cordoned(reader)
+            assert rows(served) == []
+            done = await drain(served, "--force", "--yes")
+            assert done.code == 0, done.err
+            assert await names(reader) == [] and await is_cordoned(reader)
+            assert "pod/one evicted" in done.out and "PROMISED" in done.out
+            kinds = sorted(kind for kind, _, state in rows(served) if state == "applied")
+            assert kinds == ["EvictPod", "EvictPod", "SetUnschedulable"]
+            again = await drain(served, "--force", "--yes")
+            assert again.code == 0 and "node/a1 already cordoned" in again.out
+
+    play(test)
+
+
+def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
+    async def test() -> None:
+        held = pod("held", finalizers=["example.com/hold"])
+        async with (
+            sandbox(generate=None, objects=objects(held)) as served,
+            client(served) as reader,
+        ):
+            flags = ("--force", "--timeout=60s", "--yes")
+            for more, cordoned in (((), True), (("--uncordon-on-abort",), False)):
+                where = (served.kubeconfig, served.folder)
+                process = await start(*where, "drain", "a1", *flags, *more)
+                assert process.stdout is not None and process.stderr is not None
+                async for line in process.stdout:
+                    if b"evicting pod shop/held" in line:
+                        break
+                await asyncio.sleep(1)
+                process.send_signal(signal.SIGINT)
+                _, err = await process.communicate()
+                assert process.returncode == 130, err.decode()
+                assert await is_cordoned(reader) is cordoned
+                if cordoned:
+                    assert b"kubectl uncordon a1" in err
+                    await uncordon(served)
+
+    play(test)
+
+
+async def uncordon(served: Sandbox) -> None:
+    """As somebody else would."""
+    writer = Writer(WritingSession(target_of(served), {}), "somebody", lambda: 0)
+    answer = await writer.call(Patch("Node", ("", "a1"), {"spec": {"unschedulable": None}}))
+    assert answer.ok, answer
+    await writer.close()
