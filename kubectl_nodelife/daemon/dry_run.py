@@ -189,7 +189,7 @@ class DryRun:
         while True:
             view, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             for action in self.engine.step(now_ns, view):
-                waiting += self._plan(action, now_ns)
+                waiting += self._plan_contained(action, now_ns)
                 yield
             if not waiting:
                 self.projection.applied()
@@ -230,6 +230,15 @@ class DryRun:
             self.executor.start(action, now_ns)
         self._settle()
         return events
+
+    def _plan_contained(self, action: Action, now_ns: int) -> list[Event]:
+        """The same; a decision at which we fail is named as a bug of who took it, and left out."""
+        try:
+            return self._plan(action, now_ns)
+        except Exception as error:
+            quarantine = self.cache.quarantine
+            log_bug(quarantine.failed(action.controller, action.target, error, now_ns))
+            return []
 
     def _settle(self) -> list[Action]:
         """Note how plans ended. Those that were confirmed."""

@@ -71,6 +71,7 @@ def _kinds(watcher: DecisionTask) -> list[dict[str, Any]]:
             "objects": watcher.dry_run.shown_count(kind),
             "error": state.error,
             "failures": state.failures,
+            "nameless": state.nameless,
             "retrySeconds": retry_seconds(state),
         }
         for kind, state in watcher.feed.states.items()

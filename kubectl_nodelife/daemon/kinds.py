@@ -43,6 +43,8 @@ class KindStatus(Protocol):
     last_sign_ns: int
     failures: int
     retry_at_ns: int
+    nameless: int
+    nameless_because: str
 
 
 def out_of_reach(states: Mapping[str, KindStatus]) -> dict[str, str]:
@@ -84,8 +86,21 @@ def failing(states: Mapping[str, KindStatus]) -> list[str]:
             left_s = retry_seconds(state)
             next_s[state.error] = min(next_s.get(state.error, left_s), left_s)
     return [
-        f"not being watched: {', '.join(names)}: {error} (asked again in {next_s[error]:.0f}s)"
-        for error, names in kinds.items()
+        *(
+            f"not being watched: {', '.join(names)}: {error} (asked again in {next_s[error]:.0f}s)"
+            for error, names in kinds.items()
+        ),
+        *_nameless(states),
+    ]
+
+
+def _nameless(states: Mapping[str, KindStatus]) -> list[str]:
+    """A line for each kind of which events came that cannot be read and tell no name."""
+    return [
+        f"{state.nameless} events of the watch of {kind} cannot be read and name no object "
+        f"({state.nameless_because}): passed over, and the kind is listed anew from time to time"
+        for kind, state in states.items()
+        if state.nameless
     ]
 
 

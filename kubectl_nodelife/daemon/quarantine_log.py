@@ -6,7 +6,6 @@ either might quote a secret.
 
 from __future__ import annotations
 
-import re
 import traceback
 from typing import Final
 
@@ -15,8 +14,6 @@ from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
 from kubectl_nodelife.kube.unreadable import Ref
 
 MOST_AT_ONCE: Final = 20
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class QuarantineLog:
@@ -31,8 +28,7 @@ class QuarantineLog:
         came = [ref for ref in present if ref not in self._told]
         went = [ref for ref in self._told if ref not in present]
         for ref in came[:MOST_AT_ONCE]:
-            why = _QUOTED.sub("...", present[ref].why)
-            log.warning("%s cannot be read (%s): in quarantine", words(ref), why)
+            log.warning("%s cannot be read (%s): in quarantine", words(ref), present[ref].why)
         for ref in went[:MOST_AT_ONCE]:
             log.info("%s is in quarantine no more", words(ref))
         more = max(0, len(came) - MOST_AT_ONCE) + max(0, len(went) - MOST_AT_ONCE)

@@ -16,6 +16,7 @@ again, later each time.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from copy import copy
@@ -27,7 +28,7 @@ import msgspec
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.kube.unreadable import MOST_TOLD, Ref, Unreadable, reason, told
+from kubectl_nodelife.kube.unreadable import MOST_TOLD, Ref, Unreadable, told
 
 MOST_LISTED: Final = 1_000
 """So many are in the document of `daemon status`."""
@@ -44,6 +45,12 @@ class Bug(msgspec.Struct):
     error: BaseException
     since_ns: int
     tries: int = 1
+
+    def what(self) -> str:
+        """The exception's type and where it came from; its text may quote a secret."""
+        places = traceback.extract_tb(self.error.__traceback__, limit=-1)
+        where = f" at {places[0].name}:{places[0].lineno}" if places else ""
+        return f"{type(self.error).__name__}{where}"
 
     def retry_ns(self) -> int:
         """How long to wait before the next try, doubled with each."""
@@ -143,7 +150,7 @@ class Quarantine:
         """A sentence about each entry, for people; of many only the first."""
         bugs = [
             f"bug in controller {bug.controller} at {words(bug.about)} "
-            f"({type(bug.error).__name__}: {reason(bug.error)}): "
+            f"({bug.what()}): "
             "what it decides there is off, everything else goes on"
             for bug in islice(self.bugs.values(), MOST_TOLD)
         ]
@@ -166,7 +173,7 @@ class Quarantine:
                 "controller": bug.controller,
                 "at": words(bug.about),
                 "since": format_micro_time(bug.since_ns),
-                "why": f"{type(bug.error).__name__}: {reason(bug.error)}",
+                "why": bug.what(),
                 "tries": bug.tries,
             }
             for bug in islice(self.bugs.values(), MOST_LISTED)

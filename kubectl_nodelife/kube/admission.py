@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, LabelSelector
+from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, LabelSelector
 
 
 class RuleWithOperations(ApiStruct, frozen=True):
@@ -21,7 +21,7 @@ class ServiceReference(ApiStruct, frozen=True):
 
     namespace: str = ""
     name: str = ""
-    port: int | None = None
+    port: Int64 | None = None
 
 
 class WebhookClientConfig(ApiStruct, frozen=True):
@@ -48,7 +48,7 @@ class Webhook(ApiStruct, frozen=True):
     object_selector: LabelSelector | None = None
     match_conditions: tuple[MatchCondition, ...] = ()
     client_config: WebhookClientConfig = WebhookClientConfig()
-    timeout_seconds: int | None = None
+    timeout_seconds: Int64 | None = None
 
 
 class ValidatingWebhookConfiguration(KubeObject, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, MicroTime, Time
+from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, Time
 
 
 class ObjectReference(ApiStruct, frozen=True):
@@ -26,7 +26,7 @@ class EventSource(ApiStruct, frozen=True):
 class EventSeries(ApiStruct, frozen=True):
     """`core/v1.EventSeries`."""
 
-    count: int = 0
+    count: Int64 = 0
     last_observed_time: MicroTime | None = None
 
 
@@ -42,13 +42,13 @@ class Event(KubeObject, frozen=True):
     first_timestamp: Time | None = None
     last_timestamp: Time | None = None
     event_time: MicroTime | None = None
-    count: int = 0
+    count: Int64 = 0
     series: EventSeries | None = None
 
 
 class PriorityClass(KubeObject, frozen=True):
     """`scheduling.k8s.io/v1.PriorityClass`."""
 
-    value: int = 0
+    value: Int64 = 0
     global_default: bool = False
     preemption_policy: str | None = None

@@ -67,18 +67,10 @@ def _node(node: Any) -> None:
 
 
 def _pod(pod: Any) -> None:
-    grace = pod.metadata.deletion_grace_period_seconds
-    if grace is not None:
-        _seconds("metadata.deletionGracePeriodSeconds", grace)
     _pod_spec(pod.spec)
 
 
 def _pod_spec(spec: PodSpec) -> None:
-    if spec.termination_grace_period_seconds is not None:
-        _seconds("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds)
-    for toleration in spec.tolerations:
-        if toleration.toleration_seconds is not None:
-            _seconds("spec.tolerations.tolerationSeconds", toleration.toleration_seconds)
     for container in spec.containers:
         _container(container)
     for container in spec.init_containers:
@@ -96,11 +88,6 @@ def _container(container: Container) -> None:
         _quantities("resources.requests", resources.requests)
     if resources.limits:
         _quantities("resources.limits", resources.limits)
-
-
-def _seconds(path: str, seconds: int) -> None:
-    if not _LEAST_INT <= seconds <= _MOST_INT:
-        raise ValueError(f"{path}: an integer of more than 64 bits")
 
 
 def _quantities(path: str, quantities: Mapping[str, Quantity] | None) -> None:

@@ -9,7 +9,12 @@ its feet.
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import msgspec
+
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""The widest integer that a field of the API has; JSON may hold wider ones."""
 
 
 class Time(int):
@@ -48,11 +53,11 @@ class ObjectMeta(ApiStruct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     generate_name: str = ""
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, MicroTime, Time
+from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, Time
 
 
 class Taint(ApiStruct, frozen=True):
@@ -90,10 +90,10 @@ class LeaseSpec(ApiStruct, frozen=True):
     """`coordination.k8s.io/v1.LeaseSpec`."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int64 | None = None
     acquire_time: MicroTime | None = None
     renew_time: MicroTime | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int64 | None = None
 
 
 class Lease(KubeObject, frozen=True):

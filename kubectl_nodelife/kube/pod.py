@@ -6,6 +6,7 @@ from msgspec import field
 
 from kubectl_nodelife.kube.meta import (
     ApiStruct,
+    Int64,
     KubeObject,
     LabelSelector,
     LabelSelectorRequirement,
@@ -22,7 +23,7 @@ class Toleration(ApiStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class NodeSelectorTerm(ApiStruct, frozen=True):
@@ -43,7 +44,7 @@ class NodeSelector(ApiStruct, frozen=True):
 class PreferredSchedulingTerm(ApiStruct, frozen=True):
     """`core/v1.PreferredSchedulingTerm`."""
 
-    weight: int = 0
+    weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -82,11 +83,11 @@ class Affinity(ApiStruct, frozen=True):
 class TopologySpreadConstraint(ApiStruct, frozen=True):
     """`core/v1.TopologySpreadConstraint`; the first three fields are always there in the API."""
 
-    max_skew: int = 0
+    max_skew: Int64 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int64 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -102,8 +103,8 @@ class ResourceRequirements(ApiStruct, frozen=True):
 class ContainerPort(ApiStruct, frozen=True):
     """`core/v1.ContainerPort`."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int64 = 0
+    host_port: Int64 = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -112,7 +113,7 @@ class ContainerRestartRuleOnExitCodes(ApiStruct, frozen=True):
     """`core/v1.ContainerRestartRuleOnExitCodes`; operator In or NotIn."""
 
     operator: str = ""
-    values: tuple[int, ...] = ()
+    values: tuple[Int64, ...] = ()
 
 
 class ContainerRestartRule(ApiStruct, frozen=True):
@@ -168,7 +169,7 @@ class PodSpec(ApiStruct, frozen=True):
 
     node_name: str = ""
     tolerations: tuple[Toleration, ...] = ()
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     restart_policy: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
@@ -181,7 +182,7 @@ class PodSpec(ApiStruct, frozen=True):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     scheduling_gates: tuple[VolumePresence, ...] = ()
     host_network: bool = False
-    priority: int | None = None
+    priority: Int64 | None = None
     preemption_policy: str | None = None
     scheduler_name: str = ""
     resources: ResourceRequirements | None = None
@@ -197,7 +198,7 @@ class PodCondition(ApiStruct, frozen=True):
     message: str = ""
     last_transition_time: Time | None = None
     last_probe_time: Time | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class ContainerStateWaiting(ApiStruct, frozen=True):
@@ -216,7 +217,7 @@ class ContainerStateRunning(ApiStruct, frozen=True):
 class ContainerStateTerminated(ApiStruct, frozen=True):
     """`core/v1.ContainerStateTerminated`."""
 
-    exit_code: int = 0
+    exit_code: Int64 = 0
     reason: str = ""
     message: str = ""
     started_at: Time | None = None
@@ -240,7 +241,7 @@ class ContainerStatus(ApiStruct, frozen=True):
     started: bool | None = None
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
-    restart_count: int = 0
+    restart_count: Int64 = 0
     image: str = ""
     container_id: str = field(default="", name="containerID")
 

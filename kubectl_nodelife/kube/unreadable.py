@@ -25,6 +25,7 @@ MOST_TOLD: Final = 20
 _LONGEST_REASON: Final = 200
 _LONGEST_NAME: Final = 253  # as the API server has it
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_QUOTED = re.compile(r"['\"].*['\"]")
 _COLON = re.compile(rb"\s*:\s*")
 _read = msgspec.json.Decoder().decode
 
@@ -97,6 +98,11 @@ def related(
     return tuple(refs)
 
 
+def version_of(document: bytes) -> str:
+    """The resourceVersion of an object that may not even tell its name, or ""."""
+    return text_member(dict(object_members(document)).get(b"metadata", b""), b"resourceVersion")
+
+
 def told(unreadable: Iterable[Unreadable]) -> list[str]:
     """A sentence about each for people, and a last one for those that are too many to tell."""
     lines = [
@@ -108,8 +114,11 @@ def told(unreadable: Iterable[Unreadable]) -> list[str]:
 
 
 def reason(why: object) -> str:
-    """The words of an error in one line of bounded length."""
-    text = " ".join(str(why).split()) or type(why).__name__
+    """The words of an error in one line of bounded length.
+
+    What stands in quotes is left out: it is a value of the object, and may be a secret.
+    """
+    text = _QUOTED.sub("...", " ".join(str(why).split())) or type(why).__name__
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
 
 

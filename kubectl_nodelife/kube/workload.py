@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, LabelSelector, Time
+from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, LabelSelector, Time
 
-IntOrString = int | str
+IntOrString = Int64 | str
 
 
 class RollingUpdateDaemonSet(ApiStruct, frozen=True):
@@ -31,9 +31,9 @@ class DaemonSetSpec(ApiStruct, frozen=True):
     selector: LabelSelector | None = None
     template: dict[str, Any] = {}
     update_strategy: DaemonSetUpdateStrategy = DaemonSetUpdateStrategy()
-    min_ready_seconds: int = 0
-    revision_history_limit: int | None = None
-    template_generation: int | None = None
+    min_ready_seconds: Int64 = 0
+    revision_history_limit: Int64 | None = None
+    template_generation: Int64 | None = None
 
 
 class DaemonSetCondition(ApiStruct, frozen=True):
@@ -51,15 +51,15 @@ class DaemonSetCondition(ApiStruct, frozen=True):
 class DaemonSetStatus(ApiStruct, frozen=True):
     """`apps/v1.DaemonSetStatus`."""
 
-    current_number_scheduled: int = 0
-    number_misscheduled: int = 0
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-    observed_generation: int = 0
-    updated_number_scheduled: int = 0
-    number_available: int = 0
-    number_unavailable: int = 0
-    collision_count: int | None = None
+    current_number_scheduled: Int64 = 0
+    number_misscheduled: Int64 = 0
+    desired_number_scheduled: Int64 = 0
+    number_ready: Int64 = 0
+    observed_generation: Int64 = 0
+    updated_number_scheduled: Int64 = 0
+    number_available: Int64 = 0
+    number_unavailable: Int64 = 0
+    collision_count: Int64 | None = None
     conditions: tuple[DaemonSetCondition, ...] = ()
 
 
@@ -74,15 +74,15 @@ class ControllerRevision(KubeObject, frozen=True):
     """`apps/v1.ControllerRevision`: `data` is the patch document as plain JSON."""
 
     data: dict[str, Any] | None = None
-    revision: int = 0
+    revision: Int64 = 0
 
 
 class ScaleSpec(ApiStruct, frozen=True):
     """What the specs of Deployment, ReplicaSet and StatefulSet share."""
 
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int64 = 0
     template: dict[str, Any] = {}
     pod_management_policy: str = ""
 
@@ -90,9 +90,9 @@ class ScaleSpec(ApiStruct, frozen=True):
 class ScaleStatus(ApiStruct, frozen=True):
     """The replica counts that they report."""
 
-    replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
+    replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    available_replicas: Int64 = 0
 
 
 class ReplicaSet(KubeObject, frozen=True):
@@ -119,9 +119,9 @@ class StatefulSet(KubeObject, frozen=True):
 class ReplicationControllerSpec(ApiStruct, frozen=True):
     """`core/v1.ReplicationControllerSpec`: its selector is a plain map of labels."""
 
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: dict[str, str] | None = None
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int64 = 0
     template: dict[str, Any] = {}
 
 
@@ -155,9 +155,9 @@ class PodFailurePolicy(ApiStruct, frozen=True):
 class JobSpec(ApiStruct, frozen=True):
     """`batch/v1.JobSpec`."""
 
-    parallelism: int | None = None
-    completions: int | None = None
-    backoff_limit: int | None = None
+    parallelism: Int64 | None = None
+    completions: Int64 | None = None
+    backoff_limit: Int64 | None = None
     suspend: bool | None = None
     pod_replacement_policy: str | None = None
     pod_failure_policy: PodFailurePolicy | None = None
@@ -166,8 +166,8 @@ class JobSpec(ApiStruct, frozen=True):
 class JobStatus(ApiStruct, frozen=True):
     """`batch/v1.JobStatus`."""
 
-    succeeded: int = 0
-    failed: int = 0
+    succeeded: Int64 = 0
+    failed: Int64 = 0
     conditions: tuple[Condition, ...] = ()
 
 
@@ -190,8 +190,8 @@ class HorizontalPodAutoscalerSpec(ApiStruct, frozen=True):
     """`autoscaling/v2.HorizontalPodAutoscalerSpec`: what it scales and between which bounds."""
 
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
-    min_replicas: int | None = None
-    max_replicas: int = 0
+    min_replicas: Int64 | None = None
+    max_replicas: Int64 = 0
 
 
 class HorizontalPodAutoscaler(KubeObject, frozen=True):
@@ -216,19 +216,19 @@ class Condition(ApiStruct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: Time | None = None
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
     """`policy/v1.PodDisruptionBudgetStatus`."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     disrupted_pods: dict[str, Time] | None = None
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
+    disruptions_allowed: Int64 = 0
+    current_healthy: Int64 = 0
+    desired_healthy: Int64 = 0
+    expected_pods: Int64 = 0
     conditions: tuple[Condition, ...] = ()
 
 

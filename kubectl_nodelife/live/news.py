@@ -20,6 +20,7 @@ class KindState(msgspec.Struct):
     """How it stands with one kind; monotonic ns. `error` says why it is not being watched.
 
     `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while nobody waits.
+    `nameless`: so many events of the watch could not be read and told no name; `nameless_because`.
     """
 
     kind: str
@@ -31,6 +32,8 @@ class KindState(msgspec.Struct):
     lists: int = 0
     failures: int = 0
     retry_at_ns: int = 0
+    nameless: int = 0
+    nameless_because: str = ""
 
 
 class Listed(NamedTuple):

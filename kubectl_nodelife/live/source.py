@@ -61,13 +61,15 @@ class WatchPacing(msgspec.Struct, frozen=True):
     quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
     objects. `gather_s`: how long events of a watch are gathered before they are read, with
     `gather_by_kind` for kinds that many events come of and that may be told a little later.
-    `healthy_s`: after a watch of that length the next failure counts as a first one.
+    `healthy_s`: after a watch of that length the next failure counts as a first one. `nameless_s`:
+    after an event that cannot be read and tells no name the kind is listed anew, at most so often.
     """
 
     first_backoff_s: float = FIRST_S
     last_backoff_s: float = LAST_S
     healthy_s: float = 10.0
     refused_s: float = 60.0
+    nameless_s: float = 300.0
     silence_s: float = 150.0
     silence_by_kind: dict[str, float] = {}
     first_byte_s: float = 120.0
@@ -136,6 +138,7 @@ class KindFollower:
         self._stale = False
         self._relisted = False
         self._waiting: asyncio.Timeout | None = None
+        self._nameless_list_at = 0.0
 
     def relist(self) -> None:
         """List anew, at once: a watch that may hang, an attempt to connect or a list that is still
@@ -292,10 +295,22 @@ class KindFollower:
             if initial is None:
                 await self._enter(WATCHING)
             async for chunk in self._chunks(response):
+                told = stream.nameless
                 if initial is not None:
                     initial = await self._take_initial(stream, chunk, initial, asked_ns)
-                    continue
-                await self._take(stream, chunk)
+                else:
+                    await self._take(stream, chunk)
+                if stream.nameless > told:
+                    self._note_nameless(stream, stream.nameless - told)
+
+    def _note_nameless(self, stream: WatchStream[KubeObject], events: int) -> None:
+        """Some object has changed, and nobody knows which: a list tells, not too often."""
+        self.state.nameless += events
+        self.state.nameless_because = stream.nameless_because
+        now = time.monotonic()
+        if now >= self._nameless_list_at:
+            self._nameless_list_at = now + self._pace.nameless_s
+            self.relist()
 
     async def _take_initial(
         self,

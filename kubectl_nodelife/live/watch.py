@@ -4,8 +4,8 @@ text.
 A stream is one JSON object a line, {"type", "object"}. ADDED, MODIFIED and DELETED carry an object,
 BOOKMARK only a resource version (and, at the end of a WatchList's first part, the word that it was
 the end), ERROR a Status. An object that cannot be read comes out as `Unreadable`, if it tells its
-name. What is left of a line when the connection ends is torn and dropped: the
-next watch begins at the last version that came whole.
+name; an event that tells none is passed over and counted. What is left of a line when the
+connection ends is torn and dropped: the next watch begins at the last version that came whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from kubectl_nodelife.kube.fitness import as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
-from kubectl_nodelife.kube.unreadable import Unreadable, identify, object_members, text_member
+from kubectl_nodelife.kube.unreadable import (
+    Unreadable,
+    identify,
+    object_members,
+    reason,
+    text_member,
+    version_of,
+)
 from kubectl_nodelife.live.client import ApiError, Status, api_error
 
 MOST_LINE_BYTES = 32 << 20
@@ -59,7 +66,8 @@ class WatchStream(Generic[T]):
     """Parses one stream of one kind.
 
     `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
-    `initial_events_ended` turns true when a WatchList's first part is complete.
+    `initial_events_ended` turns true when a WatchList's first part is complete. `nameless`: so many
+    events could not be read and told no name, the last of them `nameless_because`.
     `most_bytes`: the longest line that is taken.
     """
 
@@ -68,6 +76,8 @@ class WatchStream(Generic[T]):
     ) -> None:
         self.resource_version = resource_version
         self.initial_events_ended = False
+        self.nameless = 0
+        self.nameless_because = ""
         self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
             WatchEvent[type_],  # type: ignore[valid-type]
             dec_hook=decode_time,
@@ -89,7 +99,10 @@ class WatchStream(Generic[T]):
             try:
                 event = decode(line)
             except UNDECODABLE as error:
-                event = self._decode_slowly(line, error)
+                found = self._decode_slowly(line, error)
+                if found is None:
+                    continue
+                event = found
             if event.type == "ERROR":
                 raise _error_in(line, None)
             if isinstance(event.object, Unreadable):
@@ -120,9 +133,9 @@ class WatchStream(Generic[T]):
             raise MalformedLine(f"{what}: --max-response-size would raise that")
         return lines
 
-    def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[Any]:
+    def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[Any] | None:
         """A line that is no plain event: an error, an object in which the API is lenient, or one
-        that cannot be read.
+        that cannot be read; None where it does not even tell its name.
         """
         try:
             typed = msgspec.json.decode(line, type=_Typed)
@@ -134,14 +147,21 @@ class WatchStream(Generic[T]):
             pass
         return self._unreadable(line, error)
 
-    def _unreadable(self, line: bytes, error: Exception) -> WatchEvent[Any]:
-        """An event of an object that tells no more than its name. Raises ApiError, MalformedLine"""
+    def _unreadable(self, line: bytes, error: Exception) -> WatchEvent[Any] | None:
+        """An event of an object that tells no more than its name, None where not even that.
+
+        Raises ApiError, MalformedLine.
+        """
         type_ = text_member(line, b"type")
         if type_ in ("ADDED", "MODIFIED", "DELETED"):
             document = dict(object_members(line)).get(b"object", b"")
             found = identify(kind_of_type(self._type), document, error)
             if found is not None:
                 return WatchEvent(type_, found)
+            self.nameless += 1
+            self.nameless_because = reason(error)
+            self.resource_version = version_of(document) or self.resource_version
+            return None
         raise _error_in(line, error) from None
 
     @property
@@ -158,4 +178,6 @@ def _error_in(line: bytes, cause: Exception | None) -> ApiError | MalformedLine:
             return api_error(status.code or 500, bytes(typed.object))
     except UNDECODABLE:
         pass
-    return MalformedLine(f"{cause}: {line[:80].decode(errors='replace')}")
+    return MalformedLine(
+        f"a line that is no event ({reason(cause or 'an ERROR without a Status')})"
+    )

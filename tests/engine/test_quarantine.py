@@ -239,7 +239,7 @@ def test_a_turn_that_fails_comes_again_later_each_time() -> None:
         list(engine.step(due, []))
     assert due == 10 + SECOND_NS + 2 * SECOND_NS
     (line,) = engine.cache.quarantine.lines()
-    assert line.startswith("bug in controller c at k (KeyError: 'k'):")
+    assert line.startswith("bug in controller c at k (KeyError at _perhaps_raise:")
     broken.raises = set()
     due = engine.next_due()
     assert due is not None

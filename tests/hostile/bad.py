@@ -72,6 +72,13 @@ BAD: dict[str, tuple[str, bytes]] = {
     "a pod with a grace over 2^64": bad(
         "Pod", spec=b'{"terminationGracePeriodSeconds":36893488147419103232}'
     ),
+    "a pod with a priority over 2^63": bad("Pod", spec=b'{"priority":9223372036854775808}'),
+    "a pod with a restart count over 2^64": bad(
+        "Pod", status=b'{"containerStatuses":[{"restartCount":36893488147419103232}]}'
+    ),
+    "a lease whose duration is over 2^64": bad(
+        "Lease", spec=b'{"leaseDurationSeconds":36893488147419103232}'
+    ),
     "a node with a bad allocatable": bad("Node", status={"allocatable": {"cpu": "NaN"}}),
     "a node whose conditions are a number": bad("Node", status={"conditions": 5}),
     "a node whose allocatable is a list": bad("Node", status={"allocatable": ["1"]}),

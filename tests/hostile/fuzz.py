@@ -193,7 +193,7 @@ class Subject:
         try:
             found = list(stream.feed(line))
         except MalformedLine:
-            return  # nameless: the watch is opened anew
+            return
         for type_, obj in ((event.type, event.object) for event in found):
             if type_ == "DELETED":
                 yield Gone(step.kind, obj.key)

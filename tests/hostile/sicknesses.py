@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import Mapping
@@ -113,6 +114,24 @@ async def endless_line(request: Request) -> bool:
     await request.chunk(b'{"type":"ADDED","object":{"metadata":{"name":"')
     while True:
         await request.chunk(b"a" * 65_536)
+
+
+def nameless_events(open_s: float = 0.0) -> Sickness:
+    """A WatchList that comes whole, an event that names nothing, and the end `open_s` later."""
+
+    async def sick(request: Request) -> bool:
+        if not request.is_watch:
+            return False
+        await request.begin_watch()
+        if request.query.get("sendInitialEvents"):
+            meta = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
+            await request.event("BOOKMARK", {"metadata": meta})
+        await request.chunk(b'{"type":"MODIFIED","object":{"metadata":{"name":5}}}\n')
+        await asyncio.sleep(open_s)
+        await request.send(b"0\r\n\r\n")
+        return True
+
+    return sick
 
 
 async def ending_watches(request: Request) -> bool:

@@ -11,8 +11,8 @@ import pytest
 from kubectl_nodelife.daemon.health import health
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
 from kubectl_nodelife.engine.events import Unreadable
-from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.unreadable import reason
 from kubectl_nodelife.live.source import Happened, Listed
 from kubectl_nodelife.live.watch import WatchStream
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
@@ -115,11 +115,32 @@ def test_a_bug_in_observing_is_contained(tmp_path: Path, monkeypatch: pytest.Mon
     run(story())
 
 
+def test_a_bug_in_laying_out_a_plan_is_contained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(LOST, OTHER, lease("n1"), lease("n2"), pod("p1", "n1"), pod("p2", "n2"))
+        real = lab.watcher.dry_run.projection.project
+
+        def fails(action: Any, now_ns: int) -> Any:
+            if getattr(action, "pod", "") == "p1":
+                raise KeyError("secret")
+            return real(action, now_ns)
+
+        monkeypatch.setattr(lab.watcher.dry_run.projection, "project", fails)
+        await lab.after(400)
+        assert ("DeletePod", "p2", "would") in await lab.told()
+        assert {entry["at"] for entry in documents(lab)} == {"Pod default/p1"}
+
+    run(story())
+
+
 def test_the_log_names_objects_and_quotes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     from kubectl_nodelife.engine.quarantine import Quarantine
 
     quarantine, told = Quarantine(), QuarantineLog()
-    quarantine.put(Unreadable("Pod", ("d", "p"), "requests['cpu']: 'hunter2' is no quantity"), 0)
+    quarantine.put(Unreadable("Pod", ("d", "p"), reason("requests['cpu']: 'hunter2' is none")), 0)
     logging.getLogger("nodelife").propagate = True
     with caplog.at_level(logging.INFO, "nodelife"):
         told.tell(quarantine)
@@ -127,8 +148,9 @@ def test_the_log_names_objects_and_quotes_nothing(caplog: pytest.LogCaptureFixtu
         for number in range(1000):
             quarantine.put(Unreadable("Pod", ("d", f"q{number}"), "w"), 0)
         told.tell(quarantine)
-        log_bug(Bug("c", "k", ValueError("hunter2"), 0))
+        log_bug(quarantine.failed("c", "k", ValueError("hunter2"), 0))
     assert "hunter2" not in caplog.text
+    assert "hunter2" not in str([quarantine.lines(), quarantine.documents()])
     assert caplog.text.count("Pod d/p cannot be read") == 1
     assert len(caplog.records) == 1 + 20 + 1 + 1, "a thousand at once are not a thousand lines"
 

@@ -64,6 +64,7 @@ STORMS = [
     pytest.param(sicknesses.expired_watches, id="410-in-watches"),
     pytest.param(sicknesses.broken_after_the_first_event, id="410-after-a-WatchList"),
     pytest.param(sicknesses.ending_watches, id="watches-end-at-once"),
+    pytest.param(sicknesses.nameless_events(), id="nameless-events"),
     pytest.param(sicknesses.failing(503, {"Retry-After": "0"}), id="503-retry-after-0"),
     pytest.param(sicknesses.failing(429, {"Retry-After": "0"}), id="429-retry-after-0"),
     pytest.param(
@@ -110,6 +111,20 @@ def test_a_long_retry_after_is_capped_and_told(tmp_path: Path) -> None:
                 assert left_s <= MOST_RETRY_AFTER_S
                 assert (state.phase, state.failures) == (FAILING, 1)
                 assert "503" in state.error
+
+    play(test)
+
+
+def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with hostile() as server:
+            server.sickness = sicknesses.nameless_events(open_s=30)
+            async with following(server, tmp_path) as seen:
+                state = seen.source.states["Pod"]
+                await until(lambda: state.nameless == 2 and state.phase == "watching")
+                await asyncio.sleep(1)
+                assert len(server.asked("pods")) == 2, "the watch goes on, after one new list"
+                assert "name no object" in failing({"Pod": state})[-1]
 
     play(test)
 

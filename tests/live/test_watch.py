@@ -102,10 +102,26 @@ def test_an_object_with_nulls_where_none_belong_is_read_all_the_same() -> None:
     assert (event.object.name, event.object.metadata.labels) == ("p", None)
 
 
-@pytest.mark.parametrize("text", [b"<html>\n", b'{"type": "ADDED"}\n', b'{"type": 1}\n', b"[]\n"])
+@pytest.mark.parametrize("text", [b"<html>\n", b'{"type": 1}\n', b"[]\n"])
 def test_a_line_that_is_no_event_is_refused(text: bytes) -> None:
     with pytest.raises(MalformedLine):
         list(WatchStream(Pod).feed(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type": "ADDED"}\n',
+        b'{"type":"MODIFIED","object":{"metadata":{"name":5,"resourceVersion":"9"}}}\n',
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"9","name":"\xff\n',
+    ],
+)
+def test_an_event_that_names_nothing_is_passed_over_and_counted(text: bytes) -> None:
+    stream = WatchStream(Pod)
+    events = list(stream.feed(line("ADDED", "a", "5") + text + line("ADDED", "b", "")))
+    assert [event.object.name for event in events] == ["a", "b"]
+    assert stream.nameless == 1 and stream.nameless_because
+    assert stream.resource_version in ("5", "9")
 
 
 def test_empty_lines_are_nothing() -> None:

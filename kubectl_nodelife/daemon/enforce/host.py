@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.executor import Executor
 from kubectl_nodelife.engine.loop import Tick
@@ -100,9 +100,14 @@ class EnforcingHost:
             for event in ready:
                 tripwires.sees(event, now_ns)
         for action in self.engine.step(now_ns, ready):
-            if tripwires is not None:
-                tripwires.decides(action, now_ns)
-            executor.start(action, now_ns)
+            try:
+                if tripwires is not None:
+                    tripwires.decides(action, now_ns)
+                executor.start(action, now_ns)
+            except Exception as error:  # a bug of ours: nothing is sent, and its controller told
+                quarantine = self.cache.quarantine
+                log_bug(quarantine.failed(action.controller, action.target, error, now_ns))
+                self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
             yield
 
     def _ready(self, events: Iterable[Event]) -> list[Event]:
