@@ -312,13 +312,20 @@ class LiveExecutor:
             self._writing += 1
             port.recorder.sending(action)
             try:
-                answer = await self.controllers[action.controller].writer.call(call)
+                answer = await self.controllers[action.controller].writer.call(
+                    call, may_resend=lambda: self._is_open_for(action)
+                )
             finally:
                 self._writing -= 1
                 self.sending.discard(action.target)
             port.guard.ended(action, answer.code, answer.message, port.now_ns())
             port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
             return intent, answer
+
+    def _is_open_for(self, action: Action) -> bool:
+        """Whether the gate is still open for what the server wants to have a moment later."""
+        port = self._port
+        return not self._stopped and port.guard.admit(action, port.view(), port.now_ns()) == GO
 
     async def token(self, controller: str) -> None:
         """Wait for a token of the controller's bucket."""

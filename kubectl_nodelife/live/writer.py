@@ -105,12 +105,28 @@ class Writer:
         self._agent = user_agent(controller)
         self._manager = f"kubectl-nodelife-{controller}"
 
-    async def call(self, call: Get | Write, *, timeout_s: float = REQUEST_SECONDS) -> Answer:
-        """Send one call and wait for its answer. Never raises for what a server or network does."""
-        return await self.send(request_of_call(call), call.kind, timeout_s=timeout_s)
+    async def call(
+        self,
+        call: Get | Write,
+        *,
+        timeout_s: float = REQUEST_SECONDS,
+        may_resend: Callable[[], bool] = lambda: True,
+    ) -> Answer:
+        """Send one call and wait for its answer. Never raises for what a server or network does.
+
+        `may_resend` is asked before what the server wants to have later is sent again.
+        """
+        request = request_of_call(call)
+        return await self.send(request, call.kind, timeout_s=timeout_s, may_resend=may_resend)
 
     async def send(
-        self, request: Request, kind: str, *, timeout_s: float = REQUEST_SECONDS, retry: bool = True
+        self,
+        request: Request,
+        kind: str,
+        *,
+        timeout_s: float = REQUEST_SECONDS,
+        retry: bool = True,
+        may_resend: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send one request about an object of that kind."""
         if self._dry_run and request.method != "GET":
@@ -123,6 +139,8 @@ class Writer:
             if not resend or not retry_after_s or last or not retry:
                 return answer
             await asyncio.sleep(retry_after_s)
+            if not may_resend():
+                return answer
         raise AssertionError("unreachable")
 
     async def close(self) -> None:

@@ -108,7 +108,7 @@ class Lab:
 
     # Writer, journal, recorder, evidence, events
 
-    async def call(self, call: Get | Write) -> Answer:
+    async def call(self, call: Get | Write, **_: Any) -> Answer:
         self.running += 1
         self.most = max(self.most, self.running)
         self.log.append(f"{type(call).__name__} {call.key[1]}")

@@ -131,7 +131,7 @@ def test_settled_by_reading_never_by_sending(
     path: Path, kind: str, found: str | None, state: str
 ) -> None:
     class Reader:
-        async def call(self, call: Any) -> Answer:
+        async def call(self, call: Any, **_: Any) -> Answer:
             assert isinstance(call, Get)
             if found is None:
                 return Answer(404, reason="NotFound")
