@@ -53,8 +53,15 @@ def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> E
         profile=view.settings.profile.name,
         moment=view.moment,
         sections=_sections_of(view.outlook, kind, namespace, name),
-        warnings=view.warnings,
+        warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
     )
+
+
+def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
+    """What must be said first of an object that hangs on one that cannot be read."""
+    if not outlook.cache.is_quarantined(kind, key):
+        return []
+    return ["it hangs on an object that cannot be read: what is said here is unknown, not decided"]
 
 
 def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[ExplainedQuestion]:

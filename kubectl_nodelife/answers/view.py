@@ -57,7 +57,7 @@ class ClusterView:
         self.warnings = list(warnings)
         self.unread = unread
         self.objects = objects
-        self._unreadable = unreadable
+        self.unreadable = unreadable
         self.profile_origin = profile_origin
         self._running = outlook
         self._first_look = first_look
@@ -73,7 +73,7 @@ class ClusterView:
         if self._running is not None:
             return self._running.cache
         cache = Cache()
-        cache.fill(self.objects, self.now_ns, self._unreadable)
+        cache.fill(self.objects, self.now_ns, self.unreadable)
         return cache
 
     @cached_property

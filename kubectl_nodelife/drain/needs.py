@@ -11,6 +11,7 @@ from kubectl_nodelife.drain.results import KindNotRead
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import can_ignore_budgets
 from kubectl_nodelife.workloads.volumes import claim_names
@@ -51,6 +52,24 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
     return kinds
 
 
+def _hangs(pod: Pod, found: Unreadable, kinds: set[str], budgets: bool) -> bool:
+    """Whether the pod's answer hangs on an object that cannot be read."""
+    namespace, name = found.key
+    owner = controller_of(pod.metadata)
+    owns = (owner.kind, (pod.namespace, owner.name)) if owner is not None else None
+    if found.kind == "Pod":  # one more of the same owner, or one that counts for the same budget
+        return owns in found.related or (budgets and namespace == pod.namespace)
+    if found.kind not in kinds:
+        return False
+    if found.kind == "Lease":
+        return name == pod.spec.node_name
+    if found.kind == "Namespace":
+        return name == pod.namespace
+    if found.kind in OWNERS:
+        return (found.kind, found.key) == owns
+    return namespace in ("", pod.namespace)
+
+
 class Unread:
     """The kinds that were needed and not read, gathered over all pods."""
 
@@ -65,6 +84,30 @@ class Unread:
         missing = kinds_needed(pod, options) - self._snapshot.kinds_read
         self._kinds |= missing
         return sorted(missing)
+
+    def unreadable_for(self, pod: Pod, budgets: bool, options: DrainOptions) -> list[str]:
+        """The objects that cannot be read and that this pod's answer hangs on.
+
+        `budgets`: whether a budget matches the pod, whose counts then hang on all pods that it may
+        match.
+        """
+        if not self._snapshot.unreadable:
+            return []
+        kinds = kinds_needed(pod, options)
+        return [
+            str(found)
+            for found in self._snapshot.unreadable
+            if _hangs(pod, found, kinds, budgets and not options.disable_eviction)
+        ]
+
+    def unreadable_on(self, node: str) -> list[str]:
+        """The pods of the node that cannot be read, of which nobody knows whether they go."""
+        bound = ("Node", ("", node))
+        return [
+            str(found)
+            for found in self._snapshot.unreadable
+            if found.kind == "Pod" and bound in found.related
+        ]
 
     def pods(self) -> bool:
         """Whether not even the pods were read, so that a node without any may have many."""

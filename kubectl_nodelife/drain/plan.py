@@ -172,14 +172,14 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
     waves: list[WavePlan] = []
     nodes: list[NodePlan] = []
     flags: set[str] = set()
+    doubts: list[str] = []
     for index, wave in enumerate(play.waves):
         pods: list[PodPlan] = []
         for name in wave.nodes:
             of_node = judge.pods(name)
             pods += of_node
             node = _node_plan(play, name, of_node)
-            if unread.pods() and node.verdict == READY:
-                node.verdict = UNKNOWN
+            doubts += _add_doubts(node, unread)
             flags.update(fault.flag for fault in node.faults)
             nodes.append(node)
         waves.append(
@@ -196,8 +196,18 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         budgets=_budget_plans(play),
         workloads=workload_plans(play),
         assumptions=_assumptions(play),
-        warnings=_warnings(play),
+        warnings=[*doubts, *_warnings(play)],
     )
+
+
+def _add_doubts(node: NodePlan, unread: Unread) -> list[str]:
+    """`unknown` where pods may run on the node that were not read. What is to be said of that."""
+    hidden = unread.unreadable_on(node.name)
+    if (unread.pods() and node.verdict == READY) or (hidden and node.verdict in (READY, SLOW)):
+        node.verdict = UNKNOWN
+    if not hidden:
+        return []
+    return [f"whether node {node.name} is drained hangs on {', '.join(hidden)}: cannot be read"]
 
 
 def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.kube.wellknown import (
     NAMESPACE_NODE_LEASE,
     TAINT_NODE_OUT_OF_SERVICE,
@@ -43,7 +44,7 @@ class PlanSnapshot:
     """A cluster at one moment. No object may stand twice.
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
-    nanoseconds since the epoch.
+    nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class PlanSnapshot:
         objects: Iterable[KubeObject],
         now_ns: int,
         kinds_read: Collection[str] | None = None,
+        unreadable: Sequence[Unreadable] = (),
     ) -> None:
         self.now_ns = now_ns
+        self.unreadable = tuple(unreadable)
         self.kinds_read = None if kinds_read is None else frozenset(kinds_read)
         by_type: dict[type[KubeObject], list[KubeObject]] = {}
         for obj in objects:

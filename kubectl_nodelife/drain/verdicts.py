@@ -255,6 +255,9 @@ class Judge:
         elif missing:
             plan.verdict = UNKNOWN
             plan.reason += f"; not read: {', '.join(missing)}"
+        elif found := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
+            plan.verdict = UNKNOWN
+            plan.reason += f"; cannot be read: {', '.join(found)}"
 
     # --- landing ---------------------------------------------------------------------------------
 

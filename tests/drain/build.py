@@ -186,7 +186,7 @@ def flattened(objects: tuple[Json | list[Json], ...]) -> list[Json]:
 def snapshot(*objects: Json | list[Json], read: set[str] | None = None) -> PlanSnapshot:
     """The objects as a snapshot of which every kind was read, or those in `read`."""
     loaded = load_documents(flattened(objects), "test")
-    return PlanSnapshot(loaded.objects, NOW_NS, read)
+    return PlanSnapshot(loaded.objects, NOW_NS, read, loaded.unreadable)
 
 
 def plan(

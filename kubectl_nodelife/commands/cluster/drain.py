@@ -57,7 +57,8 @@ def look_for_drain(where: Where) -> DrainLook:
         "profile": view.settings.profile.name,
         "profileOrigin": view.profile_origin,
     }
-    return DrainLook(PlanSnapshot(view.objects, view.now_ns, read), source, view.warnings)
+    snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable)
+    return DrainLook(snapshot, source, view.warnings)
 
 
 def _not_told(view: ClusterView) -> Iterator[str]:
