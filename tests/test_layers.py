@@ -123,6 +123,7 @@ MAY_WRITE = {
     "kubectl_nodelife.daemon.cluster_checks",
     "kubectl_nodelife.daemon.preflight",
     "kubectl_nodelife.daemon.enforce.lookouts",
+    "kubectl_nodelife.daemon.enforce.manager",
     "kubectl_nodelife.daemon.enforce.enforcement",
     "kubectl_nodelife.daemon.enforce.settling",
 }

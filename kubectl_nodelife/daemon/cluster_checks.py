@@ -18,10 +18,13 @@ from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused, Unreachable
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import SKEW_TOLD_NS
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
 
 CLUSTER_MARK: Final = "kube-system-uid"
+RIGHTS: Final = "the role of `kubectl nodelife rbac --mode enforce` lets it be read"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _AT_ONCE: Final = 8
 _TOLD: Final = 5
@@ -70,7 +73,11 @@ class ClusterChecks:
     async def versions(self, groups: Iterable[str]) -> None:
         """The API groups, such as `policy/v1`, are served."""
         for group in groups:
-            await self.get(f"/apis/{group}", f"API group {group}")
+            await self.get(
+                f"/apis/{group}",
+                f"API group {group}",
+                "enforcing needs v1.22 or newer, and an account that may discover its API",
+            )
 
     async def permission(self, wanted: Sequence[Right], remedy: str) -> None:
         """Every one of these rights is there."""
@@ -103,26 +110,38 @@ class ClusterChecks:
                 f"it cannot be looked for ({self._kill_switch.error}), which counts as its being "
                 "there",
                 on="configmap kube-system/nodelife-stop",
-                remedy="the role of `kubectl nodelife rbac --mode enforce` lets it be read",
+                remedy=RIGHTS,
             )
 
     async def clock_agrees(self) -> None:
-        """The server says what time it is."""
-        if not self._writer.clock.known:
+        """The server says what time it is, and all behind its address say the same.
+
+        How far this machine's clock is off does not matter: all goes by the server's.
+        """
+        clock = self._writer.clock
+        if clock.spread_ns > SKEW_TOLD_NS:
+            raise Refused(
+                f"its answers differ by {clock.spread_ns / SECOND_NS:.0f}s about the time, so that "
+                "no age can be trusted",
+                on=self._target.server,
+                remedy="set the clocks of the API servers (NTP), then start again",
+            )
+        if not clock.known:
             raise Refused(
                 "its answers have no Date, so that no age can be trusted",
                 on=self._target.server,
                 remedy="talk to it without the proxy in between",
             )
 
-    async def get(self, path: str, what: str) -> dict[str, Any]:
+    async def get(self, path: str, what: str, remedy: str = RIGHTS) -> dict[str, Any]:
         """A document of the API server. Raises Refused, Unreachable."""
         answer = await self._writer.send(Request("GET", path, "", {}), "")
         if answer.code == 0:
             raise Unreachable(f"does not answer: {answer.message}", on=self._target.server)
         if not answer.ok:
             word = "is not there" if answer.code == NOT_FOUND else "cannot be read"
-            raise Refused(f"{what} {word}: {answer.message}", on=self._target.server)
+            server = self._target.server
+            raise Refused(f"{what} {word}: {answer.message}", on=server, remedy=remedy)
         return answer.raw or {}
 
     async def _allowed(self, right: Right) -> bool:

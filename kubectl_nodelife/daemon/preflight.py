@@ -7,13 +7,20 @@ last of all, the Lease. `cluster_checks` has the rows that one-off acts need as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
 
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, Right, check_transport
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch, lease_spec, manager_lease
+from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.manager import (
+    contradictions,
+    control_plane_pods,
+    lease_spec,
+    manager_lease,
+    unproven,
+)
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, rows
 from kubectl_nodelife.errors import Refused
@@ -56,7 +63,10 @@ class Preflight:
         kill_switch: KillSwitch,
         keeper: LeaseKeeper,
         say: Say,
+        assignments: Sequence[str] = (),
     ) -> None:
+        """`assignments`: the user's --set, FLAG=VALUE each."""
+        self._assignments = assignments
         self._orders = orders
         self._target = target
         self._writer = writer
@@ -74,6 +84,7 @@ class Preflight:
             self.permission,
             self.kill_switch_absent,
             self.clock_agrees,
+            self.settings_agree,
             self.no_manager,
             self.leader,
         )
@@ -110,6 +121,12 @@ class Preflight:
         """The server says what time it is."""
         await self._checks.clock_agrees()
 
+    async def settings_agree(self) -> None:
+        """No --set contradicts what a visible control plane runs with."""
+        check_settings(
+            list(contradictions(await control_plane_pods(self._writer), self._assignments))
+        )
+
     async def no_manager(self) -> None:
         """No kube-controller-manager runs the same controllers."""
         orders = self._orders
@@ -120,13 +137,17 @@ class Preflight:
             return
         await asyncio.sleep(float(first.get("leaseDurationSeconds") or 15) + _MANAGER_MARGIN_S)
         if lease_spec(await manager_lease(self._writer)) != first:
-            unproven = sorted(set(orders.controllers) - set(orders.assume_stopped))
+            holder = str(first.get("holderIdentity") or "")
+            args = (orders.controllers, orders.assume_stopped, holder)
+            left = await unproven(self._writer, *args)
+            if not left:
+                return
             raise Refused(
-                f"a kube-controller-manager runs ({first.get('holderIdentity', '')}), and nothing "
-                f"proves that it does not run {', '.join(unproven)}",
+                f"a kube-controller-manager runs ({holder}), and nothing proves that it does not "
+                f"run {', '.join(left)}",
                 on="lease kube-system/kube-controller-manager",
                 remedy="stop these there (--controllers=*,-NAME), and say so with "
-                f"--assume-stopped={','.join(unproven)}",
+                f"--assume-stopped={','.join(left)}",
             )
 
     def _not_leading(self) -> Refused:

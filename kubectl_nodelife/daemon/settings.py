@@ -88,11 +88,18 @@ def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
 
 def flags_of(pod: Mapping[str, Any], component: str) -> Iterator[tuple[str, str]]:
     """The flags that concern us on the command line of a raw pod's container."""
+    yield from _flags(words_of(pod, component))
+
+
+def words_of(pod: Mapping[str, Any], component: str) -> list[str]:
+    """The command line of a raw pod's container, a shell's taken apart."""
+    found: list[str] = []
     for container in pod["spec"]["containers"]:
         if container.get("name") not in (component, None) and len(pod["spec"]["containers"]) > 1:
             continue
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        yield from _flags(list(_split(words)))
+        found += _split(words)
+    return found
 
 
 def resolve_settings(

@@ -12,7 +12,7 @@ one that means that somebody else is at work, nor the Lease, a pause or the kill
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -142,10 +142,14 @@ def is_capped_taint(action: Action) -> bool:
 
 
 class Guard:
-    """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb."""
+    """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb.
+
+    `on_change` is told a breaker that opens, and None where a person closed all of them.
+    """
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
+        self.on_change: Callable[[Breaker | None], None] = lambda breaker: None
         self.sent = 0
         self.breakers: dict[tuple[str, str], Breaker] = {}
         self._taints: deque[int] = deque()
@@ -259,22 +263,25 @@ class Guard:
         ends = self._ends.setdefault(verb, deque(maxlen=LAST_WRITES))
         ends.append(bad)
         tried = self._half_open.pop(verb, None)
-        if tried is not None:
+        if tried is not None and not bad:
             self.breakers.pop(("errors", verb), None)
-            if not bad:
-                ends.clear()
-                return
+            ends.clear()
+            return
         if sum(ends) >= ERRORS:
             because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {message}"
             self.open(Breaker("errors", because, now_ns, verb, heals=True, recovery_passes=True))
 
     def open(self, breaker: Breaker) -> None:
         """Hold everything that the breaker is about."""
+        known = (breaker.rule, breaker.verb) in self.breakers
         self.breakers[breaker.rule, breaker.verb] = breaker
+        if not known:
+            self.on_change(breaker)
 
     def resume(self) -> None:
         """A person says go on."""
         self.breakers.clear()
+        self.on_change(None)
         self._ends.clear()
         self._half_open.clear()
 

@@ -14,8 +14,10 @@ from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.target import Target
+from tests.enforce.test_manager import pod
 
 ALL = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
 ORDERS = Orders(controllers=("daemonset",), assume_stopped=("daemonset",))
@@ -34,12 +36,15 @@ class Server:
         self.marks: dict[str, str] = {}
         self.path = "/journal"
         self.known = True
+        self.spread_ns = 0
+        self.sent: list[tuple[str, str]] = []
         self.clock = self
         self.holder = ""
         self.error = ""
         self.now = 1
 
     async def send(self, request: Request, kind: str, **_: Any) -> Answer:
+        self.sent.append((request.method, request.path))
         answer = self._answers(request.path, request.body)
         if answer is not None:
             return answer
@@ -61,10 +66,15 @@ class Server:
         return not self.holder
 
 
-def preflight(server: Server, orders: Orders = ORDERS, to: Target | None = None) -> None:
+def preflight(
+    server: Server,
+    orders: Orders = ORDERS,
+    to: Target | None = None,
+    assignments: tuple[str, ...] = (),
+) -> None:
     one = cast(Any, server)
     switch = KillSwitch(one, lambda: 1)
-    check = Preflight(orders, to or target(), one, one, switch, one, lambda text: None)
+    check = Preflight(orders, to or target(), one, one, switch, one, lambda text: None, assignments)
     asyncio.run(check.run())
 
 
@@ -74,11 +84,18 @@ def test_all_is_well() -> None:
     assert server.marks == {"kube-system-uid": "u"}
 
 
-def refusal(server: Server, orders: Orders = ORDERS, to: Target | None = None) -> str:
+def refusal(
+    server: Server,
+    orders: Orders = ORDERS,
+    to: Target | None = None,
+    assignments: tuple[str, ...] = (),
+) -> str:
     with pytest.raises(Refused) as caught:
-        preflight(server, orders, to)
+        preflight(server, orders, to, assignments)
     assert caught.value.exit_code == EXIT_REFUSED and caught.value.remedy
     assert "\n" not in str(caught.value)
+    writes = {path for method, path in server.sent if method != "GET"}
+    assert all(path.endswith("selfsubjectaccessreviews") for path in writes), "nothing is written"
     return str(caught.value)
 
 
@@ -134,8 +151,25 @@ def test_an_old_server() -> None:
     def old(path: str, body: dict[str, Any]) -> Answer | None:
         return Answer(404, reason="NotFound") if path == "/apis/policy/v1" else None
 
-    with pytest.raises(Refused, match="policy/v1 is not there"):
-        preflight(Server(old))
+    assert "policy/v1 is not there" in refusal(Server(old))
+
+
+def test_clocks_of_api_servers_ten_seconds_apart() -> None:
+    server = Server()
+    server.spread_ns = 10 * SECOND_NS
+    assert "differ by 10s about the time" in refusal(server)
+    server.spread_ns = SECOND_NS
+    preflight(server)
+
+
+def test_set_against_what_the_manager_runs_with() -> None:
+    def shown(path: str, body: dict[str, Any]) -> Answer | None:
+        flags = pod("--node-monitor-grace-period=50s")
+        return Answer(200, raw={"items": [flags]}) if path.endswith("/pods") else None
+
+    said = refusal(Server(shown), assignments=("node-monitor-grace-period=40s",))
+    assert "--set node-monitor-grace-period=40s, but it runs with 50s" in said
+    preflight(Server(shown), assignments=("node-monitor-grace-period=50s",))
 
 
 def test_a_server_that_does_not_answer_is_unreachable() -> None:
@@ -165,6 +199,27 @@ def test_a_controller_manager(renewed: bool, monkeypatch: pytest.MonkeyPatch) ->
         return
     assert "a kube-controller-manager runs (m)" in refusal(Server(manager), orders)
     preflight(Server(manager))  # --assume-stopped is the user's word
+
+
+def test_a_manager_whose_flags_show_that_it_does_not_run_the_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def at_once(seconds: float) -> None:
+        pass
+
+    monkeypatch.setattr("kubectl_nodelife.daemon.preflight.asyncio.sleep", at_once)
+    renewals = iter(range(100))
+
+    def manager(path: str, body: dict[str, Any]) -> Answer | None:
+        if path == "lease kube-controller-manager":
+            spec = {"holderIdentity": "cp-1_x", "renewTime": next(renewals)}
+            return Answer(200, raw={"spec": spec})
+        off = pod("--controllers=*,-daemonset-controller")
+        return Answer(200, raw={"items": [off]}) if path.endswith("/pods") else None
+
+    preflight(Server(manager), replace(ORDERS, assume_stopped=()))
+    both = Orders(controllers=("daemonset", "pod-gc"))
+    assert "--assume-stopped=pod-gc" in refusal(Server(manager), both)
 
 
 @pytest.mark.parametrize(

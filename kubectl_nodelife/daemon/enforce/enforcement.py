@@ -3,48 +3,45 @@
 It enforces in terms. A term is a decision task with controllers that begin anew and an executor;
 it ends when the Lease is lost or when writing was not allowed for longer than one monitor period,
 and the next begins, on fresh lists, once all is well again. Between terms nothing is decided.
+Only the first begins as `--begin` says: the others join, so that no pause ends with taints gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
-from msgspec.structs import replace
-
-from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate
 from kubectl_nodelife.daemon.enforce.lookouts import (
-    MANAGER_SECONDS,
     FreshEvidence,
     KillSwitch,
-    lease_spec,
-    manager_lease,
 )
-from kubectl_nodelife.daemon.enforce.pausing import Pause
+from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
+from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
 from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
-from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.guard import Breaker, Guard, View, verb_of
+from kubectl_nodelife.engine.guard import Breaker, Guard, verb_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import NodelifeError, Refused
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
-from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
@@ -57,54 +54,59 @@ from kubectl_nodelife.live.writer import Writer, WritingSession
 _EVENT_SHARE: Final = 8
 _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0
-_OURS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class EnforceHost(Protocol):
+    """The parts of the daemon that enforcing stands on."""
+
+    options: Options
+    target: Target
+    client: Client
+    journal: Journal
+    watcher: DecisionTask
+    tee: Tee
+    settings_said: list[str]
+
+    async def settings(self, cache: Cache) -> Settings:
+        """The settings in force."""
+        ...
 
 
 class Enforcement:
-    """See the module. `tell` prints the contract's line; `why_not`: why nothing is enforced now."""
+    """See the module. `why_not`: why nothing is enforced now."""
 
-    def __init__(
-        self,
-        orders: Orders,
-        target: Target,
-        environ: Mapping[str, str],
-        client: Client,
-        clock: DaemonClock,
-        tee: Tee,
-        intents: Intents,
-        ledger: Ledger,
-        pause: Pause,
-        read_settings: Callable[[Cache], Awaitable[Settings]],
-        tell: Callable[[str], None],
-        warnings: Callable[[], Sequence[str]] = tuple,
-        settings_now: Callable[[], Settings | None] = lambda: None,
-        changes_fault: Callable[[], str] = str,
-    ) -> None:
+    def __init__(self, orders: Orders, daemon: EnforceHost, intents: Intents) -> None:
         self.orders = orders
         self.guard = Guard(caps_of(orders))
         self.why_not = "enforcing has not begun"
         self.began_ns = 0
-        self.pause = pause
+        self.pause = Pause(intents)
         self.intents = intents
-        self.recorder = ChangeRecorder(ledger)
-        self._client = client
-        self._clock = clock
-        self._tee = tee
-        self._ledger = ledger
-        self._read_settings = read_settings
-        self._tell = tell
-        self._warnings = warnings
-        self._settings_now = settings_now
-        self._changes_fault = changes_fault
+        self._daemon = daemon
+        self._ledger = daemon.journal.ledger
+        self.recorder = ChangeRecorder(self._ledger)
+        self._client = client = daemon.client
+        self._clock = clock = daemon.watcher.clock
+        target, environ = daemon.target, daemon.options.environ
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
         self.kill_switch = KillSwitch(self._side, clock.now_ns)
         self.keeper = LeaseKeeper(self._side, clock.now_ns, orders.lease_namespace)
+        self._gate = WriteGate(
+            self.keeper,
+            self.pause,
+            self.kill_switch,
+            intents,
+            daemon.journal.fault,
+            self.guard,
+            clock.now_ns,
+        )
+        self._kept = KeptBreakers(self.guard, intents)
+        self.guard.on_change = self._note_breaker
         self._target = target
         self._task: EnforcingTask | None = None
         self._executor: LiveExecutor | None = None
-        self._quiet_until_ns = 0
         self._newest: dict[str, int] = {}
         self._restored = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,6 +125,7 @@ class Enforcement:
             self.kill_switch,
             self.keeper,
             lambda text: log.warning("%s", text),
+            self._daemon.options.assignments,
         )
 
     async def run(self) -> None:
@@ -132,13 +135,13 @@ class Enforcement:
             self.keeper.run(),
             self.kill_switch.run(),
             self.intents.run(self._clock.now_ns),
-            self._watch_manager(),
+            watch_manager(self._side, self._unproven_with, self.guard, self._clock.now_ns),
         )
         self._tasks = [loop.create_task(part) for part in parts]
         await settle_unsettled(self.intents, self._side)
         first = True
         while True:
-            self.why_not = self._closed_because()
+            self.why_not = self._gate.closed_because()
             if self.why_not:
                 await asyncio.sleep(_LOOK_S)
                 continue
@@ -184,15 +187,16 @@ class Enforcement:
     # A term
 
     async def _term(self, *, relist: bool) -> None:
-        feed = self._tee.open()
-        host = EnforcingHost(self.orders.begin, self._note_begin, self._ledger.numbers)
+        feed = self._daemon.tee.open()
+        begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
+        host = EnforcingHost(begin, self._note_begin, self._ledger.numbers)
         task = EnforcingTask(
             feed,
             self._clock,
             self._ledger,
-            await self._read_settings(Cache()),
+            await self._daemon.settings(Cache()),
             self.orders.controllers,
-            self._read_settings,
+            self._daemon.settings,
             host,
             lambda: read_leases(self._client),
         )
@@ -217,7 +221,7 @@ class Enforcement:
             for one in running:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._tee.close(feed)
+            self._daemon.tee.close(feed)
             self._task = self._executor = None
 
     async def _until_closed(self, task: EnforcingTask, running: asyncio.Task[None]) -> None:
@@ -228,13 +232,15 @@ class Enforcement:
             if running.done():
                 running.result()  # a bug of ours
             now_ns = self._clock.now_ns()
-            settings = self._settings_now()
-            if task.synced.is_set() and settings and settings.flags != task.settings.flags:
+            watcher = self._daemon.watcher
+            settings = watcher.settings
+            both = task.synced.is_set() and watcher.synced.is_set()
+            if both and settings.flags != task.settings.flags:
                 await task.change_settings(settings)
             if self._restored or not self.keeper.leads():
                 log.warning("%s: nothing is sent", self._restored or "the Lease is lost")
                 return
-            because = self._closed_because()
+            because = self._gate.closed_because()
             if because != self.why_not:
                 log.warning("enforcing: %s", because or "goes on")
                 self.why_not = because
@@ -259,7 +265,7 @@ class Enforcement:
         port = Port(
             cache,
             self.guard,
-            lambda: self._view(cache, task),
+            lambda: self._gate.view(cache, task),
             IntentJournal(self.intents, now_ns, lambda: self.keeper.election.transitions),
             self.recorder,
             evidence,
@@ -279,7 +285,7 @@ class Enforcement:
             now_ns = self._clock.now_ns()
             at_ns = events.reserve(now_ns)
             await asyncio.sleep(max(0.0, (at_ns - now_ns) / 1e9))
-            return not self._closed_because()
+            return not self._gate.closed_because()
 
         return ControllerWriter(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
 
@@ -314,82 +320,31 @@ class Enforcement:
         self._newest.clear()
         self.guard.open(Breaker("time runs back", because, self._clock.now_ns()))
 
-    # The gate
+    async def _unproven_with(self, holder: str) -> list[str]:
+        orders = self.orders
+        return await unproven(self._side, orders.controllers, orders.assume_stopped, holder)
 
-    def _closed_because(self) -> str:
-        """Why nothing at all may be written now, "" where it may."""
-        now_ns = self._clock.now_ns()
-        if not self.keeper.leads():
-            return f"the Lease is not held ({self.keeper.state().holder or self.keeper.error})"
-        if paused := self.pause.because(now_ns):
-            return paused
-        if self.kill_switch.present:
-            return "the ConfigMap kube-system/nodelife-stop is there"
-        if error := self._journal_error():
-            return f"the journal cannot be written: {error}"
-        return ""
-
-    def _journal_error(self) -> str:
-        return self.intents.error or self._changes_fault()
-
-    def _view(self, cache: Cache, task: EnforcingTask) -> View:
-        now_ns = self._clock.now_ns()
-        blind = task.stands_still
-        if now_ns < self._quiet_until_ns:
-            blind = "watching for other writers for one grace period first"
-        view = View(
-            leads=self.keeper.leads(),
-            synced=task.synced.is_set() or bool(task.dry_run.engine),
-            blind=blind,
-            cold_until_ns=task.cold_until_ns,
-            paused_because=self.pause.because(now_ns),
-            kill_switch_absent_ns=self.kill_switch.absent_ns,
-            kill_switch_present=self.kill_switch.present,
-            journal_error=self._journal_error(),
-        )
-        if self.guard.caps.zone_share is None and self.guard.caps.cluster_share is None:
-            return view
-        zones: dict[str, tuple[int, int]] = {}
-        zone_of: dict[str, str] = {}
-        for name, node in cache.nodes.items():
-            zone = zone_of[name] = zone_key(node.metadata.labels)
-            count, tainted = zones.get(zone, (0, 0))
-            ours = any(t.effect == NO_EXECUTE and t.key in _OURS for t in node.spec.taints)
-            zones[zone] = (count + 1, tainted + ours)
-        return replace(view, zones=zones, zone_of=zone_of)
+    def _note_breaker(self, breaker: Breaker | None) -> None:
+        """One has opened, or a person has closed all of them."""
+        self._kept.keep()
+        if breaker is not None:
+            log.warning("%s: nothing of it is sent: %s", breaker.rule, breaker.because)
 
     def _note_begin(self, names: list[str]) -> None:
         now_ns = self._clock.now_ns()
         self.why_not = ""
-        unproven = set(self.orders.controllers) - set(self.orders.assume_stopped)
-        if unproven and self._task is not None:
-            self._quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
+        unsaid = set(self.orders.controllers) - set(self.orders.assume_stopped)
+        if unsaid and self._task is not None:
+            self._gate.quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
         try:
-            check_settings(self._warnings())
+            check_settings(self._daemon.settings_said)
         except Refused as refused:
-            self.guard.open(Breaker("settings", refused.what, now_ns))
+            self.guard.open(Breaker(SETTINGS, refused.what, now_ns))
         missing = set(self.orders.controllers) - set(names)
         if missing:
             log.error("%s cannot be enforced: what it needs cannot be read", ", ".join(missing))
         line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(now_ns)}"
         log.info("%s", line)
         if not self.began_ns:
-            self._tell(line)
+            self._daemon.options.tell(line)
         self.began_ns = now_ns
-
-    # Beside the writes
-
-    async def _watch_manager(self) -> None:
-        """A controller manager that appears, or changes hands, opens the breaker."""
-        if set(self.orders.controllers) <= set(self.orders.assume_stopped):
-            return
-        known: dict[str, Any] | None = None
-        while True:
-            answer = await manager_lease(self._side)
-            if answer.ok or answer.code == 404:
-                spec = lease_spec(answer)
-                if known is not None and spec != known:
-                    because = f"a kube-controller-manager runs ({spec.get('holderIdentity', '')})"
-                    self.guard.open(Breaker("manager", because, self._clock.now_ns()))
-                known = spec
-            await asyncio.sleep(MANAGER_SECONDS)

@@ -1,9 +1,8 @@
-"""What is looked at beside the writes: the kill switch, a controller manager, and heartbeats.
+"""What is looked at beside the writes: the kill switch, and heartbeats.
 
 Reads of a client of their own, which wait for nobody's tokens. The kill switch is the ConfigMap
 kube-system/nodelife-stop: whoever made it, all writers stop within five seconds; that it cannot be
-read counts as its being there. A controller manager is seen by its Lease, which changes while it
-runs; the Lease's own stamps are another clock's and say nothing.
+read counts as its being there.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
-from kubectl_nodelife.engine.calls import Answer, Get, Request, Result
+from kubectl_nodelife.engine.calls import Get, Request, Result
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.events import Event, Put
 from kubectl_nodelife.errors import NodelifeError
@@ -29,9 +28,7 @@ from kubectl_nodelife.live.writer import Writer
 
 KILL_SWITCH: Final = "nodelife-stop"
 KILL_SWITCH_PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{KILL_SWITCH}"
-MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")
 LOOK_SECONDS: Final = 2.0
-MANAGER_SECONDS: Final = 10.0
 READ_SECONDS: Final = 5.0
 FEW: Final = 10
 """Up to so many nodes that fall due are asked for one by one."""
@@ -64,16 +61,6 @@ class KillSwitch:
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
-
-
-async def manager_lease(writer: Writer) -> Answer:
-    """The Lease of a kube-controller-manager."""
-    return await writer.call(Get("Lease", MANAGER_LEASE), timeout_s=READ_SECONDS)
-
-
-def lease_spec(answer: Answer) -> dict[str, Any]:
-    """What is in it, {} for none."""
-    return dict((answer.raw or {}).get("spec") or {})
 
 
 class FreshEvidence:

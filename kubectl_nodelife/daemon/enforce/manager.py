@@ -1,0 +1,153 @@
+"""A kube-controller-manager: whether one runs, which controllers it runs, and with which flags.
+
+It is seen by its Lease, which changes while it runs; the Lease's own stamps are another clock's and
+say nothing. Where it is a static pod, its mirror pod shows its command line. No Lease proves
+nothing: a manager may run without leader election, or outside the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kubectl_nodelife.daemon.settings import assigned, flags_of, words_of
+from kubectl_nodelife.engine.calls import Answer, Get, Request
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.guard import Breaker, Guard
+from kubectl_nodelife.engine.settings import FLAGS
+from kubectl_nodelife.live.writer import Writer
+
+MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")
+LOOK_SECONDS: Final = 10.0
+_READ_SECONDS: Final = 5.0
+_MANAGER: Final = "kube-controller-manager"
+_COMPONENTS: Final = (_MANAGER, "kube-apiserver")
+_PODS: Final = "/api/v1/namespaces/kube-system/pods"
+_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "node-lifecycle": frozenset({"node-lifecycle-controller", "nodelifecycle"}),
+    "taint-eviction": frozenset({"taint-eviction-controller"}),
+    "pod-gc": frozenset({"pod-garbage-collector-controller", "podgc"}),
+    "daemonset": frozenset({"daemonset-controller", "daemonset"}),
+}
+_WITHIN_NODE_LIFECYCLE: Final = "SeparateTaintEvictionController=false"
+
+Json = dict[str, Any]
+
+
+async def manager_lease(writer: Writer) -> Answer:
+    """The Lease of a kube-controller-manager."""
+    return await writer.call(Get("Lease", MANAGER_LEASE), timeout_s=_READ_SECONDS)
+
+
+def lease_spec(answer: Answer) -> Json:
+    """What is in it, {} for none."""
+    return dict((answer.raw or {}).get("spec") or {})
+
+
+async def control_plane_pods(writer: Writer) -> list[Json]:
+    """Running pods of managers and API servers, as read; none where they cannot be seen."""
+    request = Request("GET", _PODS, "", {})
+    answer = await writer.send(request, "", timeout_s=_READ_SECONDS)
+    items = (answer.raw or {}).get("items") or () if answer.ok else ()
+    return [pod for pod in items if _component(pod) and _runs(pod)]
+
+
+def running_controllers(pods: Iterable[Json], holder: str) -> frozenset[str] | None:
+    """Which of our controllers any visible manager runs; None where the Lease's holder is none of
+    them, so that nothing is known.
+    """
+    managers = [pod for pod in pods if _component(pod) == _MANAGER]
+    host = holder.partition("_")[0]
+    if not any(host and pod["spec"].get("nodeName") == host for pod in managers):
+        return None
+    lines = [words_of(pod, _MANAGER) for pod in managers]
+    return frozenset(name for words in lines for name in _NAMES if _is_on(name, words))
+
+
+def contradictions(pods: Iterable[Json], assignments: Collection[str]) -> Iterator[str]:
+    """Where --set says another thing than the control plane runs with, one sentence each."""
+    given = assigned(tuple(assignments))
+    for pod in pods:
+        component = _component(pod)
+        for flag, value in flags_of(pod, component):
+            if FLAGS[flag].origin == component and given.get(flag, value) != value:
+                yield f"--set {flag}={given[flag]}, but it runs with {value}"
+
+
+async def unproven(
+    writer: Writer, controllers: Collection[str], assume_stopped: Collection[str], holder: str
+) -> list[str]:
+    """The controllers of which neither the user's word nor the manager's flags say that the manager
+    does not run them.
+    """
+    left = set(controllers) - set(assume_stopped)
+    runs = running_controllers(await control_plane_pods(writer), holder) if left else None
+    return sorted(left if runs is None else left & runs)
+
+
+async def watch_manager(
+    writer: Writer,
+    unproven_with: Callable[[str], Awaitable[Collection[str]]],
+    guard: Guard,
+    now_ns: Callable[[], int],
+) -> None:
+    """Open the breaker when a manager appears, or changes hands, until cancelled.
+
+    `unproven_with` is asked which controllers that holder of the Lease may run beside us.
+    """
+    known: Json | None = None
+    cleared = ""
+    while True:
+        answer = await manager_lease(writer)
+        if answer.ok or answer.code == NOT_FOUND:
+            spec = lease_spec(answer)
+            holder = str(spec.get("holderIdentity") or "")
+            if known is not None and spec != known and holder != cleared:
+                if left := await unproven_with(holder):
+                    because = f"a kube-controller-manager runs ({holder}), maybe with "
+                    guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
+                else:
+                    cleared = holder
+            known = spec
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _component(pod: Json) -> str:
+    name = str(pod["metadata"]["name"])
+    return next((c for c in _COMPONENTS if name.startswith(f"{c}-")), "")
+
+
+def _runs(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") == "Running"
+
+
+def _is_on(name: str, words: list[str]) -> bool:
+    """Whether a manager with this command line runs the controller. Follows `IsControllerEnabled`.
+
+    Taint eviction was a part of node lifecycle until v1.29, and is one without its feature gate.
+    """
+    values = list(_values(words, "controllers")) or ["*"]
+    if any("$(" in value for value in values):
+        return True
+    on = _is_listed(_NAMES[name], values)
+    if name == "taint-eviction" and _is_listed(_NAMES["node-lifecycle"], values):
+        within = any(_WITHIN_NODE_LIFECYCLE in v for v in _values(words, "feature-gates"))
+        return on or within or "-taint-eviction-controller" not in values
+    return on
+
+
+def _is_listed(names: frozenset[str], values: list[str]) -> bool:
+    for value in values:
+        if value.removeprefix("-") in names:
+            return not value.startswith("-")
+    return "*" in values
+
+
+def _values(words: list[str], flag: str) -> Iterator[str]:
+    """The parts of all values of a flag that may be given several times."""
+    for number, word in enumerate(words):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name == flag:
+            text = value if equals else "".join(words[number + 1 : number + 2])
+            yield from (part.strip() for part in text.split(","))

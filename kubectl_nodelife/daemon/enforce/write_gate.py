@@ -1,0 +1,85 @@
+"""What the guard is shown right before each write: Lease, pause, kill switch, journal, zones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.enforce.host import EnforcingTask
+from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.pausing import Pause
+from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.guard import Guard, View
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.live.lease import LeaseKeeper
+
+_OURS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class WriteGate:
+    """`quiet_until_ns`: so long nothing at all is written, to see whether somebody else writes."""
+
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        pause: Pause,
+        kill_switch: KillSwitch,
+        intents: Intents,
+        changes_fault: Callable[[], str],
+        guard: Guard,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.quiet_until_ns = 0
+        self._keeper = keeper
+        self._pause = pause
+        self._kill_switch = kill_switch
+        self._intents = intents
+        self._changes_fault = changes_fault
+        self._guard = guard
+        self._now_ns = now_ns
+
+    def closed_because(self) -> str:
+        """Why nothing at all may be written now, "" where it may."""
+        if not self._keeper.leads():
+            return f"the Lease is not held ({self._keeper.state().holder or self._keeper.error})"
+        if paused := self._pause.because(self._now_ns()):
+            return paused
+        if self._kill_switch.present:
+            return "the ConfigMap kube-system/nodelife-stop is there"
+        if error := self._journal_error():
+            return f"the journal cannot be written: {error}"
+        return ""
+
+    def view(self, cache: Cache, task: EnforcingTask) -> View:
+        """What holds at this moment."""
+        now_ns = self._now_ns()
+        blind = task.stands_still
+        if now_ns < self.quiet_until_ns:
+            blind = "watching for other writers for one grace period first"
+        view = View(
+            leads=self._keeper.leads(),
+            synced=task.synced.is_set() or bool(task.dry_run.engine),
+            blind=blind,
+            cold_until_ns=task.cold_until_ns,
+            paused_because=self._pause.because(now_ns),
+            kill_switch_absent_ns=self._kill_switch.absent_ns,
+            kill_switch_present=self._kill_switch.present,
+            journal_error=self._journal_error(),
+        )
+        if self._guard.caps.zone_share is None and self._guard.caps.cluster_share is None:
+            return view
+        zones: dict[str, tuple[int, int]] = {}
+        zone_of: dict[str, str] = {}
+        for name, node in cache.nodes.items():
+            zone = zone_of[name] = zone_key(node.metadata.labels)
+            count, tainted = zones.get(zone, (0, 0))
+            ours = any(t.effect == NO_EXECUTE and t.key in _OURS for t in node.spec.taints)
+            zones[zone] = (count + 1, tainted + ours)
+        return replace(view, zones=zones, zone_of=zone_of)
+
+    def _journal_error(self) -> str:
+        return self._intents.error or self._changes_fault()
