@@ -146,7 +146,7 @@ class NodeDrain:
         if refused:
             raise Failed("; ".join(refused))
         for line in _by_message(decided, ""):
-            self._warn(line)
+            self._warn(f"Warning: {line}")
         return [pod for pod, decision in decided if decision.verb == DELETE]
 
     async def _list(self) -> list[Pod]:

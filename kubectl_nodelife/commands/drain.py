@@ -157,7 +157,7 @@ def carry_out(
 
     async def work() -> int:
         writing = act_order(order.options, act)
-        async with act_session(writing, target, environ(), identity, line.note) as session:
+        async with act_session(writing, target, environ(), identity, line.warn) as session:
             drain = Drain(session, order, replan, line.write, line.note)
             progress = asyncio.create_task(_show_progress(drain, line))
             try:
@@ -194,10 +194,10 @@ def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
 async def _abort(drain: Drain, line: LiveLine, *, uncordon: bool) -> None:
     """Say what stays behind, or take it back."""
     left = [node.name for node in drain.cordoned if node.name not in drain.drained]
+    line.note(f"broken off; cordoned by this run and not drained: {', '.join(left) or 'no node'}")
     if left and uncordon:
         await drain.uncordon()
     elif left:
-        line.note(f"broken off; cordoned by this run and not drained: {', '.join(left)}")
         line.note(f"to take that back: kubectl uncordon {' '.join(left)}; to go on: run it again")
 
 

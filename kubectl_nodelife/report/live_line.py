@@ -37,6 +37,10 @@ class LiveLine:
         terminal.note(text)
         self._put(self._text)
 
+    def warn(self, text: str) -> None:
+        """A warning on stderr that stays, worded as kubectl's."""
+        self.note(f"Warning: {text}")
+
     def _put(self, text: str) -> None:
         if self._lives and text:
             self._stream.write(text)
