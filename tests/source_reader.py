@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, Phase
+from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, OtherCluster, Phase
 
 
 class Seen:
@@ -15,6 +15,7 @@ class Seen:
         self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
         self.phases: list[Phase] = []
         self.listed: list[str] = []
+        self.other_clusters: list[OtherCluster] = []
 
     async def read(self) -> None:
         """Read for ever."""
@@ -32,6 +33,8 @@ class Seen:
                                 self.objects[kind].pop(event.key, None)
                 case Phase() as phase:
                     self.phases.append(phase)
+                case OtherCluster() as other:
+                    self.other_clusters.append(other)
 
     def versions(self, kind: str) -> dict[tuple[str, str], str]:
         """The resourceVersion of each object of a kind."""

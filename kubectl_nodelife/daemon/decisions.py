@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,7 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.dry_run import DryRun, same_version
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.held_events import HeldEvents, Seen
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -32,17 +33,13 @@ from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.loop import Slices, drive, play
-from kubectl_nodelife.live.source import Happened, Listed, News
+from kubectl_nodelife.live.source import Happened, Listed, News, OtherCluster
 
 _GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
 _MOST_STANDSTILL_NS = 5 * SECOND_NS
 _GC_THRESHOLDS = (5_000, 5, 1_000_000_000)
-
-
-Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
-"""When something was seen, None for now, and what."""
 
 
 class DecisionTask:
@@ -82,9 +79,8 @@ class DecisionTask:
         self._names = list(controllers)
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
-        self._held: dict[tuple[str, tuple[str, str]], Put | Gone | Unreadable] = {}
+        self.held = HeldEvents()
         self._decided_ns = 0
-        self._outcomes: list[Outcome] = []
         self._anew_because = ""  # why the controllers begin anew as soon as they may decide
 
     @property
@@ -148,21 +144,23 @@ class DecisionTask:
                 seen = await self._note(item, seen)
         if self.dry_run.engine is None:
             self._fill(seen)
-            return () if self.unread() else await self._begin("the daemon has just started")
+            if self.unread() or self.gate.other_cluster:
+                return ()
+            return await self._begin("the daemon has just started")
         missing = frozenset(out_of_reach(self.feed.states))
         if missing != self._missing:
             self._missing, self._anew_because = missing, "what may be read has changed"
         held_back = bool(self.stands_still)
         if not self.gate.may_decide(missing) or self._must_wait():
-            self._hold(seen)
+            self.held.add(seen)
             return ()
         if because := self._anew_because or self.gate.clock_set:
-            self._hold(seen)
+            self.held.add(seen)
             return await self._begin_anew(because)
         if held_back:
             if self.is_cold(self.clock.now_ns()):
                 self._watch_afresh(self.cold_because)  # silence counts from the newest lists
-            self._hold(seen)
+            self.held.add(seen)
             return chain(self._caught_up(), self._due())
         return chain(self._ticks(seen), self._due())
 
@@ -174,8 +172,12 @@ class DecisionTask:
             self.gate.listed(item.kind, item.asked_ns)
             # a list is newer than what was seen of the kind before it, and tells all of it
             kept = [(at, [e for e in events if _kind(e) != item.kind]) for at, events in seen]
-            self._held = {key: e for key, e in self._held.items() if key[0] != item.kind}
+            self.held.listed(item.kind)
             return [*kept, (None, await self._listed(item))]
+        if isinstance(item, OtherCluster):
+            if because := self.gate.believe(item):
+                self._watch_afresh(because)
+            return seen
         if self.dry_run.engine is None:
             return seen
         if because := self.gate.phase(item, self.settings.node_monitor_period_ns):
@@ -215,7 +217,7 @@ class DecisionTask:
                 self._check_clocks()
                 # this machine slept while we were deciding, or somebody's time is over by now
                 if self.gate.waiting() or self._must_wait(in_batch=True):
-                    self._hold([(None, batch)])
+                    self.held.add([(None, batch)])
                 else:
                     yield self._decision_ns(at_ns), batch
 
@@ -223,8 +225,7 @@ class DecisionTask:
         """What was held back, all of which is taken in before anybody's time has come."""
         engine = self.dry_run.engine
         assert engine is not None
-        held: list[Put | Gone | Unreadable | Outcome] = [*self._outcomes, *self._held.values()]
-        self._outcomes, self._held = [], {}
+        held = self.held.pop()
         engine.timers_wait = True
         try:
             yield from self._ticks([(None, held)])
@@ -248,16 +249,6 @@ class DecisionTask:
     def _instant(self, seen_ns: int) -> int | None:
         """When the watch said it, by the daemon's clock; None: now."""
         return self.clock.at_ns(seen_ns) if seen_ns else None
-
-    def _hold(self, seen: Iterable[Seen]) -> None:
-        """Keep the last word on each object until the controllers may go on."""
-        for _, events in seen:
-            for event in events:
-                if isinstance(event, Outcome):
-                    self._outcomes.append(event)
-                    continue
-                key = event.obj.key if isinstance(event, Put) else event.key
-                self._held[event.kind, key] = event
 
     def _change_settings(self, order: ChangeSettings) -> None:
         """Go on with other settings: clocks and queues stay, unless it is another release."""
@@ -347,8 +338,7 @@ class DecisionTask:
     async def _begin_anew(self, because: str) -> Iterable[Tick]:
         """Everything planned is withdrawn, and the controllers are joined once more."""
         self.dry_run.withdraw(self.clock.now_ns(), because)
-        self._fill([(None, list(self._held.values()))])
-        self._outcomes, self._held = [], {}
+        self._fill([(None, self.held.pop())])
         for kind in out_of_reach(self.feed.states):
             self.dry_run.forget(kind)
             self.read.discard(kind)

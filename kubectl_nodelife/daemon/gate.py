@@ -3,8 +3,9 @@
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
 kinds concerned have been listed anew (`freshness`): what was seen before may be out of date, and a
-watch that looks alive may be a dead connection. There is no upstream to follow: a
-kube-controller-manager that was suspended loses its lease, ends, and begins anew.
+watch that looks alive may be a dead connection. Nor does any controller decide while another
+cluster is meant or seen than the one that the plans and the journal are of. There is no upstream to
+follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.freshness import Freshness
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.source import WATCHING, Phase
+from kubectl_nodelife.live.source import WATCHING, OtherCluster, Phase
 
 _PULSE_S = 0.25
 
@@ -39,12 +40,14 @@ class Lister(Protocol):
 class DecisionGate:
     """`closed_because`: why nothing is decided, "" where the controllers may decide.
 
-    `clock_set`: why the controllers must begin anew once they may decide, "" for no reason.
+    `other_cluster`: who says that this is another cluster now, and why. `clock_set`: why the
+    controllers must begin anew once they may decide, "" for no reason.
     """
 
     def __init__(self, feed: Lister, clock: DaemonClock) -> None:
         self.closed_because = ""
         self.clock_set = ""
+        self.other_cluster: dict[str, str] = {}
         self._feed = feed
         self._clock = clock
         self._freshness = Freshness()
@@ -70,8 +73,8 @@ class DecisionGate:
         return not self.closed_because
 
     def waiting(self) -> str:
-        """What must be listed anew, and why; "" for nothing."""
-        return self._freshness.waiting()
+        """Which cluster this is not, or what must be listed anew, and why; "" for nothing."""
+        return "; ".join(self.other_cluster.values()) or self._freshness.waiting()
 
     def listed(self, kind: str, asked_ns: int) -> None:
         """A list came that was asked for at that instant of the steady clock; 0: just now."""
@@ -87,6 +90,20 @@ class DecisionGate:
         because = self._demanded or f"nothing was seen for {news.gap_ns / SECOND_NS:.0f}s"
         if not news.relisted:
             self._demand([news.kind], because)
+        return because
+
+    def believe(self, news: OtherCluster) -> str:
+        """Decide nothing while this is another cluster. Why silence counts afresh, once it is not
+        any more: all kinds are listed anew then.
+        """
+        before = bool(self.other_cluster)
+        self.other_cluster.pop(news.said_by, None)
+        if news.because:
+            self.other_cluster[news.said_by] = news.because
+        if not before or self.other_cluster:
+            return ""
+        because = "another cluster was in this one's place"
+        self._demand(list(self._feed.states), because)
         return because
 
     def check_clocks(self, standstill_s: float) -> str:

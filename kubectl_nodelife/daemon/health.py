@@ -52,6 +52,7 @@ def health(
         "quarantine": quarantine.documents(),
         "warnings": [
             *said,
+            *(f"{why}: nothing is decided" for why in watcher.gate.other_cluster.values()),
             *failing(watcher.feed.states),
             *quarantine.lines(),
             *journal_warnings(journal),

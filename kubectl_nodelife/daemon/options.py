@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.daemon.preflight import Orders
-from kubectl_nodelife.live.target import Overrides
+from kubectl_nodelife.live.identity import cluster_identity
+from kubectl_nodelife.live.target import Overrides, Target, find_target
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -42,3 +43,15 @@ def from_anywhere(options: Options) -> Options:
             replaced[name] = os.path.abspath(path)
     overrides = msgspec.structs.replace(options.overrides, **replaced)
     return msgspec.structs.replace(options, overrides=overrides, environ=environ)
+
+
+def target_now(options: Options, identity: str, context: str) -> Target:
+    """Where the daemon of that identity, begun in that context, is led by the kubeconfig now.
+
+    Another current context is the commands' business. Raises NodelifeError, OSError.
+    """
+    target = find_target(options.overrides, options.environ)
+    if options.overrides.context or cluster_identity(target) == identity:
+        return target
+    pinned = msgspec.structs.replace(options.overrides, context=context)
+    return find_target(pinned, options.environ)

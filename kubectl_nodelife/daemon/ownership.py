@@ -18,29 +18,17 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.places import make_private, state_folder
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.identity import user_parts
+from kubectl_nodelife.live.same_cluster import cluster_uid
 from kubectl_nodelife.live.target import Target
 
 LOCK: Final = "journal.lock"
 NAMING_SECONDS: Final = 5.0
 """For so long a start waits to hear which cluster it is."""
-
-_NAMESPACE: Final = "/api/v1/namespaces/kube-system"
-
-
-class _Metadata(msgspec.Struct):
-    uid: str = ""
-
-
-class _Namespace(msgspec.Struct):
-    metadata: _Metadata
-
 
 async def cluster_key(client: Client) -> str:
     """A name for the cluster and our user in it; "" where the server does not soon say who it is.
@@ -49,9 +37,8 @@ async def cluster_key(client: Client) -> str:
     """
     try:
         async with asyncio.timeout(NAMING_SECONDS):
-            body = await client.read(_NAMESPACE, retry=False)
-        uid = msgspec.json.decode(body, type=_Namespace).metadata.uid
-    except (NodelifeError, TimeoutError, msgspec.MsgspecError):
+            uid = await cluster_uid(client)
+    except (NodelifeError, TimeoutError):
         return ""
     finally:
         await client.close()

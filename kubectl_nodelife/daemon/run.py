@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 import kubectl_nodelife
 from kubectl_nodelife import __version__
@@ -33,7 +33,7 @@ from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_p
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import begin_log, log
-from kubectl_nodelife.daemon.options import Options, from_anywhere
+from kubectl_nodelife.daemon.options import Options, from_anywhere, target_now
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
 from kubectl_nodelife.daemon.places import (
@@ -63,7 +63,7 @@ from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import ListWatchSource
+from kubectl_nodelife.live.source import ListWatchSource, OtherCluster
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0
@@ -236,26 +236,23 @@ class Daemon:
         """Read config and kubeconfig anew; what makes no sense changes nothing, and is said."""
         log.info("reads its files again")
         self.said = []
-        self._look_at_kubeconfig()
+        await self._look_at_kubeconfig()
         if self.watcher.synced.is_set():
             cache = self.watcher.dry_run.cache
             await self.watcher.change_settings(self._decide(cache))
 
-    def _look_at_kubeconfig(self) -> None:
-        """Take new credentials for the same cluster; stay where we are for anything else."""
+    async def _look_at_kubeconfig(self) -> None:
+        """Take new credentials for the same cluster; where our context leads to another, hold."""
         kept = "the daemon goes on with what it said before"
         try:
-            target = find_target(self.options.overrides, self.options.environ)
+            target = target_now(self.options, self.instance.identity, self.target.context)
             same = cluster_identity(target) == self.instance.identity
         except (NodelifeError, OSError) as error:
             self.said.append(f"the kubeconfig is of no use any more ({error}): {kept}")
             return
-        if not same:
-            self.said.append(
-                f"the kubeconfig now leads to {target.server} as context "
-                f"{target.context or 'none'!r}: {kept}"
-            )
-        elif target != self.target:
+        elsewhere = f"context {target.context!r} leads to {target.server} as {target.user_name!r}"
+        await self.source.queue.put(OtherCluster("kubeconfig", "" if same else elsewhere))
+        if same and target != self.target:
             log.info("takes new credentials from the kubeconfig")
             self.target = target
             old, new = self.client.session, _session(target, self.options.environ)
@@ -279,7 +276,7 @@ class Daemon:
             bare = RequestedSettings(config=load_config(os.devnull))
             decided = resolve_settings(bare, self._running, cache, target.server, target.context)
             if self.watcher.synced.is_set():
-                decided = msgspec.structs.replace(decided, settings=self.watcher.settings)
+                decided = replace(decided, settings=self.watcher.settings)
         self.settings_said = [*said, *decided.warnings]
         log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
         return decided.settings

@@ -70,4 +70,13 @@ class Phase(NamedTuple):
     relisted: bool = False
 
 
-News = Listed | Happened | Phase
+class OtherCluster(NamedTuple):
+    """It is said that another cluster is meant or seen than so far: what is seen from now on is not
+    of the first one. `because` "": that is over. `said_by`: each of them is believed by itself.
+    """
+
+    said_by: str
+    because: str
+
+
+News = Listed | Happened | Phase | OtherCluster

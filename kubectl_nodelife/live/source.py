@@ -21,12 +21,11 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
-import msgspec
 
 from kubectl_nodelife.engine.events import Gone, Put, Unreadable
 from kubectl_nodelife.errors import NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.backoff import FIRST_S, LAST_S, Backoff
+from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.listing import list_all
@@ -39,8 +38,11 @@ from kubectl_nodelife.live.news import Happened as Happened
 from kubectl_nodelife.live.news import KindState as KindState
 from kubectl_nodelife.live.news import Listed as Listed
 from kubectl_nodelife.live.news import News as News
+from kubectl_nodelife.live.news import OtherCluster as OtherCluster
 from kubectl_nodelife.live.news import Phase as Phase
-from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, watch_list_url, watch_url
+from kubectl_nodelife.live.pacing import WatchPacing as WatchPacing
+from kubectl_nodelife.live.requests import Resource, watch_list_url, watch_url
+from kubectl_nodelife.live.same_cluster import SameCluster
 from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream, most_line_bytes
 
@@ -51,32 +53,6 @@ T = TypeVar("T")
 
 class _ToBeListed(Exception):
     """What was waited for is given up, since the kind is to be listed anew."""
-
-
-class WatchPacing(msgspec.Struct, frozen=True):
-    """How patient the source is, in seconds.
-
-    `silence_s`: of a watch without a sign of life, after which it counts as hung and is opened
-    anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
-    quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
-    objects. `gather_s`: how long events of a watch are gathered before they are read, with
-    `gather_by_kind` for kinds that many events come of and that may be told a little later.
-    `healthy_s`: after a watch of that length the next failure counts as a first one. `nameless_s`:
-    after an event that cannot be read and tells no name the kind is listed anew, at most so often.
-    """
-
-    first_backoff_s: float = FIRST_S
-    last_backoff_s: float = LAST_S
-    healthy_s: float = 10.0
-    refused_s: float = 60.0
-    nameless_s: float = 300.0
-    silence_s: float = 150.0
-    silence_by_kind: dict[str, float] = {}
-    first_byte_s: float = 120.0
-    watch_s: int = 300
-    page_size: int = PAGE_SIZE
-    gather_s: float = 0.05
-    gather_by_kind: dict[str, float] = {}
 
 
 class ListWatchSource:
@@ -92,8 +68,9 @@ class ListWatchSource:
         queue_length: int = 1_000,
     ) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue(queue_length)  # others put orders in it, too
+        same = SameCluster(client, self.queue)
         self._followers = [
-            KindFollower(client, resource, self.queue, pace or WatchPacing(), watch_list)
+            KindFollower(client, resource, self.queue, pace or WatchPacing(), watch_list, same)
             for resource in resources
         ]
         self.states = {f.state.kind: f.state for f in self._followers}
@@ -122,6 +99,7 @@ class KindFollower:
         queue: asyncio.Queue[News],
         pace: WatchPacing,
         watch_list: bool,
+        same_cluster: SameCluster,
     ) -> None:
         self.resource = resource
         self.state = KindState(resource.kind.name)
@@ -129,6 +107,7 @@ class KindFollower:
         self._queue = queue
         self._pace = pace
         self._watch_list = watch_list
+        self._same_cluster = same_cluster
         self._type: Any = resource.kind.type
         self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
         self._gather_s = pace.gather_by_kind.get(self.state.kind, pace.gather_s)
@@ -270,6 +249,7 @@ class KindFollower:
     async def _listed(
         self, found: Sequence[KubeObject | Unreadable], version: str, asked_ns: int
     ) -> None:
+        await self._or_relist(self._same_cluster.confirm(asked_ns))
         self._version = version
         self._relisted = True
         self.state.lists += 1
@@ -293,6 +273,7 @@ class KindFollower:
         async with await self._or_relist(self._client.stream(url, patience_s)) as response:
             self.state.last_sign_ns = time.monotonic_ns()
             if initial is None:
+                await self._or_relist(self._same_cluster.confirm(asked_ns))
                 await self._enter(WATCHING)
             async for chunk in self._chunks(response):
                 told = stream.nameless

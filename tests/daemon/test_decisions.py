@@ -10,7 +10,7 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.loop import Slices
-from kubectl_nodelife.live.source import WATCHING, Happened, Listed, Phase
+from kubectl_nodelife.live.source import WATCHING, Happened, Listed, OtherCluster, Phase
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
 LOST = 40
@@ -148,6 +148,64 @@ def test_a_list_replaces_what_was_seen_of_its_kind_before_it(tmp_path: Path) -> 
         seen = Happened("Pod", [Put("Pod", lab.version(pod("p1")))])
         await lab.tell(seen, Listed("Pod", []))
         assert lab.watcher.dry_run.cache.pods == {}
+
+    run(story())
+
+
+def test_nothing_of_another_cluster_is_taken_for_ours(tmp_path: Path) -> None:
+    """Its lists would say that all our nodes are gone, and that others have come."""
+
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        lost = node("n1", "Unknown", taints=(unreachable("NoSchedule"), unreachable()))
+        await lab.begin(lost, node("n2"), lease("n2"), pod("p1", "n1"))
+        await lab.after(100, "n2")
+        told = await lab.told()
+        elsewhere = "https://10.0.0.1:6443 is another cluster now"
+        await lab.tell(OtherCluster("server", elsewhere), Listed("Node", [node("m1")]))
+        await lab.tell(Listed("Pod", []), Listed("Lease", [lease("m1")]))
+        await lab.after(400)
+        assert lab.watcher.stands_still == elsewhere
+        assert any("nothing is decided" in said for said in lab.look().warnings)
+        assert await lab.told() == told
+        assert sorted(lab.watcher.dry_run.cache.nodes) == ["n1", "n2"]
+        await lab.tell(OtherCluster("server", ""))
+        assert lab.feed.relisted == set(KINDS)
+        assert lab.watcher.stands_still.startswith("another cluster was in this one's place")
+        await lab.relist(lost, node("n2"), lease("n1"), lease("n2"), pod("p1", "n1"))
+        assert lab.watcher.stands_still == ""
+        assert lab.watcher.is_cold(lab.now)
+        assert "DeletePod" in outcomes(await lab.told())
+
+    run(story())
+
+
+def test_two_who_say_that_it_is_another_cluster_must_both_take_it_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"))
+        await lab.tell(OtherCluster("server", "one"), OtherCluster("kubeconfig", "two"))
+        assert lab.watcher.stands_still == "one; two"
+        await lab.tell(OtherCluster("server", ""))
+        assert lab.watcher.stands_still == "two"
+        assert lab.feed.relisted == set()
+        await lab.tell(OtherCluster("kubeconfig", ""))
+        await lab.relist(node("n1"), lease("n1"))
+        assert lab.watcher.stands_still == ""
+
+    run(story())
+
+
+def test_another_cluster_during_the_first_lists_is_not_begun_upon(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.tell(OtherCluster("server", "another"))
+        await lab.begin(node("n1"), lease("n1"))
+        assert not lab.watcher.synced.is_set()
+        await lab.tell(OtherCluster("server", ""))
+        await lab.relist(node("n1"), lease("n1"))
+        assert lab.watcher.synced.is_set()
+        assert lab.watcher.stands_still == ""
 
     run(story())
 

@@ -107,12 +107,12 @@ def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(tmp_pat
         lab.feed.states["Lease"].broken_since_ns = 1
         for number in range(50):
             await lab.see(node("n1", posted_ns=number))
-        assert len(lab.watcher._held) == 1
+        assert len(lab.watcher.held.objects) == 1
         lab.feed.states["Lease"].broken_since_ns = None
         await lab.tell(Phase("Lease", WATCHING, 1))
         ready = lab.watcher.dry_run.cache.nodes["n1"].ready()
         assert ready is not None and ready.last_heartbeat_time == ready.last_heartbeat_time
-        assert lab.watcher._held == {}
+        assert lab.watcher.held.objects == {}
 
     run(story())
 

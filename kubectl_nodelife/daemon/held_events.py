@@ -1,0 +1,38 @@
+"""What was seen while no decision is taken: the last word on each object, and each outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
+
+Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
+"""When something was seen, None for now, and what."""
+
+
+class HeldEvents:
+    """See the module. `objects`: (kind, key) -> the last event about the object."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, tuple[str, str]], Put | Gone | Unreadable] = {}
+        self._outcomes: list[Outcome] = []
+
+    def add(self, seen: Iterable[Seen]) -> None:
+        """Keep these until the controllers may go on."""
+        for _, events in seen:
+            for event in events:
+                if isinstance(event, Outcome):
+                    self._outcomes.append(event)
+                else:
+                    key = event.obj.key if isinstance(event, Put) else event.key
+                    self.objects[event.kind, key] = event
+
+    def listed(self, kind: str) -> None:
+        """A list of the kind tells all that was held of it, and newer."""
+        self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
+
+    def pop(self) -> list[Put | Gone | Unreadable | Outcome]:
+        """What was held, outcomes first; nothing is held any more."""
+        held = [*self._outcomes, *self.objects.values()]
+        self._outcomes, self.objects = [], {}
+        return held
