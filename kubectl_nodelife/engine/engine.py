@@ -115,13 +115,21 @@ class Engine:
 
         Raises RequeueInThePast.
         """
+        cache = self.cache
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
                 yield from self._failed(taken, now_ns)
                 continue
             for controller in self._concerned(taken):
-                if actions := self._tell(controller, taken, now_ns):
+                try:
+                    actions = controller.changed(taken, cache, now_ns)
+                except Exception as error:
+                    self._note_bug(controller.name, _about(taken), error, now_ns)
+                    continue
+                if actions:
                     yield from self._answer(controller, taken, actions, now_ns)
+                elif cache.quarantine.bugs:
+                    cache.quarantine.worked(controller.name, _about(taken))
         while self._refused and self._refused[0][0] <= now_ns:
             yield from self._failed(self._refused.popleft()[1], now_ns)
         if not self.started and not self._unsynced:
@@ -135,17 +143,6 @@ class Engine:
                     yield from self._wake(self._by_name[name], key, now_ns)
 
     # Calls of controllers
-
-    def _tell(self, controller: Controller, change: Change, now_ns: int) -> Actions:
-        """A controller learns of a change; what it decides, if anything."""
-        try:
-            actions = controller.changed(change, self.cache, now_ns)
-        except Exception as error:
-            self._note_bug(controller.name, _about(change), error, now_ns)
-            return ()
-        if not actions and self.cache.quarantine.bugs:
-            self.cache.quarantine.worked(controller.name, _about(change))
-        return actions
 
     def _answer(
         self, controller: Controller, change: Change, actions: Actions, now_ns: int

@@ -110,7 +110,9 @@ class EventHandlers:
         """Whether a pod's change is none of any set's business: something else controls the pod."""
         if self._rules.simulated_predicates or self._rules.suspends:
             return False  # then any pod takes room that a set may wait for
-        for pod in (change.old, change.new):
+        old, new = change.old, change.new
+        same = old is not None and new is not None and old.metadata is new.metadata
+        for pod in (new,) if same else (old, new):
             if pod is not None:
                 owner = controller_of(pod.metadata)
                 if owner is None or owner.kind == "DaemonSet":
