@@ -10,8 +10,7 @@ import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.engine.action_data import decode_action
-from kubectl_nodelife.engine.actions import Action, DeletePod
-from kubectl_nodelife.engine.daemonset_actions import DeleteControllerRevision
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
 from kubectl_nodelife.engine.settlement import settle_action
 
@@ -26,7 +25,7 @@ def fate_of(change: ChangeRecord, projection: Projection) -> tuple[str, str]:
     shown = projection.shown(*action.target)
     if shown is not None:
         return settle_action(action, shown) or (SUPERSEDED, _RESTARTED)
-    if isinstance(action, (DeletePod, DeleteControllerRevision)):
+    if action.deletes:
         return CONFIRMED, f"{change.kind} {change.name} is gone"
     return SUPERSEDED, _RESTARTED
 

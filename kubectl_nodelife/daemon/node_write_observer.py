@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
-    MIRRORING_KEYS,
     NO_EXECUTE_TAINTS,
-    NOT_READY,
-    UNREACHABLE,
+    is_for_lost_node,
+    is_own,
     wanted_no_schedule,
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
@@ -117,7 +116,7 @@ class NodeWriteObserver:
                     node=new.name,
                     zone=zone_display(key),
                     detail=str(taint),
-                    own=_is_own(taint),
+                    own=is_own(taint),
                     explained=any(wanted) if word == TAINTED else not all(wanted) or dark,
                     waiting_ns=None if _is_swap(old) else self._not_ready.get(new.name),
                     rate=zones.rate(key) if zones is not None and known else 0.0,
@@ -134,16 +133,9 @@ def taint_is_wanted(node: Node, taint: Taint) -> bool:
     return taint.effect == NO_SCHEDULE and taint.key in wanted_no_schedule(node)
 
 
-def _is_own(taint: Taint) -> bool:
-    """Whether the node lifecycle controller adds this taint and takes it off."""
-    if taint.effect == NO_EXECUTE:
-        return taint.matches(NOT_READY) or taint.matches(UNREACHABLE)
-    return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS
-
-
 def _is_swap(old: Node) -> bool:
     """Whether a NoExecute taint is only exchanged, which costs no token."""
-    return any(old.has_taint(t.key, t.effect) for t in (NOT_READY, UNREACHABLE))
+    return any(is_for_lost_node(taint) for taint in old.spec.taints)
 
 
 def _pod(old: Pod, new: Pod, now_ns: int) -> Iterator[ObservedWrite]:

@@ -47,6 +47,9 @@ class Action(
     replaces: ClassVar[bool] = False
     """Whether a plan for the same object takes the place of an earlier one of this kind."""
 
+    deletes: ClassVar[bool] = False
+    """Whether it asks for the object's deletion: it is done where no such object is there."""
+
     controller: str
     because: str
     cause: Action | None = None

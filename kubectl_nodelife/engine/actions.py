@@ -210,6 +210,8 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
     `if_unchanged`: only in the version that was decided on.
     """
 
+    deletes: ClassVar[bool] = True
+
     grace_period_seconds: int | None = None
     force: bool = False
     if_unchanged: bool = False

@@ -227,6 +227,8 @@ class UpdateControllerRevision(RevisionAction, frozen=True, kw_only=True, gc=Fal
 class DeleteControllerRevision(RevisionAction, frozen=True, kw_only=True, gc=False):
     """DELETE of a revision beyond the history limit, or of a duplicate; `number` is what it had."""
 
+    deletes: ClassVar[bool] = True
+
     number: int
 
     def records(self) -> Iterator[tuple[str, Detail]]:

@@ -105,7 +105,7 @@ class Projection(PlannedView):
             entry.version = outcome.obj.metadata.resource_version
             if shown is not None and settle_entry(entry, shown) is not None:
                 return self.observe(Put(entry.action.target[0], shown), now_ns)
-        elif shown is None and _deletes(entry.action):
+        elif shown is None and entry.action.deletes:
             return self.observe(Gone(*entry.action.target), now_ns)
         return []
 
@@ -160,7 +160,7 @@ class Projection(PlannedView):
             outcome = CONFIRMED if shown is None or action.shown_by(shown) else SUPERSEDED
             self._settle(action, outcome, now_ns, "nothing was left to change")
             return []
-        if view is not None and _deletes(action) and self.shown(*key) is None:
+        if view is not None and action.deletes and self.shown(*key) is None:
             return self._take_back_whole(key, action, now_ns)
         if why := self._groundless(action, view):
             self._settle(action, SUPERSEDED, now_ns, why)
@@ -206,7 +206,7 @@ class Projection(PlannedView):
         key = (event.kind, event.key)
         for action in list(self.planned(key)):
             gone_is_its_end = action.effect(self._observed.get(key), now_ns) is None
-            outcome = CONFIRMED if gone_is_its_end or _deletes(action) else SUPERSEDED
+            outcome = CONFIRMED if gone_is_its_end or action.deletes else SUPERSEDED
             self._settle(action, outcome, now_ns, f"{event.kind} {event.key[1]} is gone")
         self._forget(key)
         if key in self._freed:
@@ -376,8 +376,4 @@ class Projection(PlannedView):
 
 def was_done(outcome: Outcome) -> bool:
     """Whether the action is done; one that deletes is where nothing is left to delete."""
-    return outcome.done or (outcome.code == _NOT_FOUND and _deletes(outcome.action))
-
-
-def _deletes(action: Action) -> bool:
-    return type(action).__name__.startswith("Delete")
+    return outcome.done or (outcome.code == _NOT_FOUND and outcome.action.deletes)

@@ -45,12 +45,28 @@ MIRRORING_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSC
 
 NOT_READY: Final = Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE)
 UNREACHABLE: Final = Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE)
+LOST_NODE_TAINTS: Final = (NOT_READY, UNREACHABLE)
 
 # Ready status -> (NoExecute taint that the node should have, the one that it should not)
 NO_EXECUTE_TAINTS: Final = {
     "False": (NOT_READY, UNREACHABLE),
     "Unknown": (UNREACHABLE, NOT_READY),
 }
+
+
+def is_own(taint: Taint) -> bool:
+    """Whether the node lifecycle controller adds and removes this taint, whoever added it."""
+    if taint.effect == NO_EXECUTE:
+        return is_for_lost_node(taint)
+    return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS
+
+
+def is_for_lost_node(taint: Taint) -> bool:
+    """Whether it is one of the two NoExecute taints of a node that is not Ready, which cost a token
+    of the zone's rate limiter.
+    """
+    return any(taint.matches(other) for other in LOST_NODE_TAINTS)
+
 
 # (truth, copy): the copy gets the truth's value; before 1.18 the other way round
 _LABELS = ((LABEL_OS, LABEL_OS_BETA), (LABEL_ARCH, LABEL_ARCH_BETA))

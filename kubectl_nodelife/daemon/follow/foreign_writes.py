@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
+from kubectl_nodelife.controllers.nodelifecycle.taints import is_own
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -272,8 +272,4 @@ def _is_false(condition: PodCondition | None) -> bool:
 
 def _missing(node: Node, other: Node) -> tuple[Taint, ...]:
     """The controllers' own taints of one node that the other does not have."""
-    return tuple(
-        t
-        for t in node.spec.taints
-        if t.key in MIRRORING_KEYS and not other.has_taint(t.key, t.effect)
-    )
+    return tuple(t for t in node.spec.taints if is_own(t) and not other.has_taint(t.key, t.effect))

@@ -13,20 +13,15 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, is_for_lost_node
 from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.projection import Projection
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    TAINT_NODE_NOT_READY,
-    TAINT_NODE_UNREACHABLE,
-)
 
 _CONFLICT = 409
-_LOST_TAINTS = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
 
 
 class PassPhase:
@@ -117,7 +112,7 @@ class PassPhase:
             if not isinstance(node, Node) or memory.zones.place(node) != zone:
                 continue
             ready = node.ready()
-            exchanged = any(node.has_taint(key, NO_EXECUTE) for key in _LOST_TAINTS)
+            exchanged = any(is_for_lost_node(taint) for taint in node.spec.taints)
             if ready is not None and ready.status != "True" and not exchanged:
                 yield action, since_ns
 
@@ -133,7 +128,7 @@ class PassPhase:
 
 def _has_both(node: Node) -> bool:
     """Whether one taint is being exchanged for the other, which costs no token."""
-    return all(node.has_taint(key, NO_EXECUTE) for key in _LOST_TAINTS)
+    return all(node.has_taint(taint.key, taint.effect) for taint in LOST_NODE_TAINTS)
 
 
 def _is_node(obj: object) -> TypeGuard[Node]:
@@ -141,4 +136,4 @@ def _is_node(obj: object) -> TypeGuard[Node]:
 
 
 def _is_by_token(taints: Iterable[Taint]) -> bool:
-    return any(t.key in _LOST_TAINTS and t.effect == NO_EXECUTE for t in taints)
+    return any(is_for_lost_node(taint) for taint in taints)
