@@ -19,7 +19,7 @@ from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.table import Widths
 
-OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed")
+OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "sent")
 
 
 @click.command()
@@ -43,7 +43,8 @@ def changes(
     """Say what the controllers would change, or have changed, when, why, and how it ended.
 
     `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
-    another; `superseded`: overtaken by something else. Nothing is ever written by us.
+    another; `superseded`: overtaken by something else; `applied`, `failed`, `held`: of what was
+    written, by an enforcing daemon or by `repair`, `rollout undo` and `drain`.
 
     \b
     Examples:
@@ -56,14 +57,15 @@ def changes(
     if watch:
         _watch(connection, query, output, headers=not no_headers)
         return
+    acts = _of_acts(connection, query)
     answer = ask.ask(connection, "changes", **query)
     source: dict[str, Any] = {"kind": "daemon"}
     if answer is None:
-        answer, source = _from_file(connection, query), {"kind": "journal"}
+        answer, source = _from_file(connection, query, acts), {"kind": "journal"}
     for warning in answer.get("warnings", ()):
         terminal.warn(warning)
     source |= {key: answer[key] for key in ("server", "identity") if key in answer}
-    items = answer["items"]
+    items = sorted([*answer["items"], *acts], key=lambda item: str(item["time"]))
     if not items:
         terminal.note("No changes found")
         if output in ("table", "wide", "name", "markdown"):
@@ -123,8 +125,23 @@ def _one_a_line(items: list[dict[str, Any]]) -> str:
     return "".join(f"{terminal.escape_json(text)}\n" for text in made)
 
 
-def _from_file(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
-    """What a daemon that has ended has left. Raises Unreachable where there is nothing."""
+def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, Any]]:
+    """What `repair`, `rollout undo` and `drain` have written."""
+    import time
+
+    from kubectl_nodelife.daemon.acts_journal import changes_of_acts
+    from kubectl_nodelife.daemon.places import journal_path
+
+    known = ask.resolve(connection)
+    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
+    since_ns = time.time_ns() - query["since"] if "since" in query else 0
+    return changes_of_acts(folder, query, since_ns) if folder else []
+
+
+def _from_file(
+    connection: Connection, query: dict[str, Any], acts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What a daemon that has ended has left. Raises Unreachable where there is nothing at all."""
     import sqlite3
     import time
 
@@ -142,6 +159,8 @@ def _from_file(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
     try:
         found = read_only(journal_path(dict(os.environ), known.identity), wanted)
     except (OSError, sqlite3.Error):
+        if acts:
+            return {"items": [], "server": known.server, "identity": known.identity}
         raise Unreachable(
             "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
         ) from None

@@ -117,6 +117,32 @@ def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
     play(test)
 
 
+def test_it_holds_while_somebody_has_uncordoned_the_node() -> None:
+    async def test() -> None:
+        held = pod("held", finalizers=["example.com/hold"])
+        async with (
+            sandbox(generate=None, objects=objects(held)) as served,
+            client(served) as reader,
+        ):
+            where = (served.kubeconfig, served.folder)
+            words = ("drain", "a1", "--force", "--timeout=120s", "--yes")
+            process = await start(*where, *words)
+            assert process.stdout is not None and process.stderr is not None
+            async for line in process.stdout:
+                if b"evicting pod shop/held" in line:
+                    break
+            await uncordon(served)
+            async for line in process.stderr:
+                if b"held: somebody uncordoned it" in line:
+                    break
+            assert not await is_cordoned(reader), "it does not cordon against a person's word"
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+            assert process.returncode == 130
+
+    play(test)
+
+
 async def uncordon(served: Sandbox) -> None:
     """As somebody else would."""
     writer = Writer(WritingSession(target_of(served), {}), "somebody", lambda: 0)

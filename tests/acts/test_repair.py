@@ -57,6 +57,14 @@ def test_yes_mends_and_the_journal_has_it() -> None:
         assert ended.out.endswith("pod/shop/stuck set ready\n")
         assert await ready(served) == "True"
         assert rows(served) == [("SetPodReady", "stuck", "applied")]
+        told = await nodelife(served.kubeconfig, served.folder, "changes", "-o", "json")
+        (change,) = json.loads(told.out)["items"]
+        assert (change["action"], change["outcome"]) == ("SetPodReady", "applied")
+        assert change["object"]["name"] == "stuck" and change["controller"] == "repair"
+        pod = ("changes", "pod", "other", "-n", "shop", "-o", "json")
+        assert (
+            json.loads((await nodelife(served.kubeconfig, served.folder, *pod)).out)["items"] == []
+        )
 
     on_a_stuck_pod(test)
 

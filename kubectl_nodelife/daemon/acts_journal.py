@@ -1,0 +1,91 @@
+"""Reads what one-off acts have written (`repair`, `rollout undo`, `drain`), as changes.
+
+Each act keeps a journal of writes of its own beside the daemon's (`intents.py`). Nothing is locked
+or changed here; a journal that cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kubectl_nodelife.kube.times import format_micro_time
+
+PATTERN: Final = "acts-*.writes.db"
+_COLUMNS: Final = (
+    "id, time_ns, controller, action, kind, namespace, name, uid, state, code, message"
+)
+_DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status")
+_NAMES: Final = {"grace_period_seconds": "gracePeriodSeconds"}
+NOT_SENT: Final = 425
+"""The code of what a guard held for too long (`live.executor.HELD`)."""
+
+
+def changes_of_acts(folder: str, query: dict[str, Any], since_ns: int) -> list[dict[str, Any]]:
+    """The changes of all acts since then, as `changes` shows them, in order of time.
+
+    `query` as of `changes`: `outcome`, `node`, or `namespace` and `pod`.
+    """
+    found = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), PATTERN))):
+        try:
+            found += [item for item in _read(path, since_ns) if _is_asked_for(item, query)]
+        except sqlite3.Error:
+            continue
+    return sorted(found, key=lambda item: str(item["time"]))
+
+
+def _read(path: str, since_ns: int) -> Iterator[dict[str, Any]]:
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
+    try:
+        rows = db.execute(f"SELECT {_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
+        for row in rows.fetchall():
+            yield _change(row)
+    finally:
+        db.close()
+
+
+def _change(row: tuple[Any, ...]) -> dict[str, Any]:
+    number, time_ns, controller, text, kind, namespace, name, uid, state, code, message = row
+    action = json.loads(text)
+    obj = {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
+    change: dict[str, Any] = {
+        "id": number,
+        "time": format_micro_time(time_ns),
+        "controller": controller,
+        "action": action["type"],
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": {_NAMES.get(k, k): action[k] for k in _DETAILS if action.get(k) is not None},
+        "reason": action.get("because", ""),
+        "cause": None,
+        "mode": "enforce",
+        "outcome": _outcome(state, code),
+    }
+    if kind == "Node":
+        change["node"] = name
+    if message and state != "applied":
+        change["error"] = f"{code}: {message}"
+    return change
+
+
+def _outcome(state: str, code: int) -> str:
+    """A write that is on its way, or of which nobody knows, is `sent`."""
+    if state == "failed":
+        return "held" if code == NOT_SENT else "failed"
+    return state if state == "applied" else "sent"
+
+
+def _is_asked_for(item: dict[str, Any], query: dict[str, Any]) -> bool:
+    if query.get("outcome") and item["outcome"] != query["outcome"]:
+        return False
+    if query.get("node"):
+        return bool(item.get("node") == query["node"])
+    if query.get("pod"):
+        obj = item["object"]
+        wanted = ("Pod", query["namespace"], query["pod"])
+        return (obj["kind"], obj.get("namespace"), obj["name"]) == wanted
+    return True
