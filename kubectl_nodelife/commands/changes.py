@@ -132,7 +132,8 @@ def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, An
     from kubectl_nodelife.daemon.acts_journal import changes_of_acts
     from kubectl_nodelife.daemon.places import journal_path
 
-    known = ask.resolve(connection)
+    line = ask.find(connection)
+    known = line.known if line is not None else ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
     since_ns = time.time_ns() - query["since"] if "since" in query else 0
     return changes_of_acts(folder, query, since_ns) if folder else []
