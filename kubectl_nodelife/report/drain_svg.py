@@ -1,13 +1,12 @@
-"""The pictures of a drain plan: a Gantt chart of waves and pods, and budgets over time, as SVG.
+"""The pictures of a drain plan: a Gantt chart of waves and pods, and budgets over time.
 
-Text only, no script: the page must stand alone and print. Every name is escaped, for a dump may
-hold anything. Positions are numbers of our own.
+What is here are positions and texts; templates/charts.html makes SVG of them, without script: the
+page must stand alone and print.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.results import (
@@ -53,6 +52,59 @@ class Row(NamedTuple):
     mark: str = ""
 
 
+class Tick(NamedTuple):
+    """A mark of the time axis."""
+
+    x: str
+    label: str
+
+
+class DrawnBar(NamedTuple):
+    """A bar's place."""
+
+    style: str
+    x: str
+    width: str
+
+
+class DrawnRow(NamedTuple):
+    """A row's place and texts."""
+
+    style: str
+    title: str
+    label: str
+    indent: int
+    y: int
+    bars: list[DrawnBar]
+    mark: str
+    mark_x: str
+
+
+class GanttChart(NamedTuple):
+    """A whole chart, in pixels."""
+
+    width: int
+    height: int
+    top: int
+    bar_height: int
+    ticks: list[Tick]
+    rows: list[DrawnRow]
+
+
+class BudgetChart(NamedTuple):
+    """Two stepped lines, each as points `x,y`; `top`: the largest number, at `top_y`."""
+
+    name: str
+    width: int
+    height: int
+    left: int
+    top: int
+    top_y: str
+    ticks: list[Tick]
+    healthy: list[str]
+    desired: list[str]
+
+
 def horizon(plan: DrainPlan) -> float:
     """The last instant worth showing, in seconds."""
     times = [t for pod in plan.pods() for t in (pod.start, pod.gone, pod.end) if t is not None]
@@ -61,7 +113,7 @@ def horizon(plan: DrainPlan) -> float:
     return max([1.0, *times])
 
 
-def gantt(plan: DrainPlan) -> str:
+def gantt(plan: DrainPlan) -> GanttChart:
     """The chart of nodes and their pods; for waves of our own, of waves and nodes."""
     last = horizon(plan)
     by_pod = not plan.own_waves and len(plan.pods()) <= MOST_POD_ROWS
@@ -74,7 +126,7 @@ def gantt(plan: DrainPlan) -> str:
     return _chart(rows[:MOST_ROWS], 0.0, last)
 
 
-def wave_charts(plan: DrainPlan) -> list[tuple[int, str]]:
+def wave_charts(plan: DrainPlan) -> list[tuple[int, GanttChart]]:
     """(index, chart) of each wave of our own, on its own axis: a maintenance lies between them."""
     if not plan.own_waves or len(plan.pods()) > 4 * MOST_POD_ROWS:
         return []
@@ -131,42 +183,26 @@ def _pod_row(pod: PodPlan, begin: float, last: float) -> Row:
     return Row(f"{pod.namespace}/{pod.name}", bars, pod.reason, pod.verdict, mark)
 
 
-def _chart(rows: list[Row], first: float, last: float) -> str:
+def _chart(rows: list[Row], first: float, last: float) -> GanttChart:
     scale = (WIDTH - LEFT - 130) / (last - first)
-    height = TOP + ROW * len(rows) + 8
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-        ' role="img" aria-label="waves and pods over time">'
+    shown = [
+        Tick(f"{LEFT + tick * scale:.1f}", clock(first + tick)) for tick in ticks(last - first)
     ]
-    for tick in ticks(last - first):
-        x = LEFT + tick * scale
-        parts.append(f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{height}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{TOP - 8}">{clock(first + tick)}</text>')
-    for i, row in enumerate(rows):
-        parts += _row_parts(row, TOP + i * ROW, first, scale)
-    return "\n".join([*parts, "</svg>"])
+    drawn = [_drawn(row, TOP + i * ROW, first, scale) for i, row in enumerate(rows)]
+    return GanttChart(WIDTH, TOP + ROW * len(rows) + 8, TOP, ROW - 6, shown, drawn)
 
 
-def _row_parts(row: Row, y: int, first: float, scale: float) -> Iterable[str]:
-    title = f"<title>{escape((row.title or row.label)[:LONGEST_TITLE])}</title>"
+def _drawn(row: Row, y: int, first: float, scale: float) -> DrawnRow:
     indent = 0 if row.style == "group" else 14
-    yield f'<g class="row {row.style}">{title}'
-    yield (
-        f'<text class="label" x="{indent}" y="{y + 13}">'
-        f"{escape(_shortened(row.label, 46 - indent // 6))}</text>"
-    )
-    right = float(LEFT)
+    right, bars = float(LEFT), []
     for bar in row.bars:
         x = LEFT + (bar.begin - first) * scale
         width = max(1.5, (bar.end - bar.begin) * scale)
-        yield (
-            f'<rect class="{bar.style}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}"'
-            f' height="{ROW - 6}"/>'
-        )
+        bars.append(DrawnBar(bar.style, f"{x:.1f}", f"{width:.1f}"))
         right = max(right, x + width)
-    if row.mark:
-        yield f'<text class="mark" x="{right + 5:.1f}" y="{y + 13}">{escape(row.mark)}</text>'
-    yield "</g>"
+    title = (row.title or row.label)[:LONGEST_TITLE]
+    label = _shortened(row.label, 46 - indent // 6)
+    return DrawnRow(row.style, title, label, indent, y, bars, row.mark, f"{right + 5:.1f}")
 
 
 def _shortened(text: str, most: int) -> str:
@@ -181,14 +217,14 @@ def ticks(last: float) -> list[float]:
     return [float(i * step) for i in range(int(last // step) + 1)]
 
 
-def budget_chart(budget: BudgetPlan, last: float) -> str:
+def budget_chart(budget: BudgetPlan, last: float) -> BudgetChart:
     """Healthy and desired pods of one budget over time, as two stepped lines."""
     width, height, left = 520, 90, 34
     top = max([p.healthy for p in budget.points] + [p.desired for p in budget.points] + [1])
     x_scale = (width - left - 10) / last
     y_scale = (height - 26) / top
 
-    def stepped(values: list[tuple[float, int]]) -> str:
+    def stepped(values: list[tuple[float, int]]) -> list[str]:
         points: list[str] = []
         before: int | None = None
         for at, value in values:
@@ -199,20 +235,11 @@ def budget_chart(budget: BudgetPlan, last: float) -> str:
             before = value
         if before is not None:
             points.append(f"{left + last * x_scale:.1f},{height - 16 - before * y_scale:.1f}")
-        return " ".join(points)
+        return points
 
     shown = budget.points[:: -(-len(budget.points) // MOST_POINTS) or 1]
     healthy = stepped([(p.at, p.healthy) for p in shown])
     desired = stepped([(p.at, p.desired) for p in shown])
-    axis = "".join(
-        f'<text class="tick" x="{left + t * x_scale:.1f}" y="{height - 3}">{clock(t)}</text>'
-        for t in ticks(last)[::2]
-    )
-    return (
-        f'<svg class="budget" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        f' role="img" aria-label="{escape(budget.name)} over time">'
-        f'<text class="tick end" x="{left - 4}" y="{height - 12 - top * y_scale:.1f}">{top}</text>'
-        f'<text class="tick end" x="{left - 4}" y="{height - 12}">0</text>{axis}'
-        f'<polyline class="healthy" points="{healthy}"/>'
-        f'<polyline class="desired" points="{desired}"/></svg>'
-    )
+    axis = [Tick(f"{left + t * x_scale:.1f}", clock(t)) for t in ticks(last)[::2]]
+    top_y = f"{height - 12 - top * y_scale:.1f}"
+    return BudgetChart(budget.name, width, height, left, top, top_y, axis, healthy, desired)

@@ -1,27 +1,35 @@
 """Self-contained pages from Jinja2 templates: one base, with what all pages share of style.
 
-Nothing is fetched and no script runs: a page can be mailed, archived and printed. Templates escape
-what they are given; a body is markup already, made by its page with every name escaped. Jinja2 is
-imported only where a page is made.
+Nothing is fetched and no script runs: a page can be mailed, archived and printed. All markup is in
+the templates, which escape whatever they are given and cut what is very long: a policy's message
+may have a million characters. Jinja2 is imported only where a page is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any, Final
+
+LONGEST: Final = 600
+"""Characters of one text."""
 
 
-def render_page(template: str, title: str, body: Iterable[str]) -> str:
-    """The page `template`.html with its title (plain text) and body (lines of markup)."""
+def render_page(template: str, **values: Any) -> str:
+    """The page `template`.html with these plain values; there is no way to pass it markup."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    def bounded(value: Any) -> Any:
+        if not isinstance(value, str) or len(value) <= LONGEST:
+            return value
+        return value if isinstance(value, Markup) else f"{value[:LONGEST]}…"  # of a macro of ours
 
     environment = Environment(
         loader=PackageLoader("kubectl_nodelife.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=bounded,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    markup = Markup("\n".join(body))
-    return environment.get_template(f"{template}.html").render(title=title, body=markup)
+    return environment.get_template(f"{template}.html").render(values)

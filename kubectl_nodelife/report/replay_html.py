@@ -1,22 +1,28 @@
 """A replay as one self-contained page: a lane for each node, and below it every line.
 
 No script, no font, nothing fetched: the file can be mailed, archived and printed. A mark in a lane
-leads to its line, and a line to the one that led to it.
+leads to its line, and a line to the one that led to it. What is here are plain values;
+templates/replay.html makes markup of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
-from kubectl_nodelife.report.html import render_page
+from kubectl_nodelife.report.html import LONGEST, render_page
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
 
 _MOST_LANES: Final = 60
+_MOST_MARKS: Final = 4000
+"""Of all lanes."""
 _MOST_ROWS: Final = 5000
+_MOST_TEXT: Final = 1_500_000
+"""Characters of all rows: names may have 253 each."""
+_MOST_NOTES: Final = 200
+_LONGEST_TITLE: Final = 200
 _WIDTH, _LEFT, _ROW, _TOP = 1120, 170, 22, 26
 _TICKS: Final = 6
 
@@ -29,114 +35,127 @@ _ACTORS: Final = (
 )
 
 
-def page(replay: ReplayPage, subject: str) -> str:
-    """The page. What comes from the cluster is escaped."""
-    title = f"Replay of {subject}" if subject else "Replay"
-    folded = fold(replay.lines)
-    server = str(replay.source.get("server", ""))
-    between = f"{clock(replay.since_ns)} to {clock(replay.until_ns)}"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="dim">{escape(between)}, {escape(server)}; {len(replay.lines)} lines.</p>',
-        *_chart(replay, folded),
-        *_table(folded),
-        *_notes(replay.warnings),
-    ]
-    return render_page("replay", title, parts)
+class Tick(NamedTuple):
+    """A mark of the time axis."""
 
-
-def _chart(replay: ReplayPage, folded: Sequence[Folded]) -> Iterable[str]:
-    lanes = _lanes(folded)
-    if not lanes:
-        return
-    dots = (
-        f'<svg width="12" height="12"><circle class="{kind}" cx="6" cy="6" r="4.5"/></svg>{word}'
-        for kind, word in _ACTORS
-    )
-    yield f'<h2>Nodes</h2><p class="key dim">{"".join(dots)}</p>'
-    shown = dict(list(lanes.items())[:_MOST_LANES])
-    height = _TOP + _ROW * len(shown) + 8
-    begin_ns = min(line.time_ns for line in replay.lines)
-    end_ns = max(max(line.time_ns for line in replay.lines), begin_ns + SECOND_NS)
-    yield f'<div class="scroll"><svg width="{_WIDTH}" height="{height}" role="img">'
-    yield from _axis(begin_ns, end_ns, height)
-    for row, (name, marks) in enumerate(shown.items()):
-        y = _TOP + _ROW * row + _ROW // 2
-        yield f'<line class="lane" x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
-        yield f'<text x="0" y="{y + 4}">{escape(name[:26])}</text>'
-        for one, line in sorted(marks, key=lambda mark: mark.line.actor.kind == USER):  # on top
-            x = _x(line.time_ns, begin_ns, end_ns)
-            told = escape(f"{clock(line.time_ns)} {who(line)}: {what(one)}")
-            yield (
-                f'<a href="#line-{one.number}"><circle class="{line.actor.kind}" cx="{x:.1f}" '
-                f'cy="{y}" r="4.5"><title>{told}</title></circle></a>'
-            )
-    yield "</svg></div>"
-    if len(lanes) > len(shown):
-        yield f'<p class="dim">and {len(lanes) - len(shown)} more nodes</p>'
+    x: str
+    label: str
 
 
 class Mark(NamedTuple):
-    """A mark in a lane: the first line in it of those that are one."""
+    """A dot in a lane: where, by whom, and the number of its row in the table."""
 
-    folded: Folded
-    line: ReplayLine
+    x: str
+    kind: str
+    number: int
+    told: str
 
 
-def _lanes(folded: Iterable[Folded]) -> dict[str, list[Mark]]:
-    """Node -> what happened to it and to pods on it; zones and the rest have a lane too."""
-    lanes: dict[str, list[Mark]] = {}
+class Lane(NamedTuple):
+    """A row of the picture."""
+
+    label: str
+    y: int
+    marks: list[Mark]
+
+
+class Chart(NamedTuple):
+    """The picture; `more`: how many nodes it leaves out."""
+
+    width: int
+    height: int
+    left: int
+    top: int
+    ticks: list[Tick]
+    lanes: list[Lane]
+    more: int
+
+
+def page(replay: ReplayPage, subject: str) -> str:
+    """The page."""
+    folded = fold(replay.lines)
+    rows = _rows(folded)
+    notes, more = replay.warnings[:_MOST_NOTES], len(replay.warnings) - _MOST_NOTES
+    return render_page(
+        "replay",
+        title=f"Replay of {subject}" if subject else "Replay",
+        between=f"{clock(replay.since_ns)} to {clock(replay.until_ns)}",
+        server=str(replay.source.get("server", "")),
+        count=len(replay.lines),
+        actors=_ACTORS,
+        chart=_chart(replay.lines, folded, len(rows)) if folded else None,
+        rows=rows,
+        more_rows=len(folded) - len(rows),
+        warnings=[*notes, f"and {more} more"] if more > 0 else notes,
+    )
+
+
+def _chart(lines: Sequence[ReplayLine], folded: Sequence[Folded], rows: int) -> Chart:
+    begin_ns = min(line.time_ns for line in lines)
+    end_ns = max(max(line.time_ns for line in lines), begin_ns + SECOND_NS)
+    lanes, drawn, left = _lanes(folded, rows), [], _MOST_MARKS
+    for row, (name, happened) in enumerate(list(lanes.items())[:_MOST_LANES]):
+        on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
+        marks = [_mark(one, line, begin_ns, end_ns) for one, line in on_top]
+        drawn.append(Lane(name[:26], _TOP + _ROW * row + _ROW // 2, marks))
+        left -= len(marks)
+    ticks = []
+    for tick in range(_TICKS + 1):
+        at_ns = begin_ns + (end_ns - begin_ns) * tick // _TICKS
+        ticks.append(Tick(_x(at_ns, begin_ns, end_ns), clock(at_ns)[11:19]))
+    height = _TOP + _ROW * len(drawn) + 8
+    return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(lanes) - len(drawn))
+
+
+def _mark(one: Folded, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:
+    told = f"{clock(line.time_ns)} {who(line)}: {what(one)}"[:_LONGEST_TITLE]
+    return Mark(_x(line.time_ns, begin_ns, end_ns), line.actor.kind, one.number, told)
+
+
+def _lanes(folded: Iterable[Folded], rows: int) -> dict[str, list[tuple[Folded, ReplayLine]]]:
+    """Node -> what happened to it and to pods on it, the first line of those that are one.
+
+    Zones and the rest have a lane too. What has no row has no mark.
+    """
+    lanes: dict[str, list[tuple[Folded, ReplayLine]]] = {}
     for one in folded:
         for line in one.lines:
             name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
             lane = lanes.setdefault(name, [])
-            if not lane or lane[-1].folded is not one:
-                lane.append(Mark(one, line))
+            if one.number <= rows and (not lane or lane[-1][0] is not one):
+                lane.append((one, line))
     return dict(sorted(lanes.items(), key=lambda lane: (lane[0] == "cluster", lane[0])))
 
 
-def _axis(begin_ns: int, end_ns: int, height: int) -> Iterable[str]:
-    for tick in range(_TICKS + 1):
-        at_ns = begin_ns + (end_ns - begin_ns) * tick // _TICKS
-        x = _x(at_ns, begin_ns, end_ns)
-        end = " end" if tick == _TICKS else ""
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{height}"/>'
-        yield f'<text class="tick{end}" x="{x:.1f}" y="12">{clock(at_ns)[11:19]}</text>'
+def _x(at_ns: int, begin_ns: int, end_ns: int) -> str:
+    x = _LEFT + 8 + (_WIDTH - _LEFT - 16) * (at_ns - begin_ns) / (end_ns - begin_ns)
+    return f"{x:.1f}"
 
 
-def _x(at_ns: int, begin_ns: int, end_ns: int) -> float:
-    return _LEFT + 8 + (_WIDTH - _LEFT - 16) * (at_ns - begin_ns) / (end_ns - begin_ns)
-
-
-def _table(folded: Sequence[Folded]) -> Iterable[str]:
-    yield '<h2>What happened</h2><div class="scroll"><table><thead><tr>'
-    for header in ("#", "time", "who", "what", "object", "after", "why", "seen by"):
-        yield f"<th>{header}</th>"
-    yield "</tr></thead><tbody>"
+def _rows(folded: Sequence[Folded]) -> list[dict[str, Any]]:
+    """The rows of the table, as many as a page holds."""
+    rows: list[dict[str, Any]] = []
+    left = _MOST_TEXT
     for one in folded[:_MOST_ROWS]:
-        first = one.lines[0]
-        mark, by = "?" if first.inferred else "", escape(who(first))
-        after = "" if one.after is None else f'<a href="#line-{one.after}">#{one.after}</a>{mark}'
-        cells = (
-            f'<td class="short">{one.number}</td>',
-            f'<td class="short">{clock(first.time_ns)[11:19]}</td>',
-            f'<td class="short"><span class="who {first.actor.kind}">{by}</span></td>',
-            f"<td>{escape(what(one))}</td>",
-            f"<td>{escape(objects(one))}</td>",
-            f'<td class="short">{after}</td>',
-            f"<td>{escape(why(one))}</td>",
-            f'<td class="short dim">{escape("+".join(first.seen))}</td>',
-        )
-        yield f'<tr id="line-{one.number}">{"".join(cells)}</tr>'
-    yield "</tbody></table></div>"
-    if len(folded) > _MOST_ROWS:
-        yield f'<p class="dim">and {len(folded) - _MOST_ROWS} more</p>'
+        row = _row(one)
+        left -= sum(min(len(text), LONGEST) for text in row.values() if isinstance(text, str))
+        if left < 0:
+            break
+        rows.append(row)
+    return rows
 
 
-def _notes(warnings: Sequence[str]) -> Iterable[str]:
-    yield '<p class="dim">A question mark behind a cause: concluded from what is usual.</p>'
-    if warnings:
-        yield "<h2>What this rests on</h2><ul>"
-        for text in warnings:
-            yield f"<li>{escape(text)}</li>"
-        yield "</ul>"
+def _row(one: Folded) -> dict[str, Any]:
+    first = one.lines[0]
+    return {
+        "number": one.number,
+        "time": clock(first.time_ns)[11:19],
+        "kind": first.actor.kind,
+        "who": who(first),
+        "what": what(one),
+        "objects": objects(one),
+        "after": one.after,
+        "inferred": first.inferred,
+        "why": why(one),
+        "seen": "+".join(first.seen),
+    }
