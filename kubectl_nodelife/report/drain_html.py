@@ -15,6 +15,7 @@ from kubectl_nodelife.report.html import render_page
 
 _MOST_ROWS = 600
 """Rows of the table of pods; the others are counted."""
+_MOST_NODES = 2000
 _MOST_BUDGETS = 40
 _MOST_BLOCKERS = 100
 _MOST_NOTES = 200
@@ -59,7 +60,8 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
         budgets=budgets,
         more_budgets=more_budgets,
-        nodes=[_node_cells(node) for node in shown.nodes[: 5 * _MOST_ROWS]],
+        nodes=[_node_cells(node) for node in shown.nodes[:_MOST_NODES]],
+        more_nodes=max(0, len(shown.nodes) - _MOST_NODES),
         workloads=_workloads(shown),
         pods=pods,
         more_pods=more_pods,

@@ -19,6 +19,7 @@ from kubectl_nodelife.drain.results import (
     WavePlan,
 )
 from kubectl_nodelife.report.drain import clock
+from kubectl_nodelife.report.html import Tick
 
 ROW: Final = 18
 LEFT: Final = 300
@@ -26,8 +27,9 @@ WIDTH: Final = 1100
 TOP: Final = 26
 MOST_POD_ROWS: Final = 250
 """With more pods than that a chart has one bar for each node."""
-MOST_ROWS: Final = 4000
-MOST_POINTS: Final = 1000
+MOST_ROWS: Final = 2000
+"""A row of a node whose name has 253 characters takes 600 bytes of the page."""
+MOST_POINTS: Final = 500
 """Of a budget's line: it is some 500 pixels wide."""
 LONGEST_TITLE: Final = 300
 
@@ -50,13 +52,6 @@ class Row(NamedTuple):
     title: str = ""
     style: str = ""
     mark: str = ""
-
-
-class Tick(NamedTuple):
-    """A mark of the time axis."""
-
-    x: str
-    label: str
 
 
 class DrawnBar(NamedTuple):

@@ -7,10 +7,17 @@ may have a million characters. Jinja2 is imported only where a page is made.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 LONGEST: Final = 600
 """Characters of one text."""
+
+
+class Tick(NamedTuple):
+    """A mark of a picture's time axis: its place in pixels, and its text."""
+
+    x: str
+    label: str
 
 
 def render_page(template: str, **values: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
-from kubectl_nodelife.report.html import LONGEST, render_page
+from kubectl_nodelife.report.html import LONGEST, Tick, render_page
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
 
 _MOST_LANES: Final = 60
@@ -33,13 +33,6 @@ _ACTORS: Final = (
     ("us", "we, in dry run: not done"),
     ("other", "others, or not known"),
 )
-
-
-class Tick(NamedTuple):
-    """A mark of the time axis."""
-
-    x: str
-    label: str
 
 
 class Mark(NamedTuple):

@@ -198,3 +198,18 @@ def test_a_page_is_small_though_a_policy_talks_much(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()[:500]
     assert b"<no>" not in done.stdout and b"&lt;no&gt;" in done.stdout
     assert len(done.stdout) < MOST_BYTES
+
+
+def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) -> None:
+    items = flattened(
+        [*node(f"{'x' * 248}{i:05d}"), pod(f"{'p' * 248}{i:05d}", f"{'x' * 248}{i:05d}")]
+        for i in range(5000)
+    )
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "--all", "--force"]
+    command += ["-o", "html", "-f", str(path)]
+    done = subprocess.run(command, capture_output=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr.decode()[:500]
+    assert len(done.stdout) < MOST_BYTES
+    assert b"and 3000 more" in done.stdout
