@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.clock import DaemonClock
@@ -34,6 +33,7 @@ from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import begin_log, log
 from kubectl_nodelife.daemon.options import Options, from_anywhere, target_now
+from kubectl_nodelife.daemon.own_program import OwnProgram
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
 from kubectl_nodelife.daemon.places import (
@@ -69,8 +69,6 @@ from kubectl_nodelife.live.target import Target, connection_warnings, find_targe
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 _OLD_SESSION_SECONDS: Final = 900.0
-_UPGRADE_SECONDS: Final = 600.0
-"""For so long the program may be gone: an upgrade takes it away before it brings another."""
 
 Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
@@ -93,7 +91,7 @@ class Daemon:
         self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
-        self.said, self.settings_said = list[str](), list[str]()
+        self.said, self.settings_said, self.program = list[str](), list[str](), OwnProgram()
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
@@ -135,7 +133,7 @@ class Daemon:
     def look(self) -> ClusterView:
         """What can be answered now."""
         view = look(self.watcher, self.journal, self.cluster)
-        view.warnings += [*self.said, *self.settings_said]
+        view.warnings += [*self.said, *self.settings_said, *self.program.warnings()]
         return view
 
     async def settings(self, cache: Cache) -> Settings:
@@ -287,18 +285,13 @@ class Daemon:
         """Look after oneself: is the socket still there, and the program; say what changed."""
         told = ""
         reread_at = time.monotonic() + _REREAD_SECONDS
-        program = os.path.abspath(kubectl_nodelife.__file__ or "")
-        program_seen = time.monotonic()
         while True:
             await asyncio.sleep(_KEEP_SECONDS)
-            if os.path.exists(program):
-                program_seen = time.monotonic()
-            gone = time.monotonic() > program_seen + _UPGRADE_SECONDS
-            if gone or not self.instance.owns_socket():
+            if self.program.seconds_left() < 0 or not self.instance.owns_socket():
                 log.warning("ends, because its socket or its program is gone")
                 self._stop.set()
             self._quarantine_log.tell(self.watcher.dry_run.cache.quarantine)
-            now = self._state_line()
+            now = "; ".join([self._state_line(), *self.program.warnings()])
             if now != told:
                 log.info("%s", now)
                 told = now
@@ -335,7 +328,7 @@ class Daemon:
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
         said = [*self.said, *self.settings_said, *connection_warnings(self.target)]
-        said += spread_warnings(self.client.clock)
+        said += [*spread_warnings(self.client.clock), *self.program.warnings()]
         return health(self.watcher, self.journal, self.cluster, more, said)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:

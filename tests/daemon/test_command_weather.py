@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife import __version__
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.daemon.user import FLAGS, PATIENT, ROOT, User, lines_of, silence, user
 from tests.loopback import play, sandbox
@@ -199,8 +200,15 @@ def test_an_upgrade_that_takes_the_program_away_ends_no_daemon() -> None:
             one.environ["PYTHONPATH"] = str(old)
             await one.watching()
             pid = (await one.health())["pid"]
+            init = old / "kubectl_nodelife/__init__.py"
+            init.write_text(init.read_text().replace(__version__, "99.1.0"))
+            told = f"this daemon is {__version__}, and version 99.1.0 is installed now; run: "
+            await one.warned("status", of=told + "kubectl nodelife daemon restart")
             shutil.rmtree(old)
             one.environ["PYTHONPATH"] = str(ROOT)
+            removed = f"the program of this daemon (version {__version__}) was removed"
+            await one.warned("status", of=removed)
+            await one.warned("daemon", "status", of=removed)
             silence(served, "a1")
             await one.until(lambda: taints_planned(one))
             for args in (["status"], ["explain", "node", "a1"], ["changes", "-o", "yaml"]):

@@ -37,6 +37,7 @@ VALIDATE = os.environ.get("VALIDATE_KREW_MANIFEST") or (
 ROOT = Path(__file__).parents[2]
 LINUX = archive_name("linux-amd64")
 OLD = "0.0.9"
+REMOVED = f"the program of this daemon (version {OLD}) was removed, as an upgrade does"
 
 pytestmark = [
     needs_kubectl,
@@ -174,12 +175,16 @@ def test_upgrade_under_a_running_daemon(
             user.ok("kubectl", "krew", "upgrade", "nodelife")
             assert [p.name for p in store.iterdir()] == [f"v{__version__}"]
             assert f"v{__version__}" in user.ok("kubectl", "nodelife", "version")
-            # The old daemon has no files any more, and still answers.
+            # The old daemon has no files any more, still answers, and says so.
             for words in (["status"], ["changes"], ["explain", "node", "a1"], ["audit", "-A"]):
                 user.ok("kubectl", "nodelife", *words)
+            for words in (["status"], ["daemon", "status"]):
+                said = user.run("kubectl", "nodelife", *words)
+                assert said.returncode == 0 and REMOVED in said.stderr, said
             assert daemon_version(user) == OLD
             user.ok("kubectl", "nodelife", "daemon", "restart")
             assert daemon_version(user) == __version__
+            assert user.run("kubectl", "nodelife", "daemon", "status").stderr == ""
         finally:
             user.run("kubectl", "nodelife", "daemon", "stop")
 
