@@ -39,7 +39,7 @@ SCREENS = (
 
 
 @contextmanager
-def _sandbox(folder: Path) -> Iterator[Mapping[str, str]]:
+def sandbox(folder: Path) -> Iterator[Mapping[str, str]]:
     """The environment of somebody whose kubeconfig is a sandbox's."""
     (folder / "run").mkdir(mode=0o700)
     (folder / "sandbox.yaml").write_text(SCENARIO)
@@ -68,7 +68,7 @@ def _sandbox(folder: Path) -> Iterator[Mapping[str, str]]:
 def page() -> str:
     """The page, in Markdown. Raises subprocess.CalledProcessError where a command fails."""
     parts = ["# Screens\n\nMade with this very version, on a [sandbox](sandbox.md).\n"]
-    with tempfile.TemporaryDirectory(prefix="nl-") as name, _sandbox(Path(name)) as environ:
+    with tempfile.TemporaryDirectory(prefix="nl-") as name, sandbox(Path(name)) as environ:
         program = [sys.executable, "-m", "kubectl_nodelife"]
         try:
             for title, words in SCREENS:
