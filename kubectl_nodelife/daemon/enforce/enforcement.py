@@ -139,14 +139,12 @@ class Enforcement:
         )
         self._tasks = [loop.create_task(part) for part in parts]
         await settle_unsettled(self.intents, self._side)
-        first = True
         while True:
             self.why_not = self._gate.closed_because()
             if self.why_not:
                 await asyncio.sleep(_LOOK_S)
                 continue
-            await self._term(relist=not first)
-            first = False
+            await self._term()
 
     async def stop_sending(self) -> None:
         """Send nothing more, and wait for what is on its way."""
@@ -186,7 +184,7 @@ class Enforcement:
 
     # A term
 
-    async def _term(self, *, relist: bool) -> None:
+    async def _term(self) -> None:
         feed = self._daemon.tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
         host = EnforcingHost(begin, self._note_begin, self._ledger.numbers)
@@ -205,8 +203,8 @@ class Enforcement:
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
         self._task = task
-        if relist:
-            feed.relist(KINDS)
+        # what was listed before there was this feed, such as during a pause, it was not told of
+        feed.relist([kind for kind in KINDS if feed.states[kind].synced])
         loop = asyncio.get_running_loop()
         running = [loop.create_task(task.run())]
         running += [
