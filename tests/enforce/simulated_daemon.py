@@ -1,0 +1,279 @@
+"""An enforcing daemon on a simulated server: the real `Enforcement`, from Lease to executor.
+
+Played are only what it reads with (watches, with gaps) and its disk. A process can be killed at any
+point: what it had on its way still arrives, what was not on its disk is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
+from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
+from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.intents import Intent, Unsettled
+from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import Unreachable
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.live.clock import ServerClock
+from kubectl_nodelife.live.news import FAILING, WATCHING, Happened, KindState, Listed, Phase
+from kubectl_nodelife.sandbox.store import DELETED
+from tests.enforce.simulated_api import Network, SimulatedServer
+
+OWNER: contextvars.ContextVar[Any] = contextvars.ContextVar("process")
+
+
+class Disk:
+    """The journal of writes as it is on the disk: what survives a kill."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[str, Intent]] = {}
+        self.marks: dict[str, str] = {}
+
+
+class SimulatedIntents:
+    """As `daemon.intents.Intents`, over a simulated disk that takes some ms to write."""
+
+    def __init__(self, disk: Disk, dice: random.Random) -> None:
+        self.error = ""
+        self.dead = False
+        self._disk = disk
+        self._dice = dice
+        self._ends: list[tuple[int, str]] = []
+        self.first = self._number = max(disk.rows, default=0)
+
+    async def begin(self, intent: Intent) -> int:
+        self._number += 1
+        number = self._number
+        await asyncio.sleep(self._dice.randint(1, 5) / 1000)
+        if not self.dead:
+            self._disk.rows[number] = ("intent", intent)
+            await self.flush()
+        return number
+
+    def note(self, number: int, state: str, *_: Any) -> None:
+        self._ends.append((number, state))
+
+    async def flush(self) -> None:
+        if not self.dead:
+            for number, state in self._ends:
+                self._disk.rows[number] = (state, self._disk.rows[number][1])
+            self._ends = []
+
+    async def run(self, now_ns: Any) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            await self.flush()
+
+    def unsettled(self) -> list[Unsettled]:
+        states = ("intent", "sent", "unknown")
+        found = self._disk.rows.items()
+        return [Unsettled(n, state, row) for n, (state, row) in found if state in states]
+
+    def mark(self, name: str, value: str | None = None) -> str:
+        if value is not None:
+            self._disk.marks[name] = value
+        return self._disk.marks.get(name, "")
+
+    async def close(self) -> None:
+        await self.flush()
+
+
+class SimulatedWatches:
+    """As `ListWatchSource`: lists and watches of all kinds, which may break or fall silent."""
+
+    def __init__(self, server: SimulatedServer, dice: random.Random) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+        self.states = {kind: KindState(kind, WATCHING, synced=True) for kind in KINDS}
+        self.dead = False
+        self._server = server
+        self._dice = dice
+        self._seen = dict.fromkeys(KINDS, 0)
+        self._broken: dict[str, int] = {}
+        self._hung: set[str] = set()
+        self._demanded: set[str] = set()
+        self._ready_ns = dict.fromkeys(KINDS, 0)
+        server.changed.append(self._changed)
+
+    def relist(self, kinds: Iterable[str]) -> None:
+        """List anew; the answer shows the state as of its arrival at the server."""
+        for kind in kinds:
+            if kind in self._broken:
+                self._demanded.add(kind)  # as soon as it is there again
+            else:
+                self._list(kind)
+
+    def _list(self, kind: str) -> None:
+        world, asked_ns = self._server.world, self._server.world.steady_ns
+
+        def answer() -> None:
+            if self.dead or kind in self._broken:
+                return
+            self._server.live()
+            self._hung.discard(kind)  # over a connection of its own
+            entries = self._server.store.collections[kind].entries.values()
+            self._seen[kind] = self._server.store.version
+            objects = [entry.obj for entry in entries]
+            self._tell(kind, Listed(kind, objects, asked_ns, (), str(self._seen[kind])))
+
+        world.at(world.now_ns + self._dice.randint(2, 30) * MILLISECOND_NS, answer)
+
+    def _changed(self) -> None:
+        for kind in KINDS:
+            if self._seen[kind] and kind not in self._broken and kind not in self._hung:
+                self._catch_up(kind)
+
+    def _catch_up(self, kind: str) -> None:
+        events: list[Any] = []
+        for change in self._server.store.collections[kind].since(self._seen[kind]):
+            obj = change.entry.obj
+            self._seen[kind] = change.version
+            gone = change.type == DELETED
+            events.append(Gone(kind, obj.key) if gone else Put(kind, obj))
+        if events:
+            self._tell(kind, Happened(kind, events))
+
+    def _tell(self, kind: str, news: Any) -> None:
+        """In order, some ms later."""
+        world = self._server.world
+        at_ns = world.now_ns + self._dice.randint(1, 8) * MILLISECOND_NS
+        self._ready_ns[kind] = at_ns = max(at_ns, self._ready_ns[kind])
+        world.at(at_ns, lambda: None if self.dead else self.queue.put_nowait(news))
+
+    def break_off(self, kind: str, duration_ns: int, *, relist: bool) -> None:
+        """The watch is down for so long, and then goes on where it was, or with a list."""
+        if self.dead or kind in self._broken:
+            return
+        world = self._server.world
+        self._broken[kind] = world.steady_ns
+        self.states[kind].broken_since_ns = world.steady_ns
+        self._tell(kind, Phase(kind, FAILING))
+
+        def mend() -> None:
+            if self.dead:
+                return
+            gap_ns = world.steady_ns - self._broken.pop(kind)
+            self.states[kind].broken_since_ns = None
+            lists = relist or kind in self._demanded or not self._seen[kind]
+            self._demanded.discard(kind)
+            if lists:
+                self._list(kind)
+            else:
+                self._catch_up(kind)
+            later_ns = world.now_ns + 50 * MILLISECOND_NS
+            phase = Phase(kind, WATCHING, gap_ns, relisted=lists)
+            world.at(later_ns, lambda: self._tell(kind, phase))
+
+        world.at(world.now_ns + duration_ns, mend)
+
+    def hang(self, kind: str, duration_ns: int) -> None:
+        """The watch stays open and says nothing for so long."""
+        self._hung.add(kind)
+
+        def go_on() -> None:
+            self._hung.discard(kind)
+            if not self.dead and self._seen[kind] and kind not in self._broken:
+                self._catch_up(kind)
+
+        self._server.world.at(self._server.world.now_ns + duration_ns, go_on)
+
+
+class Process:
+    """One daemon, from its start to its end or its death."""
+
+    def __init__(
+        self,
+        server: SimulatedServer,
+        network: Network,
+        disk: Disk,
+        dice: random.Random,
+        orders: Orders,
+        settings: Settings,
+    ) -> None:
+        self.network = network
+        self.disk = disk
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.intents = SimulatedIntents(disk, dice)
+        self.watches = SimulatedWatches(server, dice)
+        world = server.world
+        clock = DaemonClock(
+            lambda: world.now_ns,
+            wall=lambda: world.now_ns,
+            steady=lambda: world.steady_ns,
+            awake=lambda: world.awake_ns,
+        )
+        tee = Tee(self.watches)  # type: ignore[arg-type]
+
+        async def read_settings(cache: Cache) -> Settings:
+            return settings
+
+        enforcement_module.WritingSession = lambda *_, **__: network  # type: ignore
+        enforcement_module.read_leases = self._read_leases  # type: ignore[assignment]
+        daemon = SimpleNamespace(
+            options=SimpleNamespace(environ={}, tell=lambda text: None, assignments=()),
+            target=SimpleNamespace(server="https://simulated"),
+            client=SimpleNamespace(clock=ServerClock()),
+            journal=SimpleNamespace(ledger=Ledger(), fault=str),
+            watcher=SimpleNamespace(clock=clock, settings=settings, synced=asyncio.Event()),
+            tee=tee,
+            settings_said=[],
+            settings=read_settings,
+        )
+        self.enforcement = Enforcement(orders, daemon, self.intents)  # type: ignore[arg-type]
+        self.enforcement.keeper._steady = lambda: world.steady_ns
+        self._server = server
+        context = contextvars.copy_context()
+        context.run(OWNER.set, self)
+        loop = asyncio.get_running_loop()
+        self.main = loop.create_task(self._run(tee), context=context)
+
+    async def _run(self, tee: Tee) -> None:
+        feeding = asyncio.get_running_loop().create_task(tee.run())
+        self.watches.relist(KINDS)
+        try:
+            await self.enforcement.run()
+        finally:
+            feeding.cancel()
+
+    async def _read_leases(self, client: Any) -> list[Any]:
+        await asyncio.sleep(0.005)
+        if self.network.dead:
+            raise Unreachable("the process is dead")
+        entries = self._server.store.collections["Lease"].entries.values()
+        return [e.obj for e in entries if e.obj.namespace == "kube-node-lease"]
+
+    def kill(self) -> None:
+        """kill -9: what is on its way arrives, nothing else happens any more."""
+        self.network.dead = self.intents.dead = self.watches.dead = True
+        for task in list(self.tasks):
+            task.cancel()
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        await self.enforcement.stop_sending()
+        self.main.cancel()
+        await asyncio.gather(self.main, return_exceptions=True)
+        await self.enforcement.close()
+        self.kill()
+
+
+def make_task(loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> asyncio.Task[Any]:
+    """A task that its process knows of, so that it dies with it."""
+    context = more.get("context") or contextvars.copy_context()
+    owner = context.get(OWNER)
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **more)
+    if owner is not None:
+        owner.tasks.add(task)
+        task.add_done_callback(owner.tasks.discard)
+    return task

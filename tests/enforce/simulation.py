@@ -1,0 +1,343 @@
+"""One seed of the simulation: a cluster's story, faults, and what must hold in spite of them.
+
+The story is played twice: by a daemon to which nothing happens, and by one with faults until some
+instant. What the second writes is judged by the observer; it deletes no pod of the beginning that
+the first would not have deleted. Whether both clusters end alike is compared on demand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.daemon import gate
+from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.live import writer
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.enforce.observer import LEASE, Rules, broken_rules
+from tests.enforce.simulated_api import Fault, Network, Sent, SimulatedServer, draw_fault
+from tests.enforce.simulated_daemon import Disk, Process, make_task
+from tests.enforce.virtual_time import VirtualLoop, World
+
+Json = dict[str, Any]
+GRACE_S = 8
+FAULTS_FROM_S, FAULTS_UNTIL_S, END_S = 4, 40, 125
+CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
+FLAGS = {
+    "node-monitor-grace-period": f"{GRACE_S}s",
+    "node-monitor-period": "1s",
+    "node-eviction-rate": "2",
+    "terminated-pod-gc-threshold": "1",
+}
+_OURS = "kubectl-nodelife/"
+_FREE = ("leases", "events", "selfsubjectaccessreviews")
+
+
+class Outcome(NamedTuple):
+    """What is left of a run."""
+
+    audit: list[Json]
+    broken: list[str]
+    end: Json
+    deleted: set[str]
+    first_pods: set[str]
+
+
+def story(seed: int) -> bytes:
+    """A cluster of six nodes in two zones, and what happens to it, as a scenario."""
+    dice = random.Random(seed)
+    patient = dice.random() < 0.5
+    nodes = ["a1", "b1", "a2", "b2", "a3", "b3"]
+    dice.shuffle(nodes)
+    dead, short, other, gone = nodes[:4]
+
+    def at(first: float, last: float) -> str:
+        return f"{round(dice.uniform(first, last) * 1000)}ms"
+
+    events: list[Json] = [{"at": at(5, 20), "kubelet": {"nodes": [dead], "heartbeats": "stop"}}]
+    begin_s = dice.uniform(5, 20)
+    back_s = begin_s + (14 if patient and dice.random() < 0.5 else 3)
+    for at_s, word in ((begin_s, "stop"), (back_s, "start")):
+        kubelet = {"nodes": [short], "heartbeats": word}
+        events.append({"at": f"{round(at_s * 1000)}ms", "kubelet": kubelet})
+    if dice.random() < 0.5:
+        taint = {"nodes": [other], "add": ["maintenance=now:NoExecute"]}
+        events.append({"at": at(5, 25), "taint": taint})
+    if dice.random() < 0.3:
+        stopped_s = dice.uniform(5, 15)
+        kubelet = {"nodes": [gone], "heartbeats": "stop"}
+        events.append({"at": f"{round(stopped_s * 1000)}ms", "kubelet": kubelet})
+        object_ = {"kind": "Node", "name": gone}
+        events.append({"at": f"{round(stopped_s * 1000) + 1500}ms", "delete": object_})
+    if dice.random() < 0.5:
+        events.append({"at": at(5, 25), "apply": _agent(2)})
+    spec = {
+        "profile": "v1.36",
+        "time": "2026-01-01T00:00:00Z",
+        "kubelet": {
+            "podStartDuration": "1s",
+            "podStopDuration": "1s",
+            "leaseRenewInterval": "2s",
+        },
+        "generate": {
+            "zones": 2,
+            "nodesPerZone": 3,
+            "podsPerNode": 2,
+            "daemonSets": 0,
+            "tolerationSeconds": 300 if patient else 4,
+            "seed": seed,
+        },
+        "objects": [_agent(1)],
+        "events": sorted(events, key=lambda e: int(e["at"][:-2])),
+    }
+    document = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Scenario", "spec": spec}
+    return msgspec.json.encode(document)
+
+
+def _agent(version: int) -> Json:
+    """A DaemonSet."""
+    container = {"name": "c", "image": f"registry.example/agent:{version}"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
+            "template": {
+                "metadata": {"labels": {"app": "agent"}},
+                "spec": {"terminationGracePeriodSeconds": 2, "containers": [container]},
+            },
+        },
+    }
+
+
+class Run:
+    """One play of a seed's story. `faulty`: with faults, as the seed draws them."""
+
+    def __init__(self, seed: int, *, faulty: bool) -> None:
+        self.faulty = faulty
+        self.dice = random.Random(seed * 2 + 1)
+        self.world = World()
+        self.broken: list[str] = []
+        self.server = SimulatedServer(self.world, assemble(parse_scenario(story(seed), "story")))
+        pods = self.server.store.collections["Pod"].entries.values()
+        self.first_pods = {entry.obj.uid for entry in pods}
+        self.settings = make_settings("v1.36", FLAGS)
+        self.orders = Orders(
+            CONTROLLERS,
+            CONTROLLERS,
+            self.dice.choice(("join", "restart")),
+            self.dice.choice(("", "upstream")),
+        )
+        self.often = self.dice.choice((0.0, 0.05, 0.3)) if faulty else 0.0
+        self.kills = self.dice.choice((0, 1, 3)) if faulty else 0
+        self.two = faulty and self.dice.random() < 0.25
+        self.processes: list[Process] = []
+
+    @property
+    def at_s(self) -> float:
+        """Seconds since the beginning."""
+        return self.world.steady_ns / 1e9
+
+    def play(self) -> Outcome:
+        """Play it."""
+        loop = VirtualLoop(self.world)
+        loop.set_task_factory(make_task)  # type: ignore[arg-type]
+        try:
+            loop.run_until_complete(self._play())
+        finally:
+            self.server.close()
+            loop.close()
+        rules = Rules(grace_s=GRACE_S)
+        # a thief does not wait: who held the Lease may write until he would have renewed it
+        judged = [entry for entry in self.server.audit if entry["userAgent"] != "thief"]
+        broken = [*self.broken, *broken_rules(judged, rules)]
+        deleted = {
+            str((e["requestObject"].get("preconditions") or {}).get("uid"))
+            for e in self.server.audit
+            if e["userAgent"].startswith(_OURS)
+            and e["verb"] == "delete"
+            and e["objectRef"]["resource"] == "pods"
+            and e["responseStatus"]["code"] < 300
+        }
+        return Outcome(self.server.audit, broken, self._end(), deleted, self.first_pods)
+
+    async def _play(self) -> None:
+        self._start(Disk())
+        if self.two:
+            self._start(Disk())
+        if self.faulty:
+            self._plan()
+        while self.at_s < END_S:
+            await asyncio.sleep(1)
+            for number, process in enumerate(self.processes):
+                if process.network.dead:
+                    self.processes[number] = self._made(process.disk)
+                elif process.main.done():
+                    self.broken.append(f"the daemon ended: {process.main.exception()!r}")
+                    return
+                if self.at_s > FAULTS_UNTIL_S:
+                    process.enforcement.resume()
+        for process in self.processes:
+            await process.stop()
+            for number, (state, intent) in process.disk.rows.items():
+                if state in ("intent", "sent") and number > process.intents.first:
+                    what = f"{intent.action[:80]} of {intent.name}"
+                    self.broken.append(f"intent {number} has no end: {state} {what}")
+
+    # Processes
+
+    def _start(self, disk: Disk) -> None:
+        self.processes.append(self._made(disk))
+
+    def _made(self, disk: Disk) -> Process:
+        network = Network(self.server, self.dice, self._fault)
+        process = Process(self.server, network, disk, self.dice, self.orders, self.settings)
+
+        def on_write(sent: Sent) -> None:
+            self._judge_intent(process, sent)
+            if self.kills and self._faults_now() and _changes(sent) and self.dice.random() < 0.2:
+                self.kills -= 1
+                wait_ns = self.dice.choice((0, 0, 2_000_000, 8_000_000))
+                self.world.at(self.world.now_ns + wait_ns, process.kill)
+
+        network.on_write = on_write
+        return process
+
+    def _judge_intent(self, process: Process, sent: Sent) -> None:
+        """Each write has its intent on the disk."""
+        if not _changes(sent):
+            return
+        path = sent.url.partition("?")[0].split("/")
+        for state, intent in process.disk.rows.values():
+            if state in ("intent", "sent") and (intent.name in path or sent.method == "POST"):
+                return
+        self.broken.append(f"{self.at_s:.3f} {sent.method} {sent.url}: no intent is on the disk")
+
+    # Faults
+
+    def _faults_now(self) -> bool:
+        return FAULTS_FROM_S < self.at_s < FAULTS_UNTIL_S
+
+    def _fault(self, sent: Sent) -> Fault:
+        return draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
+
+    def _plan(self) -> None:
+        """Draw what happens to the daemon and its watches, and when."""
+        for _ in range(self.dice.randint(0, 3)):
+            at_ns = self.world.now_ns + round(
+                self.dice.uniform(FAULTS_FROM_S, FAULTS_UNTIL_S - 15) * SECOND_NS
+            )
+            duration_ns = round(self.dice.uniform(0.5, 14) * SECOND_NS)
+            kind = self.dice.choice(("Node", "Lease", "Pod", "DaemonSet"))
+            what = self.dice.choice(("break", "break", "hang", "stop", "suspend", "steal"))
+            relist = self.dice.random() < 0.5
+            self.world.at(at_ns, partial(self._hit, what, kind, duration_ns, relist))
+
+    def _hit(self, what: str, kind: str, duration_ns: int, relist: bool) -> None:
+        if what == "steal":
+            self._steal(self.world.now_ns + duration_ns)
+            return
+        if what in ("stop", "suspend"):
+            asyncio.get_event_loop().call_soon(
+                lambda: self.world.stand_still(duration_ns, suspended=what == "suspend")
+            )
+            return
+        for process in self.processes:
+            if what == "hang":
+                process.watches.hang(kind, duration_ns)
+            else:
+                process.watches.break_off(kind, duration_ns, relist=relist)
+
+    def _steal(self, until_ns: int) -> None:
+        """Somebody writes himself into the Lease, and renews it for a while."""
+        headers = {"User-Agent": "thief", "Content-Type": "application/merge-patch+json"}
+        stamp = format_micro_time(self.world.now_ns)
+        spec = {"holderIdentity": "thief", "renewTime": stamp, "leaseDurationSeconds": 15}
+        url = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{LEASE}"
+        self.server.answer(Sent("PATCH", url, msgspec.json.encode({"spec": spec}), headers))
+        if self.world.now_ns < until_ns:
+            self.world.at(self.world.now_ns + 2 * SECOND_NS, lambda: self._steal(until_ns))
+
+    # The end
+
+    def _end(self) -> Json:
+        """What the cluster is in the end, as far as no chance has a say in it.
+
+        Whether pods are ready is left out: those of a node that came back may stay marked.
+        """
+        end: Json = {}
+        store = self.server.store.collections
+        for entry in store["Node"].entries.values():
+            node = entry.obj
+            assert isinstance(node, Node)
+            ready = next((c.status for c in node.status.conditions if c.type == "Ready"), "")
+            taints = sorted(f"{t.key}:{t.effect}" for t in node.spec.taints)
+            end[f"node {node.name}"] = [ready, *taints]
+        for entry in store["Pod"].entries.values():
+            pod = entry.obj
+            assert isinstance(pod, Pod)
+            going = " going" if pod.metadata.deletion_timestamp else ""
+            if pod.uid in self.first_pods:
+                end[f"pod {pod.name}"] = f"{pod.status.phase}{going}"
+            elif pod.metadata.labels and pod.metadata.labels.get("app") == "agent" and not going:
+                key = f"agent on {pod.spec.node_name}"
+                end[key] = end.get(key, 0) + 1
+        for entry in store["DaemonSet"].entries.values():
+            assert isinstance(entry.obj, DaemonSet)
+            status = entry.obj.status
+            end["set"] = [status.desired_number_scheduled, status.updated_number_scheduled]
+        end["revisions"] = len(store["ControllerRevision"].entries)
+        return end
+
+
+def _awake_s(world: World) -> float:
+    return world.awake_ns / 1e9
+
+
+def _steady_ns(world: World) -> int:
+    return world.steady_ns
+
+
+def _changes(sent: Sent) -> bool:
+    return sent.method != "GET" and not any(f"/{word}" in sent.url for word in _FREE)
+
+
+def faults_found(seed: int, *, ends: bool = False) -> list[str]:
+    """What does not hold under this seed; nothing where all is well.
+
+    `ends`: the cluster must also end as the one without faults.
+    """
+    logging.getLogger("nodelife").setLevel(logging.CRITICAL)
+    runs = []
+    for faulty in (False, True):
+        random.seed(seed)
+        run = Run(seed, faulty=faulty)
+        monotonic = SimpleNamespace(monotonic=partial(_awake_s, run.world))
+        gate.time, writer.time = monotonic, monotonic  # type: ignore[attr-defined]
+        writer.steady_ns = partial(_steady_ns, run.world)
+        runs.append(run.play())
+        gc.unfreeze()
+    calm, faulted = runs
+    found = [f"without faults: {text}" for text in calm.broken] + faulted.broken
+    for uid in sorted((faulted.deleted - calm.deleted) & faulted.first_pods):
+        found.append(f"the pod of uid {uid} was deleted, and would not have been without faults")
+    if ends and not found:
+        for key in sorted(calm.end.keys() | faulted.end.keys()):
+            one, other = calm.end.get(key), faulted.end.get(key)
+            if one != other:
+                found.append(f"in the end {key}: {other}, without faults {one}")
+    return found

@@ -1,0 +1,48 @@
+"""The enforcing daemon on a simulated API server, on virtual time, with seeded faults.
+
+By hand: `pytest tests/enforce/test_simulation.py --seeds 10000 -n 4`; a failure names its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kubectl_nodelife.daemon import gate
+from kubectl_nodelife.daemon.enforce import enforcement
+from kubectl_nodelife.live import writer
+from tests.enforce.simulation import Run, faults_found
+
+_BATCH = 20
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each batch of seeds."""
+    if "first_seed" in metafunc.fixturenames:
+        metafunc.parametrize("first_seed", range(0, metafunc.config.getoption("--seeds"), _BATCH))
+
+
+@pytest.fixture(autouse=True)
+def _clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the simulation replaces is put back."""
+    for module, name in (
+        (gate, "time"),
+        (writer, "time"),
+        (writer, "steady_ns"),
+        (enforcement, "WritingSession"),
+        (enforcement, "read_leases"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    yield
+
+
+def test_no_rule_is_broken(first_seed: int, pytestconfig: pytest.Config) -> None:
+    ends = pytestconfig.getoption("--ends")
+    for seed in range(first_seed, first_seed + _BATCH):
+        assert faults_found(seed, ends=ends) == [], f"seed {seed}"
+
+
+def test_it_does_something() -> None:
+    run = Run(1, faulty=False)
+    assert run.play().deleted, "an observer that saw nothing has judged nothing"
