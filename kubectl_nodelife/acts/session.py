@@ -56,7 +56,9 @@ class ActSession:
         self.order = order
         self.target = target
         self.intents = intents
-        self.guard = Guard(Caps(None, None, None, None, nodes_gone=False, total=order.max_writes))
+        self.guard = Guard(
+            Caps(None, None, None, None, nodes_gone_share=None, total=order.max_writes)
+        )
         self._clock = ServerClock()
         self._session = WritingSession(target, environ)
         self.reader = Writer(self._session, order.act, self.now_ns, self._clock)

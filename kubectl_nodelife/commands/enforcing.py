@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from kubectl_nodelife.daemon.enforce.limits import CAPS
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import BadInput, Refused
@@ -49,7 +50,6 @@ _OPTIONS = (
     click.option("--insecure-enforce", is_flag=True, help="Without verified TLS; labs only."),
     click.option("--yes", "-y", is_flag=True, help="Do not ask."),
 )
-CAPS: Final = ("taints-per-minute", "deletions-per-minute")
 
 
 def enforce_flags(callback: Any) -> Any:
@@ -65,7 +65,9 @@ def orders_of(given: dict[str, Any]) -> Orders:
         name, _, value = text.partition("=")
         if name not in CAPS or not value.isdecimal():
             raise BadInput(
-                f"{text!r} is no cap", on="--cap", remedy=f"give {' or '.join(CAPS)}, =, a number"
+                f"{text!r} is no cap",
+                on="--cap",
+                remedy=f"give one of {', '.join(CAPS)}, =, a number",
             )
     return Orders(
         controllers=controller_names(given["enforce"], "--enforce"),

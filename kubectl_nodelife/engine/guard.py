@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -64,18 +64,24 @@ GO: Final = Go()
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """How much at most; None: no limit. `--caps=upstream` is all None but `total`."""
+    """How much at most; None: no limit. `--caps=upstream` is all None but `total`.
+
+    `set_deletions_a_minute`: pods of one DaemonSet; `by_budget`: twice its maxUnavailable where
+    that is more. `errors`: so many of the last ten writes of a kind.
+    """
 
     taints_a_minute: int | None = 10
     deletions_a_minute: int | None = 100
     zone_share: float | None = 0.55
     cluster_share: float | None = 0.34
-    errors: bool = True
-    nodes_gone: bool = True
+    set_deletions_a_minute: int | None = 10
+    set_deletions_by_budget: bool = True
+    errors: int | None = ERRORS
+    nodes_gone_share: float | None = 0.10
     total: int | None = None
 
 
-UPSTREAM: Final = Caps(None, None, None, None, errors=False, nodes_gone=False)
+UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_share=None)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -136,6 +142,10 @@ def is_capped_deletion(action: Action) -> bool:
     return isinstance(action, (DeletePod, EvictPod))
 
 
+def _is_daemon_deletion(action: Action) -> TypeGuard[DeletePod]:
+    return isinstance(action, DeletePod) and action.controller == "daemonset"
+
+
 def is_capped_taint(action: Action) -> bool:
     """Whether it counts as one of the NoExecute taints a minute."""
     return isinstance(action, AddTaints) and is_harm(action)
@@ -144,7 +154,8 @@ def is_capped_taint(action: Action) -> bool:
 class Guard:
     """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb.
 
-    `on_change` is told a breaker that opens, and None where a person closed all of them.
+    `on_change` is told a breaker that opens, and None where a person closed all of them. `set_of`
+    tells the uid of the DaemonSet that a pod belongs to, and its maxUnavailable in nodes.
     """
 
     def __init__(self, caps: Caps) -> None:
@@ -152,6 +163,9 @@ class Guard:
         self.on_change: Callable[[Breaker | None], None] = lambda breaker: None
         self.sent = 0
         self.breakers: dict[tuple[str, str], Breaker] = {}
+        self.set_of: Callable[[DeletePod], tuple[str, int]] = lambda action: ("", 0)
+        self._recovering: tuple[Action, int] | None = None
+        self._set_deletions: dict[str, deque[int]] = {}
         self._taints: deque[int] = deque()
         self._deletions: deque[int] = deque()
         self._ends: dict[str, deque[bool]] = {}
@@ -201,7 +215,7 @@ class Guard:
         if breaker.rule == NODES_GONE and not getattr(action, "if_node_gone", ""):
             return None  # only what cannot be taken back waits
         if recovery and breaker.recovery_passes:
-            return None
+            return self._one_at_a_time(action, now_ns)
         if breaker.heals and now_ns >= breaker.since_ns + HALF_OPEN_NS:
             tries = self._half_open.get(breaker.verb)
             if tries is None or tries[0] is action or now_ns >= tries[1] + HALF_OPEN_NS:
@@ -209,6 +223,13 @@ class Guard:
                 return None
             return Hold(now_ns + _RETRY_NS, f"{breaker.because}; one write tries")
         return Hold(now_ns + _RETRY_NS, breaker.because)
+
+    def _one_at_a_time(self, action: Action, now_ns: int) -> Hold | None:
+        """Under an open breaker, recovery waits for the recovery before it."""
+        other = self._recovering
+        if other is None or other[0] is action or now_ns >= other[1] + MINUTE_NS:
+            return None
+        return Hold(now_ns + _RETRY_NS, "recovery goes one at a time while a breaker is open")
 
     def _caps(self, action: Action, view: View, now_ns: int) -> Admission:
         caps = self.caps
@@ -218,20 +239,35 @@ class Guard:
                 return Hold(now_ns + _RETRY_NS, share)
             return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
         if is_capped_deletion(action):
+            of_set = self._within_set(action, now_ns)
+            if of_set != GO:
+                return of_set
             return _within(self._deletions, caps.deletions_a_minute, "deletions", now_ns)
         return GO
+
+    def _within_set(self, action: Action, now_ns: int) -> Admission:
+        """A bad template must not take the pods of a set faster than a person can press pause."""
+        most = self.caps.set_deletions_a_minute
+        if most is None or not _is_daemon_deletion(action):
+            return GO
+        uid, unavailable = self.set_of(action)
+        if self.caps.set_deletions_by_budget:
+            most = max(most, 2 * unavailable)
+        times = self._set_deletions.setdefault(uid, deque())
+        return _within(times, most, "deletions of pods of one DaemonSet", now_ns)
 
     def _share(self, action: Action, view: View) -> str:
         """Why tainting one node more would be too much of a zone or of the cluster."""
         caps, zone = self.caps, view.zone_of.get(action.target[1][1], "")
         nodes, tainted = view.zones.get(zone, (0, 0))
         least = 2 if nodes > 3 else 1
-        if caps.zone_share is not None and tainted >= max(least, int(nodes * caps.zone_share)):
+        share = caps.zone_share
+        if share is not None and tainted >= (max(least, int(nodes * share)) if share else 0):
             return f"{tainted} of {nodes} nodes of zone {zone or 'none'} are tainted by us already"
         nodes = sum(count for count, _ in view.zones.values())
         tainted = sum(count for _, count in view.zones.values())
         most = caps.cluster_share
-        if most is not None and tainted >= max(1, int(nodes * most)):
+        if most is not None and tainted >= (max(1, int(nodes * most)) if most else 0):
             return f"{tainted} of {nodes} nodes of the cluster are tainted by us already"
         return ""
 
@@ -246,17 +282,24 @@ class Guard:
             self._taints.append(now_ns)
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
+            if _is_daemon_deletion(action):
+                uid, _ = self.set_of(action)
+                self._set_deletions.setdefault(uid, deque()).append(now_ns)
+        if is_recovery(action):
+            self._recovering = (action, now_ns)
 
     def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
         """What came of it: errors of the server open the breaker for that verb and kind.
 
         An eviction that a budget refuses has written nothing, and is not counted.
         """
+        if self._recovering is not None and self._recovering[0] is action:
+            self._recovering = None
         if isinstance(action, EvictPod) and code == TOO_MANY_REQUESTS:
             self.sent -= 1
             if self._deletions:
                 self._deletions.pop()
-        if isinstance(action, (RecordEvent, EvictPod)) or not self.caps.errors:
+        if isinstance(action, (RecordEvent, EvictPod)) or self.caps.errors is None:
             return
         verb = verb_of(action)
         bad = code in (0, 401, 429) or (code >= 500 and "failed calling webhook" not in message)
@@ -267,7 +310,7 @@ class Guard:
             self.breakers.pop(("errors", verb), None)
             ends.clear()
             return
-        if sum(ends) >= ERRORS:
+        if tried is not None or sum(ends) >= max(1, self.caps.errors):
             because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {message}"
             self.open(Breaker("errors", because, now_ns, verb, heals=True, recovery_passes=True))
 

@@ -228,3 +228,82 @@ def test_a_pod_made_ready_again_is_recovery_and_the_mark_is_harm() -> None:
     assert is_recovery(again) and not is_harm(again)
     mark = replace(again, status="False")
     assert is_harm(mark) and not is_recovery(mark)
+
+
+def daemon_pods(unavailable: int, caps: Caps) -> int:
+    """How many pods of one DaemonSet may be deleted at once."""
+    guard = Guard(caps)
+    guard.set_of = lambda action: ("set", unavailable)
+    count = 0
+    while count < 100 and send(guard, DAEMON, OPEN, NOW) == GO:
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    "unavailable, caps, allowed",
+    [
+        pytest.param(1, Caps(), 10, id="at-least-ten"),
+        pytest.param(20, Caps(), 40, id="twice-maxUnavailable"),
+        pytest.param(20, UPSTREAM, 100, id="as-upstream"),
+        pytest.param(
+            20, Caps(set_deletions_a_minute=3, set_deletions_by_budget=False), 3, id="by-a-cap"
+        ),
+    ],
+)
+def test_deletions_of_one_daemon_set(unavailable: int, caps: Caps, allowed: int) -> None:
+    assert daemon_pods(unavailable, caps) == allowed
+
+
+def test_each_daemon_set_has_its_own_count() -> None:
+    guard = Guard(Caps())
+    sets = iter("ab" * 1000)
+    guard.set_of = lambda action: (next(sets), 1)
+    assert all(guard.admit(DAEMON, OPEN, NOW) == GO for _ in range(10))
+    one, other = Guard(Caps()), ["a"]
+    one.set_of = lambda action: (other[0], 1)
+    while send(one, DAEMON, OPEN, NOW) == GO:
+        pass
+    other[0] = "b"
+    assert send(one, DAEMON, OPEN, NOW) == GO
+    other[0] = "a"
+    assert send(one, DAEMON, OPEN, NOW + MINUTE_NS) == GO, "the first ones are a minute ago"
+
+
+def test_under_an_open_breaker_recovery_goes_one_at_a_time() -> None:
+    guard = Guard(Caps())
+    other = replace(UNTAINT, node="m")
+    assert send(guard, UNTAINT, OPEN, NOW) == GO and send(guard, other, OPEN, NOW) == GO
+    guard.open(Breaker("all at once", "cut off", NOW, recovery_passes=True))
+    guard.ended(other, 200, "", NOW)
+    assert send(guard, UNTAINT, OPEN, NOW) == GO
+    held = send(guard, other, OPEN, NOW)
+    assert isinstance(held, Hold) and "one at a time" in held.because
+    guard.ended(UNTAINT, 200, "", NOW)
+    assert send(guard, other, OPEN, NOW) == GO
+
+
+@pytest.mark.parametrize("share", ["zone_share", "cluster_share"])
+def test_a_share_of_0_taints_no_node(share: str) -> None:
+    view = replace(OPEN, zone_of={"n": "z"}, zones={"z": (10, 0)})
+    assert isinstance(send(Guard(Caps(**{share: 0.0})), TAINT, view, NOW), Hold)
+
+
+def test_each_opening_is_told_once_and_a_resume_too() -> None:
+    guard, told = Guard(Caps()), []
+    guard.on_change = told.append
+    surprise = Breaker("surprise", "somebody else", NOW)
+    guard.open(surprise)
+    guard.open(surprise)
+    guard.resume()
+    assert told == [surprise, None]
+
+
+def test_an_error_on_trial_keeps_it_open_and_is_not_told_again() -> None:
+    guard, told = failing(Guard(Caps()), 503), []
+    guard.on_change = told.append
+    later = NOW + HALF_OPEN_NS
+    assert send(guard, CREATE, OPEN, later) == GO
+    guard.ended(CREATE, 503, "busy", later)
+    assert isinstance(send(guard, CREATE, OPEN, later), Hold)
+    assert told == []

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
-from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate
+from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate, set_of
 from kubectl_nodelife.daemon.enforce.lookouts import (
     FreshEvidence,
     KillSwitch,
@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Paus
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
 from kubectl_nodelife.daemon.enforce.tee import Tee
-from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.journal import Journal
@@ -238,6 +238,8 @@ class Enforcement:
             if self._restored or not self.keeper.leads():
                 log.warning("%s: nothing is sent", self._restored or "the Lease is lost")
                 return
+            if self.keeper.error:
+                self._tripwires.trouble(now_ns)  # a renewal failed
             because = self._gate.closed_because()
             if because != self.why_not:
                 log.warning("enforcing: %s", because or "goes on")
@@ -271,6 +273,7 @@ class Enforcement:
             now_ns,
             task.settings.node_monitor_period_ns,
         )
+        self.guard.set_of = set_of(cache)
         rate = client_rate(task.settings)
         return LiveExecutor(port, {n: self._controller(n, *rate) for n in self.orders.controllers})
 
@@ -325,6 +328,8 @@ class Enforcement:
     def _note_breaker(self, breaker: Breaker | None) -> None:
         """One has opened, or a person has closed all of them."""
         self._kept.keep()
+        if breaker is not None and breaker.rule == ALL_AT_ONCE and self._task is not None:
+            self._task.go_cold(breaker.because)
         if breaker is not None:
             log.warning("%s: nothing of it is sent: %s", breaker.rule, breaker.because)
 

@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.executor import LiveExecutor
-from kubectl_nodelife.live.news import Listed, News
+from kubectl_nodelife.live.news import FAILING, Listed, News, Phase
 
 JOIN, RESTART = "join", "restart"
 
@@ -44,6 +44,7 @@ class EnforcingHost:
         self.executor: LiveExecutor | None = None
         self.tripwires: Tripwires | None = None
         self._begin = begin
+        self.restarted = begin == RESTART
         self._began = began
         self._numbers = numbers
         self._waiting: list[Event] = []
@@ -61,6 +62,7 @@ class EnforcingHost:
     def join(self, settings: Settings, names: Iterable[str]) -> None:
         """Begin: beside a controller that ran until now, or as a restarted one."""
         joining = self._begin == JOIN
+        self._begin = JOIN  # taints are stripped once: what begins anew later joins
         controllers = make_controllers(settings, list(names))
         for controller in controllers:
             if isinstance(controller, NodeLifecycleController):
@@ -161,6 +163,10 @@ class EnforcingTask(DecisionTask):
     """Kind -> the highest version of a list of it, over all terms."""
     on_time_back: Callable[[str], None]
 
+    def go_cold(self, because: str) -> None:
+        """Withdraw what was decided, and begin anew: no harm for a grace period."""
+        self._anew_because = because
+
     async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
         """A list that is older than one before it: etcd was restored, and all we know is wrong."""
         if isinstance(item, Listed) and item.version.isdecimal():
@@ -171,7 +177,15 @@ class EnforcingTask(DecisionTask):
                     f"the list of {item.kind} is of version {version}, and one before it was of "
                     f"{before}: the cluster's data were restored"
                 )
+        if isinstance(item, Phase) and item.phase == FAILING:
+            self._note_trouble()
         return await super()._note(item, seen)
+
+    def _note_trouble(self) -> None:
+        """A watch broke: if many nodes fall silent now, it may be us who are cut off."""
+        host = self.dry_run
+        if isinstance(host, EnforcingHost) and host.tripwires is not None and host.engine:
+            host.tripwires.trouble(self.clock.now_ns())
 
     def _change_settings(self, order: ChangeSettings) -> None:
         """Another idea of what silence means is tried out for a grace period first."""
@@ -183,6 +197,6 @@ class EnforcingTask(DecisionTask):
     def _note_cold(self, because: str) -> None:
         super()._note_cold(because)
         host = self.dry_run
-        restarted = isinstance(host, EnforcingHost) and host._begin == RESTART
+        restarted = isinstance(host, EnforcingHost) and host.restarted
         if restarted and not self.synced.is_set():
             self.cold_until_ns = self.cold_since_ns

@@ -31,7 +31,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
 GONE_WITHIN_NS: Final = 600 * SECOND_NS
-GONE_SHARE: Final = 0.10
 GONE_LEAST: Final = 3
 SILENT_SHARE: Final = 0.30
 _OURS_KEPT: Final = 100_000
@@ -112,7 +111,8 @@ class Tripwires:
             self._gone.popleft()
         self._gone.append(now_ns)
         gone, there = len(self._gone), len(self._cache.nodes)
-        if self._guard.caps.nodes_gone and gone >= max(GONE_LEAST, int(GONE_SHARE * there) + 1):
+        share = self._guard.caps.nodes_gone_share
+        if share is not None and gone >= max(GONE_LEAST, int(share * there) + 1):
             because = f"{gone} nodes with pods on them are gone within ten minutes"
             self._open(NODES_GONE, because, now_ns)
 

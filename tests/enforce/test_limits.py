@@ -1,0 +1,87 @@
+"""The caps as the command line names them, and how many pods of a DaemonSet may go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.commands.enforcing import orders_of
+from kubectl_nodelife.daemon.enforce.limits import CAPS, caps_of, set_of
+from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.engine.actions import DeletePod
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.engine.guard import UPSTREAM, Caps
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.workload import (
+    DaemonSet,
+    DaemonSetSpec,
+    DaemonSetStatus,
+    DaemonSetUpdateStrategy,
+    RollingUpdateDaemonSet,
+)
+
+GIVEN: dict[str, Any] = {
+    "enforce": "daemonset",
+    "assume_stopped": "",
+    "begin": "join",
+    "caps": None,
+    "max_writes": None,
+    "lease_namespace": "kube-system",
+    "wait": False,
+    "insecure_enforce": False,
+    "yes": True,
+}
+
+
+def test_upstream_takes_every_cap_away_and_each_can_be_given_back() -> None:
+    for name, (field, in_percent) in CAPS.items():
+        assert getattr(Caps(), field) is not None and getattr(UPSTREAM, field) is None
+        given = caps_of(Orders(caps="upstream", single_caps=(f"{name}=7",)))
+        assert getattr(given, field) == (0.07 if in_percent else 7)
+    rows = {f for f in Caps.__struct_fields__ if f not in ("total", "set_deletions_by_budget")}
+    assert rows == {field for field, _ in CAPS.values()}, "each row with a dagger has a name"
+
+
+@pytest.mark.parametrize("text", ["pods=1", "taints-per-minute", "taints-per-minute=-1", "=1"])
+def test_no_such_cap(text: str) -> None:
+    with pytest.raises(BadInput, match="is no cap") as caught:
+        orders_of({**GIVEN, "single_caps": (text,)})
+    assert all(name in caught.value.remedy for name in CAPS)
+
+
+def test_an_unknown_controller_is_named_with_those_there_are() -> None:
+    with pytest.raises(BadInput, match="'scheduler'") as caught:
+        orders_of({**GIVEN, "enforce": "scheduler", "single_caps": ()})
+    assert "node-lifecycle, taint-eviction, pod-gc and daemonset" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "down, surge, expected",
+    [
+        pytest.param(3, 0, 3, id="a-number"),
+        pytest.param("10%", 0, 5, id="percent-of-the-desired"),
+        pytest.param(0, 4, 4, id="surge"),
+        pytest.param("x", 0, 0, id="nonsense"),
+    ],
+)
+def test_how_many_of_a_set_an_update_takes_down(down: Any, surge: Any, expected: int) -> None:
+    rolling = RollingUpdateDaemonSet(max_unavailable=down, max_surge=surge)
+    strategy = DaemonSetUpdateStrategy("RollingUpdate", rolling)
+    one = DaemonSet(
+        ObjectMeta(name="s", namespace="d", uid="u"),
+        DaemonSetSpec(update_strategy=strategy),
+        DaemonSetStatus(desired_number_scheduled=50),
+    )
+    owner = OwnerReference("DaemonSet", "s", "u", "apps/v1", True)
+    pod = Pod(ObjectMeta(name="p", namespace="d", owner_references=(owner,)), PodSpec())
+    cache = Cache()
+    for obj in (one, pod):
+        cache.apply(Put(type(obj).__name__, obj), 1)
+    who: dict[str, Any] = {"controller": "daemonset", "because": "b", "namespace": "d"}
+    found = set_of(cache)
+    assert found(DeletePod(**who, pod="p")) == ("u", expected)
+    assert found(DeletePod(**who, pod="gone")) == ("", 0)
