@@ -92,7 +92,9 @@ def count(value: Any, at: FieldPath, *, least: int = 0, most: int) -> int:
     return value
 
 
-def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0) -> int:
+def duration_ns(
+    value: Any, at: FieldPath, *, least_ns: int = 0, most_ns: int | None = None
+) -> int:
     """The value, a Go duration such as `1m30s`, in ns."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:
         raise at.fault(f"{value} lacks a unit", f"write {value}s for seconds")
@@ -103,6 +105,8 @@ def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0) -> int:
     if ns < least_ns:
         what = "must not be negative" if ns < 0 else f"must be at least {format_duration(least_ns)}"
         raise at.fault(f"{value} {what}")
+    if most_ns is not None and ns > most_ns:
+        raise at.fault(f"{value} must be at most {format_duration(most_ns)}")
     return ns
 
 

@@ -85,6 +85,8 @@ _GENERATE_FIELDS = {
     "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
 }
 _MILLISECOND_NS = 1_000_000
+_LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
+_MOST_GENERATED = 2_000_000
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -192,7 +194,9 @@ def _read_spec(spec: dict[str, Any], at: FieldPath) -> dict[str, Any]:
             case "time":
                 read["time_ns"] = _time(value, place)
             case "duration":
-                read["duration_ns"] = duration_ns(value, place, least_ns=_MILLISECOND_NS)
+                read["duration_ns"] = duration_ns(
+                    value, place, least_ns=_MILLISECOND_NS, most_ns=_LONGEST_NS
+                )
             case "snapshot":
                 read["snapshot"] = text(value, place)
             case "objects":
@@ -239,7 +243,15 @@ def _generate(value: Any, at: FieldPath) -> Generate:
     for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
         field, least, most = _GENERATE_FIELDS[key]
         wanted[field] = count(item, at.key(key), least=least, most=most)
-    return Generate(**wanted)
+    made = Generate(**wanted)
+    nodes = made.zones * made.nodes_per_zone
+    if nodes * (1 + made.pods_per_node + made.daemon_sets) > _MOST_GENERATED:
+        raise at.fault(
+            f"{nodes} nodes with {made.pods_per_node} pods and {made.daemon_sets} DaemonSets each"
+            f" are more than {_MOST_GENERATED} objects",
+            "lower zones, nodesPerZone, podsPerNode or daemonSets",
+        )
+    return made
 
 
 def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:

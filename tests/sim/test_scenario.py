@@ -64,6 +64,11 @@ NODE = node("a1")
         ({"duration": "-5s"}, "spec.duration: -5s must not be negative"),
         ({"duration": 60}, "spec.duration: 60 lacks a unit; write 60s for seconds"),
         ({"duration": "0s"}, "spec.duration: 0s must be at least 1ms"),
+        ({"duration": "2562047h47m16s"}, "2562047h47m16s must be at most 8784h0m0s"),
+        (
+            {"generate": {"zones": 1000, "nodesPerZone": 100_000}},
+            "spec.generate: 100000000 nodes with 30 pods and 3 DaemonSets each are more than",
+        ),
         ({"profile": "v2.0"}, "spec.profile: unknown profile 'v2.0'"),
         ({"start": "again"}, "spec.start: unknown value 'again'; known here: restart, join"),
         ({"controllers": ["pod-cg"]}, "spec.controllers[0]: unknown value 'pod-cg'; did you mean"),
