@@ -1,16 +1,35 @@
 # Sourced by the scripts beside it, with $root set: ready_environment makes $root/.venv, if it is
 # missing or stale. Fresh means: its stamp, written last, holds the version of its Python and the
-# hash of setup.cfg. An environment that works is brought up to date, else it is made anew.
+# hash of setup.cfg and of the lock. An environment that works is brought up to date, else it is
+# made anew. Packages are those of release/lock, by version and hash; `bin/release lock` renews it.
+# `ready_environment run` installs what the program itself needs, and nothing for tests.
 
 venv=$root/.venv
 
 # The stamp that an environment of the Python $1 would have; nothing if that Python cannot run.
 stamp_for() {
     "$1" -I -c '
-import hashlib, platform, sys
-with open(sys.argv[1], "rb") as file:
-    print(platform.python_version(), hashlib.sha256(file.read()).hexdigest())
-' "$root/setup.cfg" 2>/dev/null
+import hashlib, os, platform, sys
+digest = hashlib.sha256()
+for name in filter(os.path.exists, sys.argv[1:]):
+    with open(name, "rb") as file:
+        digest.update(file.read())
+print(platform.python_version(), digest.hexdigest())
+' "$root/setup.cfg" "$(lock_of development)" 2>/dev/null
+}
+
+# The lock for this machine: of what the program needs (run) or of all (development).
+lock_of() {
+    case $(uname -s) in
+    Darwin) system=darwin ;;
+    *) system=linux ;;
+    esac
+    case $(uname -m) in
+    arm64 | aarch64) machine=arm64 ;;
+    *) machine=amd64 ;;
+    esac
+    [ "$1" = run ] && folder=release/lock || folder=release/lock/development
+    echo "$root/$folder/$system-$machine.txt"
 }
 
 environment_is_fresh() {
@@ -50,11 +69,28 @@ ready_environment() {
         echo "Making $venv with $python, once ..." >&2
         "$python" -m venv --clear "$venv" || exit 1
     fi
+    wanted=${1:-development}
+    lock=$(lock_of "$wanted")
+    if [ -f "$lock" ]; then
+        set -- --require-hashes --no-deps --only-binary=:all: --requirement "$lock"
+    else
+        echo "no packages are pinned for development on this machine: as setup.cfg names them" >&2
+        set -- --editable "${root}[test,release]"
+    fi
     # Compiling 1,500 files beforehand would take longer than all else.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-        --editable "${root}[test,release]" || {
-        echo "error: the packages that setup.cfg names could not be installed, see above" >&2
+        "$@" || {
+        echo "error: the packages of $lock could not be installed, see above;" \
+            "'bin/release lock' renews it" >&2
         exit 1
     }
+    if [ "$wanted" = run ]; then # a line in a .pth file is what an editable install comes to
+        site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+        echo "$root" >"$site/kubectl-nodelife-checkout.pth" || exit 1
+        echo run >"$venv/stamp" # stale for bin/test, which needs more
+        return
+    fi
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+        --no-deps --no-build-isolation --editable "$root" || exit 1
     stamp_for "$venv/bin/python" >"$venv/stamp"
 }

@@ -1,8 +1,10 @@
-"""The packages inside an archive, pinned: `release/lock/PLATFORM.txt`, in pip's own format.
+"""Packages pinned with hashes: `release/lock/PLATFORM.txt`, and `development/` beside it.
 
-A lock holds one version of each package for all platforms and Pythons, and for each platform the
-hashes of the wheels that its archive is made of. It is renewed by `bin/release lock`; its head
-keeps a digest of what setup.cfg asks for, so that a lock that is out of date is noticed.
+The first holds what is inside an archive, and what `bin/kubectl-nodelife` installs; the second all
+that `bin/test` and `bin/release` need. Both are in pip's own format. A lock holds one version of
+each package for all platforms and Pythons, and for each platform the hashes of its wheels. It is
+renewed by `bin/release lock`; its head keeps a digest of what setup.cfg asks for, so that a lock
+that is out of date is noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,11 @@ from release.platforms import PLATFORMS, PYTHONS, Platform
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "lock"
+DEVELOPMENT = FOLDER / "development"
+DEVELOPED_ON = tuple(p for p in PLATFORMS if p.name != "darwin-amd64")
+"""There cryptography, which tests need, has no wheels any more: nothing is pinned for tests."""
+
+_ON_LINUX = 'platform_system == "Linux"'
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -44,9 +51,25 @@ def requirements(root: Path = ROOT) -> list[str]:
     return sorted(line.strip() for line in lines if line.strip())
 
 
-def digest(root: Path = ROOT) -> str:
+def development(platform: Platform, root: Path = ROOT) -> list[str]:
+    """The same and what setup.cfg asks for besides, for tests and releases, on that platform."""
+    config = configparser.ConfigParser()
+    config.read(root / "setup.cfg")
+    found = set(requirements(root))
+    for extra in ("test", "release"):
+        for line in config["options.extras_require"][extra].splitlines():
+            wanted, _, marker = map(str.strip, line.partition(";"))
+            if marker not in ("", _ON_LINUX):
+                raise ValueError(f"setup.cfg: a marker that the lock does not know: {marker}")
+            if wanted and (not marker or platform.system == "linux"):
+                found.add(wanted)
+    return sorted(found)
+
+
+def digest(wanted: Sequence[str] | None = None) -> str:
     """What changes when setup.cfg asks for other packages."""
-    return hashlib.sha256("\n".join(requirements(root)).encode()).hexdigest()[:16]
+    lines = requirements() if wanted is None else wanted
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def normalised(name: str) -> str:
@@ -83,28 +106,34 @@ def text_of(pins: Iterable[Pin]) -> str:
 def renew() -> None:
     """Ask the package index for the newest versions that fit, and write all locks."""
     versions: dict[str, str] = {}
-    FOLDER.mkdir(exist_ok=True)
     for platform in PLATFORMS:
-        found: dict[str, set[str]] = {}
-        for python in PYTHONS:
-            for name, version, value in _resolve(platform, python, versions):
-                versions[name] = version
-                found.setdefault(name, set()).add(value)
-        pins = [Pin(name, versions[name], tuple(values)) for name, values in found.items()]
-        (FOLDER / f"{platform.name}.txt").write_text(_head(platform) + text_of(pins))
+        _lock(platform, requirements(), "in the archive", FOLDER, versions)
+    for platform in DEVELOPED_ON:
+        _lock(platform, development(platform), "for development", DEVELOPMENT, versions)
 
 
-def _head(platform: Platform) -> str:
-    return (
-        f"# The packages in the archive for {platform.system}/{platform.arch}, CPython "
+def _lock(
+    platform: Platform, wanted: Sequence[str], what: str, folder: Path, versions: dict[str, str]
+) -> None:
+    """Write one lock; `versions` that are known are kept, the others added."""
+    found: dict[str, set[str]] = {}
+    for python in PYTHONS:
+        for name, version, value in _resolve(platform, python, wanted, versions):
+            versions[name] = version
+            found.setdefault(name, set()).add(value)
+    pins = [Pin(name, versions[name], tuple(values)) for name, values in found.items()]
+    head = (
+        f"# The packages {what} for {platform.system}/{platform.arch}, CPython "
         f"{PYTHONS[0]} to {PYTHONS[-1]}.\n"
         "# Made by `bin/release lock`; do not edit.\n"
-        f"# setup.cfg: {digest()}\n"
+        f"# setup.cfg: {digest(wanted)}\n"
     )
+    folder.mkdir(exist_ok=True)
+    (folder / f"{platform.name}.txt").write_text(head + text_of(pins))
 
 
 def _resolve(
-    platform: Platform, python: str, versions: Mapping[str, str]
+    platform: Platform, python: str, wanted: Sequence[str], versions: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
     """(name, version, sha256) of each wheel that pip would take there; `versions` are kept."""
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +144,7 @@ def _resolve(
             [
                 *(sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--dry-run"),
                 *("--ignore-installed", "--report", str(report), "--target", folder),
-                *("-c", str(constraints), *target_flags(platform, python), *requirements()),
+                *("-c", str(constraints), *target_flags(platform, python), *wanted),
             ],
             check=True,
         )

@@ -15,13 +15,16 @@ from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Container, Pod, PodSpec
+from kubectl_nodelife.kube.pod import Pod, PodSpec, ResourceRequirements
 from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
 from kubectl_nodelife.kube.unreadable import Unreadable, reason, related
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 
 DEEPEST_PLAIN: Final = 100
 """Levels of nesting in what stays plain JSON; pod templates have some ten."""
+
+_MOST_REMEMBERED: Final = 10_000
+_good: set[Quantity] = set()  # quantities that parse; a cluster has few different ones
 
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 
@@ -72,9 +75,11 @@ def _pod(pod: Any) -> None:
 
 def _pod_spec(spec: PodSpec) -> None:
     for container in spec.containers:
-        _container(container)
+        resources = container.resources
+        if resources.requests or resources.limits:
+            _container(resources)
     for container in spec.init_containers:
-        _container(container)
+        _container(container.resources)
     if spec.overhead:
         _quantities("spec.overhead", spec.overhead)
     if spec.resources is not None:
@@ -82,20 +87,22 @@ def _pod_spec(spec: PodSpec) -> None:
         _quantities("spec.resources.limits", spec.resources.limits)
 
 
-def _container(container: Container) -> None:
-    resources = container.resources
-    if resources.requests:
-        _quantities("resources.requests", resources.requests)
-    if resources.limits:
-        _quantities("resources.limits", resources.limits)
+def _container(resources: ResourceRequirements) -> None:
+    _quantities("resources.requests", resources.requests)
+    _quantities("resources.limits", resources.limits)
 
 
 def _quantities(path: str, quantities: Mapping[str, Quantity] | None) -> None:
-    for name, quantity in (quantities or {}).items():
+    if not quantities or _good.issuperset(quantities.values()):
+        return
+    for name, quantity in quantities.items():
         try:
             parse_quantity(quantity)
         except ValueError as error:
             raise ValueError(f"{path}[{name!r}]: {error}") from None
+    if len(_good) > _MOST_REMEMBERED:
+        _good.clear()
+    _good.update(quantities.values())
 
 
 def _daemon_set(daemon_set: Any) -> None:

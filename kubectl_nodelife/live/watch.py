@@ -94,7 +94,7 @@ class WatchStream(Generic[T]):
         """
         decode = self._decode
         for line in self._lines(chunk):
-            if not line.strip():
+            if not line or line.isspace():
                 continue
             try:
                 event = decode(line)
@@ -103,17 +103,18 @@ class WatchStream(Generic[T]):
                 if found is None:
                     continue
                 event = found
-            if event.type == "ERROR":
+                if isinstance(found.object, Unreadable):
+                    self.resource_version = found.object.resource_version or self.resource_version
+                    yield found
+                    continue
+            type_, obj = event.type, event.object
+            if type_ == "ERROR":
                 raise _error_in(line, None)
-            if isinstance(event.object, Unreadable):
-                self.resource_version = event.object.resource_version or self.resource_version
-                yield event
-                continue
-            if event.object.metadata.resource_version:
-                self.resource_version = event.object.metadata.resource_version
-            if event.type != "BOOKMARK":
-                why = unfit(event.object)
-                yield WatchEvent(event.type, as_unreadable(event.object, why)) if why else event
+            if version := obj.metadata.resource_version:
+                self.resource_version = version
+            if type_ != "BOOKMARK":
+                why = unfit(obj)
+                yield WatchEvent(type_, as_unreadable(obj, why)) if why else event
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
 

@@ -50,6 +50,11 @@ def test_the_same_commit_gives_the_same_bytes(
 def test_the_lock_is_of_this_setup_cfg() -> None:
     for platform in PLATFORMS:
         assert lock.digest_of(platform) == lock.digest(), "run: bin/release lock"
+    for platform in lock.DEVELOPED_ON:
+        wanted = lock.digest(lock.development(platform))
+        assert lock.digest_of(platform, lock.DEVELOPMENT) == wanted, "run: bin/release lock"
+        versions = {pin.name: pin.version for pin in lock.read(platform, lock.DEVELOPMENT)}
+        assert versions.items() >= {pin.name: pin.version for pin in lock.read(platform)}.items()
 
 
 def test_all_locks_hold_the_same_versions() -> None:
