@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.daemon.enforce.host import EnforcingTask
 from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
 from kubectl_nodelife.daemon.enforce.pausing import Pause
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import Guard, View
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.live.lease import LeaseKeeper
-
-_OURS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
 class WriteGate:
@@ -77,7 +74,7 @@ class WriteGate:
         for name, node in cache.nodes.items():
             zone = zone_of[name] = zone_key(node.metadata.labels)
             count, tainted = zones.get(zone, (0, 0))
-            ours = any(t.effect == NO_EXECUTE and t.key in _OURS for t in node.spec.taints)
+            ours = any(is_for_lost_node(t) for t in node.spec.taints)
             zones[zone] = (count + 1, tainted + ours)
         return replace(view, zones=zones, zone_of=zone_of)
 
