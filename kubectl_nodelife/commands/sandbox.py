@@ -9,9 +9,9 @@ import time
 
 import click
 
-from kubectl_nodelife.commands.cluster.dump import parse_assignments
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
 from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
+from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.settings import SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput

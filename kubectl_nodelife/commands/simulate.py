@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, parse_assignments, read_dump
+from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
 from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings

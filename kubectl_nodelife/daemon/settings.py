@@ -8,12 +8,13 @@ server's release count. --set wins over everything; if it contradicts what runs,
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from kubectl_nodelife.daemon.config import ClusterConfig, Config
+from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import FLAGS, GATES, Settings, SettingsError, make_settings
@@ -111,7 +112,7 @@ def resolve_settings(
     profile, profile_origin = _profile(wish, section, running, cache, warnings)
     flags: dict[str, object] = {}
     origins: dict[str, str] = {}
-    given = assigned(wish.assignments)
+    given = parse_assignments(wish.assignments)
     for layer, origin in (
         (_known(running.flags, profile), running.origins),
         (section.settings, f"{wish.config.path}, clusters.{section.name}"),
@@ -130,21 +131,6 @@ def resolve_settings(
     except SettingsError as error:
         raise BadInput(str(error), on=_whose(str(error), origins)) from None
     return ResolvedSettings(settings, profile_origin, warnings)
-
-
-def assigned(assignments: Sequence[str]) -> dict[str, str]:
-    """FLAG=VALUE pairs. Raises BadInput."""
-    flags = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name:
-            raise BadInput(
-                f"{assignment!r} is not FLAG=VALUE",
-                on="--set",
-                remedy="write for example --set node-monitor-grace-period=40s",
-            )
-        flags[name.removeprefix("--")] = value
-    return flags
 
 
 def _profile(

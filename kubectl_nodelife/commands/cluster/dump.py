@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubectl_nodelife.commands.cluster.file_size import gunzip, read_named, read_stdin
+from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
@@ -211,21 +212,6 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
         return make_settings(profile, parse_assignments(assignments), origin="--set")
     except SettingsError as error:
         raise BadInput(str(error)) from None
-
-
-def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
-    """`--set FLAG=VALUE` arguments as flags with their values. Raises BadInput."""
-    flags: dict[str, object] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name:
-            raise BadInput(
-                f"{assignment!r} is not FLAG=VALUE",
-                on="--set",
-                remedy="write for example --set node-monitor-grace-period=40s",
-            )
-        flags[name.removeprefix("--")] = value
-    return flags
 
 
 def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:

@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.daemon.settings import assigned, flags_of, words_of
+from kubectl_nodelife.daemon.settings import flags_of, words_of
+from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.guard import Breaker, Guard
@@ -67,7 +68,7 @@ def running_controllers(pods: Iterable[Json], holder: str) -> frozenset[str] | N
 
 def contradictions(pods: Iterable[Json], assignments: Collection[str]) -> Iterator[str]:
     """Where --set says another thing than the control plane runs with, one sentence each."""
-    given = assigned(tuple(assignments))
+    given = parse_assignments(assignments)
     for pod in pods:
         component = _component(pod)
         for flag, value in flags_of(pod, component):
