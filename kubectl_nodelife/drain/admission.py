@@ -109,12 +109,15 @@ class Admission:
 
         Nanoseconds since the epoch, perhaps in the past; None where it will not: the namespace
         stays, or its pods should have been marked so long ago that the controller seems to be gone.
+        A dump's moment is its newest sign of life, which may be older than the deletion that the
+        dump shows; the deletion is no later than the dump.
         """
         found = self._snapshot.namespaces.get(namespace)
         if found is None or found.metadata.deletion_timestamp is None:
             return None
-        ends_ns = found.metadata.deletion_timestamp + NAMESPACE_GRACE_NS
-        return ends_ns if self._snapshot.now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
+        now_ns = self._snapshot.now_ns
+        ends_ns = min(found.metadata.deletion_timestamp, now_ns) + NAMESPACE_GRACE_NS
+        return ends_ns if now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""

@@ -40,6 +40,14 @@ def test_a_namespace_takes_its_pods_along_after_five_seconds(since: str, gone: f
     assert answer.estimate is not None
 
 
+def test_a_namespace_deleted_after_the_last_sign_of_life_was_deleted_by_now() -> None:
+    """A dump's moment is its newest sign of life, a second older than what else the dump shows."""
+    objects = (NODES, replica_set("web", "a1"))
+    late, now = (plan(*objects, deleted(f"2026-01-01T01:00:0{s}Z")).estimate for s in (1, 0))
+    assert late == now
+    assert now is not None and now.low < 5  # kubectl's second look, after 5 s, finds them marked
+
+
 def test_a_namespace_that_has_not_for_minutes_never_will() -> None:
     answer = plan(NODES, replica_set("web", "a1"), deleted("2026-01-01T00:55:00Z"))
     assert answer.verdict == "never"
