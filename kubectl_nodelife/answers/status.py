@@ -170,8 +170,9 @@ def _node(status: NodeEntry, now_ns: int) -> dict[str, Any]:
     node = outlook.node
     pods: dict[str, Any] = {"total": len(outlook.pods), "evicting": len(outlook.timers)}
     pods["terminating"] = sum(p.metadata.deletion_timestamp is not None for p in outlook.pods)
-    if outlook.timers:
-        pods["nextEvictionSeconds"] = _seconds(max(0, outlook.timers[0].due_ns - now_ns))
+    next_eviction_ns = outlook.next_eviction_in(now_ns)
+    if next_eviction_ns is not None:
+        pods["nextEvictionSeconds"] = _seconds(next_eviction_ns)
     made: dict[str, Any] = {
         "name": node.name,
         "zone": zone_name(outlook),

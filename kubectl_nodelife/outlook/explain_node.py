@@ -11,7 +11,8 @@ from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import LOST, EvictionForecast, eviction_forecast
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.explain_classic import how_it_works, pace, pod_fate, timeout_terms
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
@@ -34,7 +35,12 @@ def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQ
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
     """What adds up from now to the NoExecute taint; empty where it is there or not foreseeable."""
     settings = outlook.settings
-    terms = []
+    terms: list[DelayTerm] = []
+    if of_node.classic is not None:
+        if of_node.queued is not None:
+            return [_turn_term(of_node.queued, zone)]
+        terms += timeout_terms(of_node, of_node.classic, settings)
+        return [*terms, _token_term(zone)] if terms else []
     if of_node.ready in ("True", ""):
         left = of_node.unknown_in
         if left is None:
@@ -53,16 +59,16 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
             terms.append(_pass_term(settings, "one more pass until it is queued", whole=True))
         terms.append(_token_term(zone))
     elif of_node.queued is not None:
-        turn = of_node.queued.turn
-        origin = (
-            f"number {of_node.queued.position + 1} in the queue at {zone.rate:g} nodes a second"
-        )
-        if turn is None:
-            terms.append(DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0"))
-        else:
-            low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
-            terms.append(DelayTerm("waiting for a token", low, high, origin))
+        terms.append(_turn_term(of_node.queued, zone))
     return terms
+
+
+def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
+    if queued.turn is None:
+        return DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0")
+    origin = f"number {queued.position + 1} in the queue at {zone.rate:g} nodes a second"
+    low, high = queued.turn.low_ns / SECOND_NS, queued.turn.high_ns / SECOND_NS
+    return DelayTerm("waiting for a token", low, high, origin)
 
 
 def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> DelayTerm:
@@ -109,7 +115,9 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
 
 
 def _when(of_node: NodeOutlook) -> Iterator[str]:
-    if of_node.ready == "True":
+    if of_node.classic is not None:
+        yield from how_it_works(of_node, of_node.classic)
+    elif of_node.ready == "True":
         yield (
             "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod "
             "has its own tolerationSeconds left. While heartbeats come, none of this happens."
@@ -127,7 +135,9 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
 def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterator[str]:
     name = f"Zone {zone.name}" if zone.name else "The nodes without a zone label"
     yield f"{name}: {zone.state or 'no state'}, {zone.why}."
-    if zone.rate > 0:
+    if of_node.classic is not None:
+        yield pace(zone.rate)
+    elif zone.rate > 0:
         yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
     else:
         yield "No node of it gets a NoExecute taint now; timers already running go on."
@@ -159,11 +169,14 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             left = _s(max(0, timer.due_ns - outlook.now_ns))
             verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
+        elif of_node.classic is not None:
+            staying.append(f"{name} {pod_fate(pod, outlook.cache, of_node, of_node.classic)}.")
         else:
             staying.append(_staying(pod, name, eviction_forecast(pod, taints or LOST[:1])))
-    yield from (
-        sorted(staying) if len(staying) <= 12 else _counted(of_node.pods, taints, timers.keys())
-    )
+    if len(staying) > 12 and of_node.classic is None:
+        yield from _counted(of_node.pods)
+    else:
+        yield from sorted(staying)
 
 
 def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
@@ -173,7 +186,7 @@ def _staying(pod: Pod, name: str, what: EvictionForecast) -> str:
     return f"{name} would be deleted {after}: {what.because}."
 
 
-def _counted(pods: Sequence[Pod], taints: object, timed: object) -> Iterator[str]:
+def _counted(pods: Sequence[Pod]) -> Iterator[str]:
     """Many pods: how many go after how long, the shortest first."""
     after: dict[int | None, int] = {}
     for pod in pods:

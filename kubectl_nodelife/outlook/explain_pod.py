@@ -9,6 +9,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
 from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
     EvictionForecast,
@@ -16,6 +17,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     termination_grace_seconds,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
+from kubectl_nodelife.outlook.explain_classic import how_it_works, pod_fate
 from kubectl_nodelife.outlook.explain_node import eviction_terms
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
@@ -47,6 +49,9 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
         )
         yield ExplainedQuestion("When will it be evicted?", [sentence], terms)
         return
+    if of_node.classic is not None:
+        yield from _without_taints(outlook, pod, of_node, of_node.classic)
+        return
     if taints:
         what = eviction_forecast(pod, taints, comparison_operators=operators)
         names = ", ".join(str(t) for t in taints)
@@ -55,6 +60,26 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
         )
         return
     yield from _not_tainted(outlook, pod, of_node)
+
+
+def _without_taints(
+    outlook: Outlook, pod: Pod, of_node: NodeOutlook, classic: ClassicEviction
+) -> Iterator[ExplainedQuestion]:
+    """The eviction of v1.16 that counts pod-eviction-timeout and no toleration."""
+    fate = pod_fate(pod, outlook.cache, of_node, classic)
+    sentences = [f"It {fate}.", *how_it_works(of_node, classic)]
+    taints = no_execute_taints(of_node.node.spec.taints)
+    if taints and not outlook.settings.taint_manager:
+        names = ", ".join(str(t) for t in taints)
+        sentences.append(f"Its node has {names}, on which nobody acts: enable-taint-manager=false.")
+    terms: list[DelayTerm] = []
+    if not classic.evicted and not is_left_out(pod, outlook.cache):
+        zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+        terms = eviction_terms(outlook, of_node, zone)
+    question = "When would it be evicted if its node were lost?"
+    if of_node.ready in ("False", "Unknown"):
+        question = "Why is it not evicted yet, and when will it be?"
+    yield ExplainedQuestion(question, sentences, [*terms, _grace_term(pod)] if terms else [])
 
 
 def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:

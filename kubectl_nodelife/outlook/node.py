@@ -17,17 +17,12 @@ from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-
-
-class Range(msgspec.Struct, frozen=True):
-    """Some time from now, in ns: at the earliest and at the latest."""
-
-    low_ns: int
-    high_ns: int
+from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, classic_eviction
+from kubectl_nodelife.outlook.time_range import Range
 
 
 class EvictionTimer(msgspec.Struct, frozen=True):
@@ -81,6 +76,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
     more. `first_look`: nobody has watched the node, so that its age alone proves nothing.
+    `classic`: where pods are evicted without taints; else None.
     """
 
     node: Node
@@ -96,6 +92,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     timers: list[EvictionTimer]
     first_look: bool = False
     leases_count: bool = True
+    classic: ClassicEviction | None = None
 
     @property
     def sign_age_ns(self) -> int | None:
@@ -106,6 +103,15 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     def last_sign(self) -> str:
         """What the last sign of life was, in words that a time follows."""
         return "its lease was last renewed" if self.leases_count else "its status was last posted"
+
+    def next_eviction_in(self, now_ns: int) -> int | None:
+        """How long, in ns, until the first of its pods is deleted; None: that is not foreseen."""
+        if self.timers:
+            return max(0, self.timers[0].due_ns - now_ns)
+        if self.classic is None or self.classic.first_to_go is None:
+            return None
+        left = self.classic.left if self.queued is None else self.queued.turn
+        return None if left is None else left.low_ns
 
 
 class Outlook:
@@ -142,6 +148,7 @@ class Outlook:
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         renew_ns = renewal[0] if renewal is not None else None
         posted = ready.last_heartbeat_time if ready is not None else None
+        sign_ns = renew_ns if counts else posted
         grace_ns = (
             self.settings.node_monitor_grace_period_ns
             if ready is not None
@@ -155,13 +162,14 @@ class Outlook:
             lease_age_ns=None if renew_ns is None else max(0, self.now_ns - renew_ns),
             status_age_ns=None if posted is None else max(0, self.now_ns - posted),
             grace_ns=grace_ns,
-            unknown_in=self._unknown_in(node, renew_ns if counts else posted, grace_ns),
+            unknown_in=self._unknown_in(node, sign_ns, grace_ns),
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
             # A dry run may be ahead of the cluster: without the taint no pod is being evicted.
             timers=self._timers(node.name) if no_execute_taints(node.spec.taints) else [],
             first_look=self.first_look,
             leases_count=self.settings.leases_count,
+            classic=None if self.settings.taint_mode else self._classic(node, ready, sign_ns),
         )
 
     def zone_of(self, node: Node) -> str:
@@ -178,6 +186,18 @@ class Outlook:
             return None
         left_ns = max(0, self._probe_ns(node.name, health) + grace_ns - self.now_ns)
         return Range(left_ns, left_ns + self.settings.node_monitor_period_ns)
+
+    def _classic(
+        self, node: Node, ready: NodeCondition | None, sign_ns: int | None
+    ) -> ClassicEviction:
+        """`sign_ns`: the last sign of life, None where none was read."""
+        health = self.memory.health.get(node.name)
+        queue = self.memory.zones.queues.get(self.memory.zones.key(node))
+        known = sign_ns is not None or ready is None
+        probe_ns = self._probe_ns(node.name, health) if health is not None and known else None
+        return classic_eviction(
+            node, health, probe_ns, queue, self.cache, self.settings, self.now_ns
+        )
 
     def _probe_ns(self, name: str, health: NodeHealth) -> int:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to

@@ -12,6 +12,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.outlook.classic_eviction import ClassicEviction
 from kubectl_nodelife.outlook.node import NodeOutlook
 
 FINE = frozenset({"healthy", "cordoned"})
@@ -103,12 +104,14 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
 def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     unknown = outlook.ready == "Unknown"
     state = "unreachable" if unknown else "not-ready"
-    key = f"node.kubernetes.io/{state}"
     says = (
         "its kubelet stopped posting (Ready is Unknown)"
         if unknown
         else f"its kubelet reports Ready=False ({outlook.reason or 'no reason given'})"
     )
+    if outlook.classic is not None:
+        return _lost_without_taints(outlook, outlook.classic, state, says)
+    key = f"node.kubernetes.io/{state}"
     if outlook.queued is not None:
         missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
         turn, place = outlook.queued.turn, outlook.queued.position + 1
@@ -129,6 +132,30 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         because = f"{says}; tainted; the pods left on it tolerate that for ever or are leaving"
         return NodeVerdict(state, because, None)
     return NodeVerdict(state, says, None)
+
+
+def _lost_without_taints(
+    outlook: NodeOutlook, classic: ClassicEviction, state: str, says: str
+) -> NodeVerdict:
+    """Pods are evicted when pod-eviction-timeout is over and the zone's queue comes to the node."""
+    timeout = f"pod-eviction-timeout {format_duration(classic.timeout_ns)}"
+    if classic.evicted:
+        stay = "those left belong to DaemonSets, are Terminating or came later"
+        return NodeVerdict(state, f"{says}; its pods were evicted after {timeout}: {stay}", None)
+    if classic.first_to_go is None:
+        return NodeVerdict(state, f"{says}; no pod is on it that would be evicted", None)
+    left = classic.left
+    because = f"{says}; its pods are evicted after {timeout}, counted since {classic.clock}"
+    if outlook.queued is not None:
+        left, place = outlook.queued.turn, outlook.queued.position + 1
+        because = f"{says}; number {place} in its zone's queue for the eviction of its pods"
+        if left is None:
+            because = f"{says}; waits for the eviction of its pods, but its zone is stopped"
+    elif left is None:
+        return NodeVerdict(state, f"{because}, which was not read", None)
+    action = "DeletePod {}/{}".format(*classic.first_to_go)
+    seconds = None if left is None else left.low_ns / SECOND_NS
+    return NodeVerdict(state, because, NextAction(action, seconds))
 
 
 def _no_taint_at_all(key: str) -> str:

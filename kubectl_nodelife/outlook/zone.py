@@ -78,10 +78,13 @@ def _why(settings: Settings, state: str, size: int, not_ready: int, dark: bool) 
     share = f"{not_ready} of {size} not ready"
     if size == 0:
         return "all its nodes are excluded from the statistics"
-    if dark:
+    if dark and settings.taint_mode:
         return f"{share}, and no zone has a ready node: nothing is tainted, taints are taken off"
+    if dark:
+        return f"{share}, and no zone has a ready node: no pod is evicted, the queues are emptied"
     if state == FULL:
-        return f"{share}, while other zones have ready nodes: tainted at the normal rate, by design"
+        does = "tainted" if settings.taint_mode else "evicted"
+        return f"{share}, while other zones have ready nodes: {does} at the normal rate, by design"
     if state == PARTIAL:
         limit = settings.large_cluster_size_threshold
         if size > limit:

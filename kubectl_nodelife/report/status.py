@@ -113,6 +113,7 @@ def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
     if outlook.timers:
         pods += f" ({len(outlook.timers)} evicting)"
     unknown_in = outlook.unknown_in
+    next_eviction_ns = outlook.next_eviction_in(now_ns)
     return [
         node.name,
         zone_name(outlook),
@@ -123,7 +124,7 @@ def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
         NONE if unknown_in is None else due_in(unknown_in.low_ns).removeprefix("in "),
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
-        due_in(outlook.timers[0].due_ns - now_ns) if outlook.timers else NONE,
+        NONE if next_eviction_ns is None else due_in(next_eviction_ns),
         verdict.state + _next(status),
         verdict.because,
     ]

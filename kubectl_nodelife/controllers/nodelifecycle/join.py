@@ -8,6 +8,7 @@ likely value; reports give it as a range.
 
 from __future__ import annotations
 
+from kubectl_nodelife.controllers.nodelifecycle.classic import NODE_LOST
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS
@@ -15,7 +16,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     FULL,
     compute_zone_state,
 )
-from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.kube.node import Node
 
 
@@ -31,11 +32,28 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
         if ready is not None and memory.settings.taint_mode:
             taints = NO_EXECUTE_TAINTS.get(ready.status)
             if taints is not None and node.has_taint(taints[0].key, taints[0].effect):
-                zones.queues[zone].add(name, node.uid, now_ns)
-                zones.queues[zone].remove_from_queue(name)
+                _turn_has_come(memory, zone, node, now_ns)
+        elif ready is not None and ready.status != "True" and _is_evicted(name, cache):
+            _turn_has_come(memory, zone, node, now_ns)
+            if memory.settings.profile.has("evicted_node_map"):
+                memory.evicted_nodes.add(name)
     _take_over_states(memory, now_ns)
     if memory.begins_cold:
         memory.watch_afresh(now_ns)
+
+
+def _turn_has_come(memory: Memory, zone: str, node: Node, now_ns: int) -> None:
+    """The zone's queue remembers the node, and does not hold it."""
+    memory.zones.queues[zone].add(node.name, node.uid, now_ns)
+    memory.zones.queues[zone].remove_from_queue(node.name)
+
+
+def _is_evicted(name: str, cache: Cache) -> bool:
+    """The classic eviction gives every pod of a node this reason, those of DaemonSets too."""
+    try:
+        return any(pod.status.reason == NODE_LOST for pod in cache.pods_on(name))
+    except ListFailed:
+        return False
 
 
 def _health(node: Node, cache: Cache, now_ns: int, leases_count: bool) -> NodeHealth:
