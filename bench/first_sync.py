@@ -25,7 +25,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
     async with running(nodes, pods, seed, make_settings("newest")) as one:
         with stopwatch:
             await one.watcher.synced.wait()
-        cache = one.watcher.dry_run.cache
+        cache = one.watcher.host.cache
         assert (len(cache.nodes), len(cache.heartbeats)) == (nodes, nodes)
         return {
             "podsRead": len(cache.pods),

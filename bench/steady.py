@@ -57,7 +57,7 @@ async def _burst(one: Running) -> dict[str, object]:
     await asyncio.sleep(GRACE_SECONDS + 10 + BURST_SECONDS)
     lost = sum(
         node.ready() is not None and node.ready().status == "Unknown"  # type: ignore[union-attr]
-        for node in one.watcher.dry_run.cache.nodes.values()
+        for node in one.watcher.host.cache.nodes.values()
     )
     return {
         "burstNodes": lost,

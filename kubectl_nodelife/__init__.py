@@ -16,7 +16,7 @@ executor acts. A real cluster and a simulated one differ in the two plugs only.
 in the core calls an API, sleeps, reads a clock, draws a random number, logs or prints. Instants
 and durations inside are ints of nanoseconds (`_ns`); other forms of time exist only where text is
 read and written. The cache holds two layers, what the cluster shows (observed) and what our own
-actions change that are planned or on their way (the overlay, engine/projection), and the
+actions change that are planned or on their way (the overlay, engine/overlay), and the
 controllers read the sum. In dry-run the executor sends nothing, so that all stays planned.
 
 Ranked goals, the higher wins:

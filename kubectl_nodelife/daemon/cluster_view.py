@@ -15,7 +15,7 @@ from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.projection import Projection
+from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
@@ -37,7 +37,7 @@ class WatchedCluster(NamedTuple):
 class ShownCache(Cache):
     """The engine's cache without what is only planned. Shares everything that is the same."""
 
-    def __init__(self, cache: Cache, projection: Projection) -> None:
+    def __init__(self, cache: Cache, overlay: Overlay) -> None:
         super().__init__()
         self.quarantine = cache.quarantine
         self.objects = cache.objects
@@ -47,7 +47,7 @@ class ShownCache(Cache):
         self._pods_by_owner = cache._pods_by_owner
         self._shown_pods: dict[tuple[str, str], Pod | None] = {}
         self._more_on: dict[str, list[Pod]] = {}
-        observed = projection.observed()
+        observed = overlay.observed()
         if not observed:
             return
         self.nodes = dict(cache.nodes)
@@ -155,8 +155,8 @@ def journal_warnings(journal: Journal) -> list[str]:
 
 
 def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
-    run = watcher.dry_run
-    shown = ShownCache(run.cache, run.projection)
+    run = watcher.host
+    shown = ShownCache(run.cache, run.overlay)
     if run.lifecycle is not None:
         return Outlook(shown, watcher.settings, run.lifecycle, run.eviction, now_ns)
     return join_controllers(shown, watcher.settings, now_ns)[0]
@@ -193,7 +193,7 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     skew_ns = watcher.clock.skew_ns()
     if abs(skew_ns) > SKEW_TOLD_NS:
         said.append(clock_warning(skew_ns))
-    quarantine = watcher.dry_run.cache.quarantine
+    quarantine = watcher.host.cache.quarantine
     return [*said, *kind_warnings(watcher.feed.states), *quarantine.lines()]
 
 

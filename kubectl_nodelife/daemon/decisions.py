@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.dry_run import DryRun, same_version
+from kubectl_nodelife.daemon.controller_host import ControllerHost, same_version
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.held_events import HeldEvents, Seen
@@ -61,12 +61,13 @@ class DecisionTask:
         read_leases: ReadLeases | None = None,
     ) -> None:
         """`read_settings` is asked for the settings each time before the controllers begin,
-        `read_leases` for all Leases of nodes before a node is called lost. `host`: a dry run.
+        `read_leases` for all Leases of nodes before a node is called lost. `host`: one that
+        enforces, instead of one that plans only.
         """
         self.feed = feed
         self.clock = clock
         self.settings = settings
-        self.dry_run: DryRun = DryRun(ledger) if host is None else host
+        self.host: ControllerHost = ControllerHost(ledger) if host is None else host
         self.gate = DecisionGate(feed, clock)
         self.leases = LeaseCheck(read_leases, clock, feed.queue)
         self.read: set[str] = set()
@@ -94,7 +95,7 @@ class DecisionTask:
 
     def running(self) -> list[str]:
         """The controllers that are looked at."""
-        engine = self.dry_run.engine
+        engine = self.host.engine
         return [c.name for c in engine.controllers] if engine is not None else []
 
     def unread(self) -> list[str]:
@@ -115,7 +116,7 @@ class DecisionTask:
         gc.disable()  # the first lists only make objects that stay
         async with asyncio.TaskGroup() as group:
             group.create_task(self.gate.feel_pulse())
-            group.create_task(drive(self, self.dry_run, self.slices))
+            group.create_task(drive(self, self.host, self.slices))
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait for messages, or until somebody is due. What is to be decided then."""
@@ -126,7 +127,7 @@ class DecisionTask:
 
     async def take(self, messages: Iterable[Message]) -> None:
         """Take in messages, and let the controllers decide what is due."""
-        await play(await self._receive(messages), self.dry_run, self.slices)
+        await play(await self._receive(messages), self.host, self.slices)
 
     async def _receive(self, messages: Iterable[Message]) -> Iterable[Tick]:
         """Take in messages; the ticks that follow from them, to be played before the next."""
@@ -142,7 +143,7 @@ class DecisionTask:
             else:
                 self.last_news_ns = self.clock.now_ns()
                 seen = await self._note(item, seen)
-        if self.dry_run.engine is None:
+        if self.host.engine is None:
             self._fill(seen)
             if self.unread() or self.gate.other_cluster:
                 return ()
@@ -178,7 +179,7 @@ class DecisionTask:
             if because := self.gate.believe(item):
                 self._watch_afresh(because)
             return seen
-        if self.dry_run.engine is None:
+        if self.host.engine is None:
             return seen
         if because := self.gate.phase(item, self.settings.node_monitor_period_ns):
             self._watch_afresh(because)
@@ -223,7 +224,7 @@ class DecisionTask:
 
     def _caught_up(self) -> Iterator[Tick]:
         """What was held back, all of which is taken in before anybody's time has come."""
-        engine = self.dry_run.engine
+        engine = self.host.engine
         assert engine is not None
         held = self.held.pop()
         engine.timers_wait = True
@@ -238,7 +239,7 @@ class DecisionTask:
         if self.feed.queue.empty() and not self.gate.waiting() and not self._must_wait():
             yield self._decision_ns(None), ()
         if self.clock.now_ns() > self.cold_until_ns + 2 * self.settings.node_monitor_period_ns:
-            self.dry_run.settle_inherited(self.clock.now_ns())
+            self.host.settle_inherited(self.clock.now_ns())
 
     def _decision_ns(self, at_ns: int | None) -> int:
         """The instant by which to decide on something seen then (None: now); never goes back."""
@@ -254,8 +255,8 @@ class DecisionTask:
         """Go on with other settings: clocks and queues stay, unless it is another release."""
         settings = order.settings
         before, self.settings = self.settings, settings
-        lifecycle = self.dry_run.lifecycle
-        if self.dry_run.engine is None or before == settings:
+        lifecycle = self.host.lifecycle
+        if self.host.engine is None or before == settings:
             pass
         elif (before.profile, before.gates) != (settings.profile, settings.gates):
             self._anew_because = "the settings name another release or other gates"
@@ -268,14 +269,14 @@ class DecisionTask:
     # Leases past the watch
 
     def _must_wait(self, *, in_batch: bool = False) -> bool:
-        engine = self.dry_run.engine
+        engine = self.host.engine
         if in_batch and engine is not None and engine.timers_wait:
             return False  # nobody's time has come before all of it is taken in
-        return self.leases.must_wait(self.dry_run.lifecycle)
+        return self.leases.must_wait(self.host.lifecycle)
 
     def _leases_read(self, read: LeasesRead) -> list[Put | Gone | Outcome]:
         """Renewals that the watch has not told of; a watch that should have is built anew."""
-        newer, lies = self.leases.take(read, self.dry_run.lifecycle, self.dry_run.cache.get)
+        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache.get)
         if lies:
             log.warning("the watch of Leases has not told of renewals: it is built anew")
             self.feed.relist(["Lease"])
@@ -287,26 +288,26 @@ class DecisionTask:
         for _, events in seen:
             for event in events:
                 if not isinstance(event, Outcome):
-                    self.dry_run.cache.apply(event, self.clock.now_ns())
+                    self.host.cache.apply(event, self.clock.now_ns())
 
     async def _listed(self, listed: Listed) -> list[Put | Gone]:
         """A list as what has changed since; the first one goes into the cache as it is."""
         kind = listed.kind
         first = kind not in self.read
         self.read.add(kind)
-        self.dry_run.cache.quarantine.relisted(kind, listed.unreadable, self.clock.now_ns())
-        if first and self.dry_run.engine is None:
-            self.dry_run.cache.fill(listed.objects, self.clock.now_ns())
+        self.host.cache.quarantine.relisted(kind, listed.unreadable, self.clock.now_ns())
+        if first and self.host.engine is None:
+            self.host.cache.fill(listed.objects, self.clock.now_ns())
             return []
         events: list[Put | Gone] = []
         keys = {found.key for found in listed.unreadable}  # there all the same
         for obj in listed.objects:
             keys.add(obj.key)
-            before = self.dry_run.shown(kind, obj.key)
+            before = self.host.shown(kind, obj.key)
             if before is None or not same_version(before, obj):
                 events.append(Put(kind, obj))
             await self.slices.pause()
-        for key in self.dry_run.shown_keys(kind):
+        for key in self.host.shown_keys(kind):
             if key not in keys:
                 events.append(Gone(kind, key))
         return events
@@ -315,8 +316,8 @@ class DecisionTask:
         """Join the running controllers on what was read."""
         self._missing, self._anew_because = frozenset(out_of_reach(self.feed.states)), ""
         if self._read_settings is not None:
-            self.settings = await self._read_settings(self.dry_run.cache)
-        self.dry_run.join(self.settings, runnable(self._names, self._missing))
+            self.settings = await self._read_settings(self.host.cache)
+        self.host.join(self.settings, runnable(self._names, self._missing))
         _collect_seldom()
         self.gate.begin()
         self._decided_ns = 0
@@ -337,10 +338,10 @@ class DecisionTask:
 
     async def _begin_anew(self, because: str) -> Iterable[Tick]:
         """Everything planned is withdrawn, and the controllers are joined once more."""
-        self.dry_run.withdraw(self.clock.now_ns(), because)
+        self.host.withdraw(self.clock.now_ns(), because)
         self._fill([(None, self.held.pop())])
         for kind in out_of_reach(self.feed.states):
-            self.dry_run.forget(kind)
+            self.host.forget(kind)
             self.read.discard(kind)
         return await self._begin(because)
 
@@ -348,15 +349,15 @@ class DecisionTask:
 
     def _check_clocks(self) -> None:
         """Warm up anew after a time of which nothing is known."""
-        if self.dry_run.engine is None:
+        if self.host.engine is None:
             return
         if because := self.gate.check_clocks(self._standstill_s()):
             self._watch_afresh(because)
 
     def _watch_afresh(self, because: str) -> None:
         """Warm up: silence so far counts for nothing."""
-        if self.dry_run.lifecycle is not None:
-            self.dry_run.lifecycle.memory.watch_afresh(self.clock.now_ns())
+        if self.host.lifecycle is not None:
+            self.host.lifecycle.memory.watch_afresh(self.clock.now_ns())
         self._note_cold(because)
 
     def _standstill_s(self) -> float:

@@ -82,7 +82,7 @@ class DivergenceRecorder:
         self._last_write_ns: int | None = None
         for change in list(journal.ledger.inherited()):
             self._add(change)
-        watcher.dry_run.onlooker = self.saw
+        watcher.host.onlooker = self.saw
 
     async def run(self) -> None:
         """Attend until cancelled."""
@@ -101,7 +101,7 @@ class DivergenceRecorder:
             found = self._sights.gone(old, now_ns)
         else:
             watched_ns = self._watcher.cold_since_ns
-            found = self._sights.changed(self._watcher.dry_run, old, new, now_ns, watched_ns)
+            found = self._sights.changed(self._watcher.host, old, new, now_ns, watched_ns)
         for seen in found:
             self._note_sighting(seen)
 
@@ -176,11 +176,11 @@ class DivergenceRecorder:
             self._links[change.id] = write.cause
 
     def _zone(self, name: str) -> str:
-        node = self._watcher.dry_run.cache.node(name)
+        node = self._watcher.host.cache.node(name)
         return zone_key(node.metadata.labels) if node is not None else ""
 
     def _rate(self, zone: str) -> float:
-        lifecycle = self._watcher.dry_run.lifecycle
+        lifecycle = self._watcher.host.lifecycle
         zones = lifecycle.memory.zones if lifecycle is not None else None
         return zones.rate(zone) if zones is not None and zone in zones.queues else 0.0
 

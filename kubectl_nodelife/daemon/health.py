@@ -24,7 +24,7 @@ def health(
 ) -> dict[str, Any]:
     """The daemon's state as JSON. `more` is what only the process knows; `said`: its warnings."""
     now_ns = watcher.clock.now_ns()
-    quarantine = watcher.dry_run.cache.quarantine
+    quarantine = watcher.host.cache.quarantine
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "pid": os.getpid(),
@@ -69,7 +69,7 @@ def _kinds(watcher: DecisionTask) -> list[dict[str, Any]]:
         {
             "kind": kind,
             "phase": state.phase,
-            "objects": watcher.dry_run.shown_count(kind),
+            "objects": watcher.host.shown_count(kind),
             "error": state.error,
             "failures": state.failures,
             "nameless": state.nameless,

@@ -11,18 +11,18 @@ import msgspec
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.engine.action_data import decode_action
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.engine.settlement import settle_action
 
 _RESTARTED = "the daemon was restarted, and no longer plans it"
 
 
-def fate_of(change: ChangeRecord, projection: Projection) -> tuple[str, str]:
+def fate_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
     """(outcome, why) of an open plan that was not made again."""
     action = planned_action(change)
     if action is None:
         return SUPERSEDED, _RESTARTED
-    shown = projection.shown(*action.target)
+    shown = overlay.shown(*action.target)
     if shown is not None:
         return settle_action(action, shown) or (SUPERSEDED, _RESTARTED)
     if action.deletes:

@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.actions import (
     UnqueueNode,
 )
 from kubectl_nodelife.engine.numbering import ActionNumbers
-from kubectl_nodelife.engine.projection import APPLIED, CONFIRMED, SUPERSEDED
+from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 
 _SETTLED_KEPT: Final = 50_000

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     wanted_no_schedule,
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
-from kubectl_nodelife.daemon.dry_run import DryRun
+from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
@@ -53,13 +53,13 @@ class NodeWriteObserver:
         self._not_ready: dict[str, int] = {}
 
     def changed(
-        self, dry_run: DryRun, old: KubeObject, new: KubeObject, now_ns: int, watched_ns: int
+        self, host: ControllerHost, old: KubeObject, new: KubeObject, now_ns: int, watched_ns: int
     ) -> Iterator[ObservedWrite]:
         """Writes between two sights of one object; `watched_ns`: since when there is no gap."""
         if old.uid != new.uid:
             return
         if isinstance(old, Node) and isinstance(new, Node):
-            yield from self._node(dry_run, old, new, now_ns, watched_ns)
+            yield from self._node(host, old, new, now_ns, watched_ns)
         elif isinstance(old, Pod) and isinstance(new, Pod):
             yield from _pod(old, new, now_ns)
 
@@ -71,7 +71,7 @@ class NodeWriteObserver:
             yield ObservedWrite(now_ns, REMOVED, old.name, _zone(old), ready=_status(old))
 
     def _node(
-        self, dry_run: DryRun, old: Node, new: Node, now_ns: int, watched_ns: int
+        self, host: ControllerHost, old: Node, new: Node, now_ns: int, watched_ns: int
     ) -> Iterator[ObservedWrite]:
         name, before, after = new.name, old.ready(), new.ready()
         if after is not None and after.status == "True":
@@ -80,28 +80,28 @@ class NodeWriteObserver:
             self._not_ready[name] = now_ns
         lost = after is not None and after.status == "Unknown" and after.reason in SILENT_REASONS
         if lost and _status(old) != "Unknown":
-            silent = self._silence(dry_run, name, now_ns, watched_ns)
+            silent = self._silence(host, name, now_ns, watched_ns)
             yield ObservedWrite(now_ns, LOST, name, _zone(new), silent_ns=silent, ready="Unknown")
         elif after is not None and not lost:
             posted = before.last_heartbeat_time if before is not None else None
             if after.last_heartbeat_time != posted:
                 self._posted[name] = now_ns
         if old.spec.taints != new.spec.taints:
-            yield from self._taints(dry_run, old, new, now_ns)
+            yield from self._taints(host, old, new, now_ns)
         if old.spec.unschedulable != new.spec.unschedulable:
             word = CORDONED if new.spec.unschedulable else UNCORDONED
             yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new))
 
-    def _silence(self, dry_run: DryRun, name: str, now_ns: int, watched_ns: int) -> int | None:
-        heartbeat = dry_run.cache.heartbeat(name)
+    def _silence(self, host: ControllerHost, name: str, now_ns: int, watched_ns: int) -> int | None:
+        heartbeat = host.cache.heartbeat(name)
         renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
         last = max(renewal[1] if renewal is not None else 0, self._posted.get(name, 0))
         return now_ns - last if last > watched_ns + _SETTLED_NS else None
 
     def _taints(
-        self, dry_run: DryRun, old: Node, new: Node, now_ns: int
+        self, host: ControllerHost, old: Node, new: Node, now_ns: int
     ) -> Iterator[ObservedWrite]:
-        zones = dry_run.lifecycle.memory.zones if dry_run.lifecycle is not None else None
+        zones = host.lifecycle.memory.zones if host.lifecycle is not None else None
         key = zone_key(new.metadata.labels)
         known = zones is not None and key in zones.queues and key in zones.states
         dark = zones is not None and all(s == FULL for s in zones.states.values())

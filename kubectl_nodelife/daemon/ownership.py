@@ -30,6 +30,7 @@ LOCK: Final = "journal.lock"
 NAMING_SECONDS: Final = 5.0
 """For so long a start waits to hear which cluster it is."""
 
+
 async def cluster_key(client: Client) -> str:
     """A name for the cluster and our user in it; "" where the server does not soon say who it is.
 

@@ -236,7 +236,7 @@ class Daemon:
         self.said = []
         await self._look_at_kubeconfig()
         if self.watcher.synced.is_set():
-            cache = self.watcher.dry_run.cache
+            cache = self.watcher.host.cache
             await self.watcher.change_settings(self._decide(cache))
 
     async def _look_at_kubeconfig(self) -> None:
@@ -290,14 +290,14 @@ class Daemon:
             if self.program.seconds_left() < 0 or not self.instance.owns_socket():
                 log.warning("ends, because its socket or its program is gone")
                 self._stop.set()
-            self._quarantine_log.tell(self.watcher.dry_run.cache.quarantine)
+            self._quarantine_log.tell(self.watcher.host.cache.quarantine)
             now = "; ".join([self._state_line(), *self.program.warnings()])
             if now != told:
                 log.info("%s", now)
                 told = now
             if time.monotonic() > reread_at and self.watcher.synced.is_set():
                 reread_at = time.monotonic() + _REREAD_SECONDS
-                cache = self.watcher.dry_run.cache
+                cache = self.watcher.host.cache
                 if self._control_plane_now(cache) != self._control_plane:
                     log.info("the control plane's pods have changed")
                     await self.watcher.change_settings(await self.settings(cache))

@@ -8,6 +8,6 @@
 - `settings`, `profiles`: the flags and gates of a release
 - `executor`: who carries actions out: planning only, the virtual cluster, or a writer
 - `loop`: the driver on virtual time; `live.loop` is the same in real time
-- `projection`: the overlay of what is planned or on its way; `planned_view`: the objects that it
+- `overlay`: the overlay of what is planned or on its way; `planned_view`: the objects that it
   changes; `settlement`: whether an entry still stands
 """

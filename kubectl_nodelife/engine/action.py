@@ -3,7 +3,7 @@
 A class per API call or per decision worth telling; the classes themselves are in `actions.py`, from
 where everything is imported. Each knows the words of its records (contract: one record a condition,
 a taint, a label), why it was taken (`because`), the action that led to it (`cause`), and, where it
-writes, its `effect` on the object: the simulated world, the dry-run projection and the check "does
+writes, its `effect` on the object: the simulated world, the dry-run overlay and the check "does
 the cluster show it already" all use that one function.
 
 `writes` tells a call to the API server from a decision that only concerns ourselves.

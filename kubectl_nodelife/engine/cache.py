@@ -1,7 +1,7 @@
 """The engine's picture of the cluster: typed objects, two indexes, and the nodes' heartbeats.
 
 Fed by `apply`, a few lines per kind of event and no thinking. Controllers read; only the engine
-and the projection write. A Lease of a node becomes a `Heartbeat`: what counts about it is when a
+and the overlay write. A Lease of a node becomes a `Heartbeat`: what counts about it is when a
 renewal was seen, and that may be known in closed form (`events.Heartbeats`), so that the renewals
 of healthy nodes need no events.
 """

@@ -1,7 +1,7 @@
 """The objects of which the view differs from what the cluster shows, and the entries that make the
 difference.
 
-Data and look-ups only: `projection` decides when an entry comes and when it ends.
+Data and look-ups only: `overlay` decides when an entry comes and when it ends.
 """
 
 from __future__ import annotations

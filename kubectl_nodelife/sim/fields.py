@@ -92,9 +92,7 @@ def count(value: Any, at: FieldPath, *, least: int = 0, most: int) -> int:
     return value
 
 
-def duration_ns(
-    value: Any, at: FieldPath, *, least_ns: int = 0, most_ns: int | None = None
-) -> int:
+def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0, most_ns: int | None = None) -> int:
     """The value, a Go duration such as `1m30s`, in ns."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:
         raise at.fault(f"{value} lacks a unit", f"write {value}s for seconds")

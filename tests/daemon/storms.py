@@ -192,7 +192,7 @@ class Beside:
         await self.join(lab)
         take_at = self.now_ns
         while True:
-            engine = lab.watcher.dry_run.engine
+            engine = lab.watcher.host.engine
             due = _next_ms(engine.next_due() if engine is not None else None)
             if self._news:
                 due = min(due, self.now_ns + _LATE_NS)

@@ -17,7 +17,7 @@ LOST = 40
 
 
 def test_settings_that_come_in_the_middle_of_a_decision_wait_for_its_end(tmp_path: Path) -> None:
-    """The plans of the release before must not reach the projection of the new one."""
+    """The plans of the release before must not reach the overlay of the new one."""
 
     async def story() -> None:
         lab = make_lab(tmp_path)
@@ -28,7 +28,7 @@ def test_settings_that_come_in_the_middle_of_a_decision_wait_for_its_end(tmp_pat
         assert await lab.told() == []
         lab.pass_by(7)
         loop = asyncio.create_task(lab.watcher.run())
-        while not list(lab.watcher.dry_run.projection.pending()):
+        while not list(lab.watcher.host.overlay.pending()):
             await asyncio.sleep(0)  # the pass that loses them has begun, and pauses
         await lab.watcher.change_settings(make_settings("v1.28"))
         for _ in range(2_000):
@@ -36,7 +36,7 @@ def test_settings_that_come_in_the_middle_of_a_decision_wait_for_its_end(tmp_pat
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
         assert lab.watcher.is_cold(lab.now)
-        assert list(lab.watcher.dry_run.projection.pending()) == []
+        assert list(lab.watcher.host.overlay.pending()) == []
 
     run(story())
 
@@ -110,16 +110,16 @@ def test_a_sleep_in_the_middle_of_a_batch_holds_the_rest_back(tmp_path: Path) ->
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"))
         batches = [Happened("Pod", [Put("Pod", pod(f"p{i}-{j}"))]) for i in range(2) for j in "ab"]
-        step = lab.watcher.dry_run.step
+        step = lab.watcher.host.step
 
         def sleeping(now_ns: int, events: Any) -> Any:
             lab.sleep(60)
             return step(now_ns, events)
 
-        lab.watcher.dry_run.step = sleeping  # type: ignore[method-assign]
+        lab.watcher.host.step = sleeping  # type: ignore[method-assign]
         await lab.tell(*batches)
-        lab.watcher.dry_run.step = step  # type: ignore[method-assign]
-        assert len(lab.watcher.dry_run.cache.pods) == 1
+        lab.watcher.host.step = step  # type: ignore[method-assign]
+        assert len(lab.watcher.host.cache.pods) == 1
         assert lab.watcher.stands_still.startswith("this machine slept")
 
     run(story())
@@ -147,7 +147,7 @@ def test_a_list_replaces_what_was_seen_of_its_kind_before_it(tmp_path: Path) -> 
         await lab.begin(node("n1"), lease("n1"))
         seen = Happened("Pod", [Put("Pod", lab.version(pod("p1")))])
         await lab.tell(seen, Listed("Pod", []))
-        assert lab.watcher.dry_run.cache.pods == {}
+        assert lab.watcher.host.cache.pods == {}
 
     run(story())
 
@@ -168,7 +168,7 @@ def test_nothing_of_another_cluster_is_taken_for_ours(tmp_path: Path) -> None:
         assert lab.watcher.stands_still == elsewhere
         assert any("nothing is decided" in said for said in lab.look().warnings)
         assert await lab.told() == told
-        assert sorted(lab.watcher.dry_run.cache.nodes) == ["n1", "n2"]
+        assert sorted(lab.watcher.host.cache.nodes) == ["n1", "n2"]
         await lab.tell(OtherCluster("server", ""))
         assert lab.feed.relisted == set(KINDS)
         assert lab.watcher.stands_still.startswith("another cluster was in this one's place")

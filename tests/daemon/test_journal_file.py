@@ -17,7 +17,7 @@ from kubectl_nodelife.daemon.inherited import fate_of, planned_action
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.store import Store, Wanted, read_only
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.projection import Projection
+from kubectl_nodelife.engine.overlay import Overlay
 from tests.daemon.lab import T0, make_lab, node, run, unreachable
 from tests.daemon.plans import HOUR, lost, tainted
 
@@ -171,7 +171,7 @@ def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: P
         assert journal.warning == ""
         (change,) = await journal.select(Wanted())
         assert (change.name, change.data) == ("n1", "")
-        fate = fate_of(change, Projection(Cache()))
+        fate = fate_of(change, Overlay(Cache()))
         assert fate == ("superseded", "the daemon was restarted, and no longer plans it")
         await journal.close()
 
@@ -198,7 +198,7 @@ def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: 
         cache = Cache()
         shown = node("n1", taints=action.taints)
         cache.set("Node", shown.key, shown)
-        assert fate_of(kept[0], Projection(cache)) == ("confirmed", "the cluster shows it")
+        assert fate_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
         journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
         await journal.flush()
         assert [bool(c.data) for c in await journal.select(Wanted())] == [False, True]

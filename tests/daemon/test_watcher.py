@@ -34,7 +34,7 @@ def test_a_lost_node_is_planned_through_to_its_pods_and_nothing_is_shown_of_it(
         told = await lab.told(node="n1")
         assert told[-2:] == [("SetPodCondition", "p1", "would"), ("DeletePod", "p1", "would")]
         shown = lab.look().outlook
-        assert shown.cache.nodes["n1"] == lab.watcher.dry_run.projection.shown("Node", ("", "n1"))
+        assert shown.cache.nodes["n1"] == lab.watcher.host.overlay.shown("Node", ("", "n1"))
         ready = shown.cache.nodes["n1"].ready()
         assert ready is not None and ready.status == "True"
         pods = list(shown.cache.pods_on("n1"))
@@ -128,8 +128,8 @@ def test_a_renewed_lease_withdraws_all_that_was_planned(tmp_path: Path) -> None:
         told = await lab.told()
         assert {outcome for _, _, outcome in told} == {"superseded"}
         assert next(c.why for c in await lab.changes()) == "the kubelet of n1 renewed its lease"
-        assert lab.watcher.dry_run.cache.nodes["n1"].spec.taints == ()
-        assert not list(lab.watcher.dry_run.projection.pending())
+        assert lab.watcher.host.cache.nodes["n1"].spec.taints == ()
+        assert not list(lab.watcher.host.overlay.pending())
 
     run(story())
 

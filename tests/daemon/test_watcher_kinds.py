@@ -82,7 +82,7 @@ def test_a_node_deleted_and_made_anew_under_its_name_is_another_node(tmp_path: P
         await lab.see(Gone("Node", ("", "n1")), node("n1", uid="another"))
         told = await lab.told()
         assert {o for a, n, o in told[:before] if n == "n1"} == {"superseded"}
-        assert lab.watcher.dry_run.cache.nodes["n1"].spec.taints == ()
+        assert lab.watcher.host.cache.nodes["n1"].spec.taints == ()
         whys = {c.why for c in await lab.changes() if c.action == "AddTaint"}
         assert "Node n1 is gone" in whys
 
@@ -93,9 +93,9 @@ def test_a_second_list_tells_what_went_and_what_changed(tmp_path: Path) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), pod("p1"), pod("p2"))
-        kept = lab.watcher.dry_run.cache.pods["default", "p1"]
+        kept = lab.watcher.host.cache.pods["default", "p1"]
         await lab.tell(Listed("Pod", [kept, lab.version(pod("p3"))]))
-        assert sorted(key[1] for key in lab.watcher.dry_run.cache.pods) == ["p1", "p3"]
+        assert sorted(key[1] for key in lab.watcher.host.cache.pods) == ["p1", "p3"]
 
     run(story())
 
@@ -110,7 +110,7 @@ def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(tmp_pat
         assert len(lab.watcher.held.objects) == 1
         lab.feed.states["Lease"].broken_since_ns = None
         await lab.tell(Phase("Lease", WATCHING, 1))
-        ready = lab.watcher.dry_run.cache.nodes["n1"].ready()
+        ready = lab.watcher.host.cache.nodes["n1"].ready()
         assert ready is not None and ready.last_heartbeat_time == ready.last_heartbeat_time
         assert lab.watcher.held.objects == {}
 
@@ -159,7 +159,7 @@ def test_a_storm_of_events_is_taken_in_order(tmp_path: Path, count: int) -> None
 
         storm = [Put("Pod", lab.version(pod(f"p{i % 40}", tolerates_s=i))) for i in range(count)]
         await lab.tell(Happened("Pod", list(storm)))
-        pods = lab.watcher.dry_run.cache.pods
+        pods = lab.watcher.host.cache.pods
         assert len(pods) == 40
         seconds = pods["default", "p0"].spec.tolerations[0].toleration_seconds
         assert seconds == max(i for i in range(count) if i % 40 == 0)

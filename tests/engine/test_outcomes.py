@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put
-from kubectl_nodelife.engine.projection import APPLIED, HELD, PLANNED, SENT, Projection
+from kubectl_nodelife.engine.overlay import APPLIED, HELD, PLANNED, SENT, Overlay
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodSpec
@@ -26,7 +26,7 @@ class Overlaid:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.overlay = Projection(self.cache)
+        self.overlay = Overlay(self.cache)
         meta = ObjectMeta(name="p1", namespace="d", uid="u2")
         self.see(Put("Node", node(5)))
         self.see(Put("Pod", Pod(metadata=meta, spec=PodSpec(node_name="n1"))))

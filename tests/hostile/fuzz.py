@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.daemon.dry_run import DryRun
+from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
@@ -159,25 +159,25 @@ class Subject:
     def __init__(self) -> None:
         self.now_ns = T0
         self.version = 0
-        self.dry_run = DryRun(Ledger())
+        self.host = ControllerHost(Ledger())
         self.settings = make_settings("newest")
-        self.dry_run.join(self.settings, list(NEEDS))
-        for _ in self.dry_run.step(self.now_ns, []):
+        self.host.join(self.settings, list(NEEDS))
+        for _ in self.host.step(self.now_ns, []):
             pass
 
     def take(self, step: Step) -> None:
         """One event, and some seconds. Raises whatever was contained, too."""
         self.now_ns += 3 * SECOND_NS
         for event in self._events(step):
-            for _ in self.dry_run.step(self.now_ns, [event]):
+            for _ in self.host.step(self.now_ns, [event]):
                 pass
-        bugs = self.dry_run.cache.quarantine.bugs
+        bugs = self.host.cache.quarantine.bugs
         if bugs:
             raise next(iter(bugs.values())).error
 
     def answer(self) -> None:
         """What `status` makes of it, and the quarantine's own words."""
-        cache = self.dry_run.cache.copy()
+        cache = self.host.cache.copy()
         outlook = join_controllers(cache, self.settings, self.now_ns)[0]
         for node in list(cache.nodes.values()):
             outlook.node(node)

@@ -57,7 +57,7 @@ def test_a_bug_at_one_node_leaves_the_others_their_pass(
         assert {"SetNodeCondition", "AddTaint"} <= told["n2"]
         assert "MarkPodNotReady" in told["p2"]
         assert set(told) == {"n2", "p2"}
-        bugs = lab.watcher.dry_run.cache.quarantine.bugs
+        bugs = lab.watcher.host.cache.quarantine.bugs
         assert list(bugs) == [("node-lifecycle", N1)]
         broken = False
         await lab.after(30, *LIVING)

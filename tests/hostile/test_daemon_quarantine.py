@@ -26,7 +26,7 @@ N1 = Unreadable("Node", ("", "n1"), "w")
 
 def documents(lab: Lab) -> list[dict[str, Any]]:
     found: dict[str, Any] = health(lab.watcher, lab.journal, CLUSTER, {}, [])
-    assert all(line in found["warnings"] for line in lab.watcher.dry_run.cache.quarantine.lines())
+    assert all(line in found["warnings"] for line in lab.watcher.host.cache.quarantine.lines())
     entries: list[dict[str, Any]] = found["quarantine"]
     return entries
 
@@ -75,7 +75,7 @@ def test_it_is_lifted_by_the_next_version_or_list(tmp_path: Path) -> None:
         assert not documents(lab)
         await lab.tell(Listed("Node", [], unreadable=[N1]))
         assert [entry["name"] for entry in documents(lab)] == ["n1"]
-        present = lab.watcher.dry_run.cache.node("n1")
+        present = lab.watcher.host.cache.node("n1")
         assert present is not None, "it is there all the same"
         await lab.tell(Listed("Node", [present]))
         assert not documents(lab)
@@ -99,18 +99,18 @@ def test_a_bug_in_observing_is_contained(tmp_path: Path, monkeypatch: pytest.Mon
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"), pod("p1"))
-        real = lab.watcher.dry_run.observe
+        real = lab.watcher.host.observe
 
         def fails(event: Any, now_ns: int) -> Any:
             if getattr(event, "obj", None) is not None and event.obj.name == "p1":
                 raise KeyError("secret")
             return real(event, now_ns)
 
-        monkeypatch.setattr(lab.watcher.dry_run, "observe", fails)
+        monkeypatch.setattr(lab.watcher.host, "observe", fails)
         await lab.see(pod("p1"))
         await lab.after(20, "n1")
         (entry,) = documents(lab)
-        assert (entry["controller"], entry["at"]) == ("projection", "Pod default/p1")
+        assert (entry["controller"], entry["at"]) == ("overlay", "Pod default/p1")
 
     run(story())
 
@@ -121,14 +121,14 @@ def test_a_bug_in_laying_out_a_plan_is_contained(
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(LOST, OTHER, lease("n1"), lease("n2"), pod("p1", "n1"), pod("p2", "n2"))
-        real = lab.watcher.dry_run.projection.project
+        real = lab.watcher.host.overlay.project
 
         def fails(action: Any, now_ns: int) -> Any:
             if getattr(action, "pod", "") == "p1":
                 raise KeyError("secret")
             return real(action, now_ns)
 
-        monkeypatch.setattr(lab.watcher.dry_run.projection, "project", fails)
+        monkeypatch.setattr(lab.watcher.host.overlay, "project", fails)
         await lab.after(400)
         assert ("DeletePod", "p2", "would") in await lab.told()
         assert {entry["at"] for entry in documents(lab)} == {"Pod default/p1"}

@@ -183,7 +183,7 @@ class EnforcingTask(DecisionTask):
 
     def _note_trouble(self) -> None:
         """A watch broke: if many nodes fall silent now, it may be us who are cut off."""
-        host = self.dry_run
+        host = self.host
         if isinstance(host, EnforcingHost) and host.tripwires is not None and host.engine:
             host.tripwires.trouble(self.clock.now_ns())
 
@@ -191,12 +191,12 @@ class EnforcingTask(DecisionTask):
         """Another idea of what silence means is tried out for a grace period first."""
         changed = order.settings.flags != self.settings.flags
         super()._change_settings(order)
-        if changed and self.dry_run.engine is not None:
+        if changed and self.host.engine is not None:
             self._watch_afresh("the settings have changed")
 
     def _note_cold(self, because: str) -> None:
         super()._note_cold(because)
-        host = self.dry_run
+        host = self.host
         restarted = isinstance(host, EnforcingHost) and host.restarted
         if restarted and not self.synced.is_set():
             self.cold_until_ns = self.cold_since_ns

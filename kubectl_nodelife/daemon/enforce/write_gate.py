@@ -59,7 +59,7 @@ class WriteGate:
             blind = "watching for other writers for one grace period first"
         view = View(
             leads=self._keeper.leads(),
-            synced=task.synced.is_set() or bool(task.dry_run.engine),
+            synced=task.synced.is_set() or bool(task.host.engine),
             blind=blind,
             cold_until_ns=task.cold_until_ns,
             paused_because=self._pause.because(now_ns),

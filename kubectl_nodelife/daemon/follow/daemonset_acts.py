@@ -4,7 +4,7 @@ Its syncs follow at once from what the cluster shows, so that our copy can decid
 before the act is seen: `is_act` says when it must. Three things it cannot know: the hash that
 upstream gives to a revision, which hangs on how Go prints structs; which of equal nodes is next,
 the order of a Go map; and the names of pods. A revision and a pod are recognised by what they are
-(`engine.projection`). What was planned under our hash goes on under the real one; and a pod made or
+(`engine.overlay`). What was planned under our hash goes on under the real one; and a pod made or
 deleted on another of equal nodes takes the place of one that we had planned, and is told as done by
 another controller. Each kind has a watch of its own: an act that nothing explains yet is put off a
 little (`defers`).
@@ -27,7 +27,7 @@ from kubectl_nodelife.engine.actions import Action, DeletePod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.projection import CONFIRMED, Projection
+from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -48,10 +48,10 @@ class DaemonSetFollower:
     """Reads the controller's acts off the cluster. `controller` None: it is not looked at."""
 
     def __init__(
-        self, controller: DaemonSetController | None, projection: Projection, ledger: Ledger
+        self, controller: DaemonSetController | None, overlay: Overlay, ledger: Ledger
     ) -> None:
         self._controller = controller
-        self._projection = projection
+        self._overlay = overlay
         self._ledger = ledger
         self._deferred: list[Put | Gone] = []
         self._deferred_since: dict[tuple[str, Key], int] = {}
@@ -87,13 +87,13 @@ class DaemonSetFollower:
         """Whether our copy has planned this act, or the same for another of equal nodes."""
         before, after = self._versions(event)
         present = after if after is not None else before
-        if present is None or any(self._projection.planned(_target(event))):
+        if present is None or any(self._overlay.planned(_target(event))):
             return True
         tracked = self._owner(present)
         if tracked is None:
             return False  # the set itself is still to come
         if not isinstance(present, Pod):
-            made = self._projection.created(event.kind)
+            made = self._overlay.created(event.kind)
             return before is None and any(plan.shown_by(present) for plan in made)
         if before is not None:
             return self._deleted_instead(tracked, present) is not None
@@ -147,12 +147,12 @@ class DaemonSetFollower:
         why = f"already done by another controller: {_CHANCE}"
         self._ledger.settle(seen, CONFIRMED, now_ns, why)
         why = f"{pod.name} on {_node_of(pod)} was first: {_CHANCE}"
-        return Put("Pod", pod, seen), self._projection.withdraw(planned, now_ns, why)
+        return Put("Pod", pod, seen), self._overlay.withdraw(planned, now_ns, why)
 
     def after(self, event: Event) -> list[Event]:
         """What follows for the view where the event has just settled plans."""
         view: list[Event] = []
-        for end in self._projection.settled:
+        for end in self._overlay.settled:
             made = end.action
             if (
                 isinstance(made, CreateControllerRevision)
@@ -162,20 +162,20 @@ class DaemonSetFollower:
             ):
                 for renamed in self._renamed(made, event.obj):
                     self._ledger.amend(renamed)
-                    view += self._projection.amend(renamed)
+                    view += self._overlay.amend(renamed)
         return view
 
     def _begin_afresh(self, shown: KubeObject, now_ns: int) -> list[Event]:
         """What is planned for a set that was changed since would not be decided so any more."""
-        old = self._projection.shown("DaemonSet", shown.key)
+        old = self._overlay.shown("DaemonSet", shown.key)
         if not isinstance(old, DaemonSet) or not isinstance(shown, DaemonSet):
             return []
         if old.uid == shown.uid and old.spec == shown.spec and _is_going(old) is _is_going(shown):
             return []
         view: list[Event] = []
-        for plan in list(self._projection.pending()):
+        for plan in list(self._overlay.pending()):
             if plan.controller == CONTROLLER and self._is_about(plan, old):
-                view += self._projection.withdraw(plan, now_ns, f"{shown.name} was changed")
+                view += self._overlay.withdraw(plan, now_ns, f"{shown.name} was changed")
         return view
 
     def _is_about(self, plan: Action, daemon_set: DaemonSet) -> bool:
@@ -185,7 +185,7 @@ class DaemonSetFollower:
         if kind == "DaemonSet":
             return key == daemon_set.key
         made = plan.revision if isinstance(plan, CreateControllerRevision) else None
-        obj = made if made is not None else self._projection.shown(kind, key)
+        obj = made if made is not None else self._overlay.shown(kind, key)
         owner = controller_of(obj.metadata) if obj is not None else None
         return owner is not None and owner.uid == daemon_set.uid
 
@@ -209,11 +209,11 @@ class DaemonSetFollower:
         """An old pod deleted where we had planned to delete the one of another node."""
         if pod.spec.node_name not in tracked.node_index.with_old:
             return None
-        if any(isinstance(a, DeletePod) for a in self._projection.planned(("Pod", pod.key))):
+        if any(isinstance(a, DeletePod) for a in self._overlay.planned(("Pod", pod.key))):
             return None
         for node in sorted(tracked.node_index.with_old):
             for other in tracked.pods.on_node(node) or ():
-                for plan in self._projection.planned(("Pod", other.key)):
+                for plan in self._overlay.planned(("Pod", other.key)):
                     if isinstance(plan, DeletePod) and plan.controller == CONTROLLER:
                         because = f"seen in the cluster: an old pod, as {other.name} on {node} is"
                         return _by_another(plan, because, pod), plan
@@ -235,7 +235,7 @@ class DaemonSetFollower:
                 yield replace(plan, manifest=manifest, revision=theirs)
 
     def _planned_creates(self, owner_uid: str) -> Iterator[CreatePod]:
-        for action in self._projection.created("Pod"):
+        for action in self._overlay.created("Pod"):
             if isinstance(action, CreatePod) and action.owner_uid == owner_uid:
                 yield action
 
@@ -243,7 +243,7 @@ class DaemonSetFollower:
         """The object as the cluster showed it before, and as it does now."""
         after = event.obj if isinstance(event, Put) else None
         key = event.key if isinstance(event, Gone) else event.obj.key
-        return self._projection.shown(event.kind, key), after
+        return self._overlay.shown(event.kind, key), after
 
     def _owner(self, obj: KubeObject) -> TrackedSet | None:
         assert self._controller is not None

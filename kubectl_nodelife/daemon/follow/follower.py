@@ -31,7 +31,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.projection import CONFIRMED, Projection
+from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -125,19 +125,19 @@ class ControllerFollower:
     def __init__(
         self,
         engine: Engine,
-        projection: Projection,
+        overlay: Overlay,
         ledger: Ledger,
         node_of: Callable[[Action], str],
     ) -> None:
-        self._projection = projection
+        self._overlay = overlay
         self._ledger = ledger
         self._node_of = node_of
         lifecycle = _find(engine.controllers, NodeLifecycleController)
         self._eviction = _find(engine.controllers, TaintEvictionController)
         self._detector = ForeignWriteDetector(engine.cache, lifecycle, self._eviction)
-        self._phase = PassPhase(engine, lifecycle, projection) if lifecycle is not None else None
+        self._phase = PassPhase(engine, lifecycle, overlay) if lifecycle is not None else None
         sets = _find(engine.controllers, DaemonSetController)
-        self._daemonsets = DaemonSetFollower(sets, projection, ledger)
+        self._daemonsets = DaemonSetFollower(sets, overlay, ledger)
         self._told: list[Action] = []  # what was done before ours, since `learn` was last asked
 
     def arrange(self, events: Iterable[Event]) -> Sequence[Event]:
@@ -190,7 +190,7 @@ class ControllerFollower:
 
     def _tell(self, action: Action, now_ns: int) -> Action | None:
         """Note what another did first; None where we had planned it, which is then told."""
-        planned = [p for p in self._projection.planned(action.target) if type(p) is type(action)]
+        planned = [p for p in self._overlay.planned(action.target) if type(p) is type(action)]
         if planned and isinstance(action, (AddTaints, RemoveTaints)):
             ours = [t for p in planned for t in cast("AddTaints | RemoveTaints", p).taints]
             others = tuple(t for t in action.taints if not any(t.matches(o) for o in ours))

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, 
 from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.projection import Projection
+from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -28,11 +28,11 @@ class PassPhase:
     """The phase of node-lifecycle's passes and tokens, as its writes show it."""
 
     def __init__(
-        self, engine: Engine, lifecycle: NodeLifecycleController, projection: Projection
+        self, engine: Engine, lifecycle: NodeLifecycleController, overlay: Overlay
     ) -> None:
         self._engine = engine
         self._lifecycle = lifecycle
-        self._projection = projection
+        self._overlay = overlay
         self._aligned_ns: int | None = None
 
     def due_ns(self, action: Action, now_ns: int) -> int | None:
@@ -44,7 +44,7 @@ class PassPhase:
             health = memory.health.get(action.node)
             return None if health is None else self._pass_after(health.probe_ns + self._grace_ns())
         if isinstance(action, AddTaints) and _is_by_token(action.taints):
-            node = self._projection.shown("Node", ("", action.node))
+            node = self._overlay.shown("Node", ("", action.node))
             queue = memory.zones.queues.get(memory.zones.place(node)) if _is_node(node) else None
             if queue is not None and queue.is_waiting(action.node):
                 return queue.limiter.next_accept(now_ns)
@@ -66,7 +66,7 @@ class PassPhase:
         if isinstance(action, SetNodeConditions):
             self._align(now_ns)
         elif isinstance(action, AddTaints) and _is_by_token(action.taints):
-            node = self._projection.shown("Node", ("", action.node))
+            node = self._overlay.shown("Node", ("", action.node))
             if isinstance(node, Node) and not _has_both(node):
                 return self._token_spent(node, now_ns)
         return []
@@ -104,11 +104,11 @@ class PassPhase:
     def _planned_in(self, zone: str) -> Iterator[tuple[AddTaints, int]]:
         """Our plans to taint a node of the zone by a token; the cluster shows that it is lost."""
         memory = self._lifecycle.memory
-        for entry in self._projection.entries("Node"):
+        for entry in self._overlay.entries("Node"):
             action, since_ns = entry.action, entry.at_ns
             if not isinstance(action, AddTaints) or not _is_by_token(action.taints):
                 continue
-            node = self._projection.shown("Node", ("", action.node))
+            node = self._overlay.shown("Node", ("", action.node))
             if not isinstance(node, Node) or memory.zones.place(node) != zone:
                 continue
             ready = node.ready()
@@ -121,7 +121,7 @@ class PassPhase:
     ) -> list[Event]:
         events: list[Event] = []
         for plan, _ in list(plans):
-            events += self._projection.give_up(plan, now_ns, because)
+            events += self._overlay.give_up(plan, now_ns, because)
             events.append(Outcome(plan, _CONFLICT, because))
         return events
 

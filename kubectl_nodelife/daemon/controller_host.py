@@ -1,4 +1,4 @@
-"""Runs the controllers over one cache, with their plans laid over what the cluster shows. No I/O.
+"""The host of the controllers that plan only: one engine, its overlay, and the ledger. No I/O.
 
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
@@ -29,12 +29,12 @@ from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.executor import Executor, PlanningOnly
-from kubectl_nodelife.engine.projection import (
+from kubectl_nodelife.engine.overlay import (
     APPLIED,
     CONFIRMED,
     FAILED,
     SUPERSEDED,
-    Projection,
+    Overlay,
     was_done,
 )
 from kubectl_nodelife.engine.settings import Settings
@@ -48,7 +48,7 @@ _AT_ONCE: Final = 1_000
 """How many events the engine takes in without a pause: some milliseconds' worth."""
 
 
-class DryRun:
+class ControllerHost:
     """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where
     the controller does not run. `onlooker` hears of each change that the cluster shows.
     """
@@ -58,7 +58,7 @@ class DryRun:
         self.ledger = ledger
         self.executor: Executor = executor or PlanningOnly()
         self.cache = Cache()
-        self.projection = Projection(self.cache, ledger.numbers)
+        self.overlay = Overlay(self.cache, ledger.numbers)
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
@@ -77,16 +77,16 @@ class DryRun:
                 self.eviction = controller
         numbers = self.ledger.numbers
         self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers)
-        self.follower = ControllerFollower(self.engine, self.projection, self.ledger, self._node_of)
+        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""
-        for action in list(self.projection.pending()):
+        for action in list(self.overlay.pending()):
             self.ledger.settle(action, SUPERSEDED, now_ns, because)
         self.ledger.end_decisions(now_ns, because)
-        for (kind, key), obj in list(self.projection.observed().items()):
+        for (kind, key), obj in list(self.overlay.observed().items()):
             self.cache.set(kind, key, obj)
-        self.projection = Projection(self.cache, self.ledger.numbers)
+        self.overlay = Overlay(self.cache, self.ledger.numbers)
         for event in self.follower.pop_deferred():
             self.cache.apply(event, now_ns)
 
@@ -97,11 +97,11 @@ class DryRun:
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object as the cluster shows it."""
-        return self.projection.shown(kind, key)
+        return self.overlay.shown(kind, key)
 
     def shown_keys(self, kind: str) -> Iterator[Key]:
         """The keys of all objects of a kind as the cluster shows them."""
-        observed = self.projection.observed()
+        observed = self.overlay.observed()
         for obj in list(self.cache.all(kind)):
             if observed.get((kind, obj.key), obj) is not None:
                 yield obj.key
@@ -112,7 +112,7 @@ class DryRun:
     def shown_count(self, kind: str) -> int:
         """How many objects of a kind the cluster shows, whatever is planned."""
         count = sum(1 for _ in self.cache.all(kind))
-        for (other, key), shown in self.projection.observed().items():
+        for (other, key), shown in self.overlay.observed().items():
             if other == kind:
                 count += (shown is not None) - (self.cache.get(kind, key) is not None)
         return count
@@ -125,20 +125,20 @@ class DryRun:
             self.cache.apply(event, now_ns)
             return []
         if not isinstance(event, (Put, Gone)):
-            return self.projection.observe(event, now_ns)
+            return self.overlay.observe(event, now_ns)
         self.cache.quarantine.lift(*_target(event))
         if isinstance(event, Put) and event.kind == "Lease":
-            view = self.projection.observe(event, now_ns)
+            view = self.overlay.observe(event, now_ns)
             self._settle()
             return view
         new = event.obj if isinstance(event, Put) else None
-        old = self.projection.shown(*_target(event))
+        old = self.overlay.shown(*_target(event))
         if (old is None and new is None) or (old and new and same_version(old, new)):
             return []
         if old is not None:
             self.onlooker(old, new, now_ns)
         event, view = self.follower.before(event, old, now_ns)
-        view += self.projection.observe(event, now_ns)
+        view += self.overlay.observe(event, now_ns)
         view += self.follower.after(event)
         confirmed = self._settle()
         if new is None:
@@ -154,7 +154,7 @@ class DryRun:
         except Exception as error:
             obj = event.obj if isinstance(event, Put) else event
             about = (getattr(event, "kind", ""), getattr(obj, "key", ""))
-            log_bug(self.cache.quarantine.failed("projection", about, error, now_ns))
+            log_bug(self.cache.quarantine.failed("overlay", about, error, now_ns))
             return [event]
 
     def next_due(self) -> int | None:
@@ -192,13 +192,13 @@ class DryRun:
                 waiting += self._plan_contained(action, now_ns)
                 yield
             if not waiting:
-                self.projection.applied()
+                self.overlay.applied()
                 return
             yield
 
     def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
         """Note what came of an action that was sent; failures are the controller's business too."""
-        view = self.projection.outcome(outcome, now_ns)
+        view = self.overlay.outcome(outcome, now_ns)
         if was_done(outcome):
             self.ledger.settle(outcome.action, APPLIED, now_ns, "the API server did it")
         elif outcome.code != NO_ANSWER:
@@ -210,7 +210,7 @@ class DryRun:
     def settle_inherited(self, now_ns: int) -> None:
         """End what a daemon before this one had planned and this one has not planned again."""
         for change in list(self.ledger.inherited()):
-            outcome, why = fate_of(change, self.projection)
+            outcome, why = fate_of(change, self.overlay)
             self.ledger.settle_inherited(change, outcome, now_ns, why)
 
     def _plan(self, action: Action, now_ns: int) -> list[Event]:
@@ -222,9 +222,9 @@ class DryRun:
             events = self.follower.decided(action, now_ns)
             self._settle()
             return events
-        before = self.projection.view(action.target)
-        events = self.projection.project(action, now_ns)
-        if not any(end.action.id == action.id for end in self.projection.settled):
+        before = self.overlay.view(action.target)
+        events = self.overlay.project(action, now_ns)
+        if not any(end.action.id == action.id for end in self.overlay.settled):
             patch = patch_text(request_of(action, before), self.ledger.digest)
             self.ledger.note(action, now_ns, self._node_of(action), patch)
             self.executor.start(action, now_ns)
@@ -242,7 +242,7 @@ class DryRun:
 
     def _settle(self) -> list[Action]:
         """Note how plans ended. Those that were confirmed."""
-        settled = self.projection.settled
+        settled = self.overlay.settled
         for end in settled:
             self.ledger.settle(end.action, end.outcome, end.at_ns, end.why)
         done = [end.action for end in settled if end.outcome == CONFIRMED]
@@ -255,7 +255,7 @@ class DryRun:
             return key[1]
         if isinstance(action, CreatePod):
             return action.node
-        pod = self.projection.shown(kind, key) if kind == "Pod" else None
+        pod = self.overlay.shown(kind, key) if kind == "Pod" else None
         return cast(Pod, pod).spec.node_name if pod is not None else ""
 
 

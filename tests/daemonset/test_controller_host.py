@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced
 from kubectl_nodelife.engine.numbering import ActionNumbers
-from kubectl_nodelife.engine.projection import CONFIRMED, Projection
+from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
@@ -60,17 +60,17 @@ class Shadow:
         controllers = make_controllers(settings, ["daemonset"])
         self.kinds = sorted({kind for c in controllers for kind in c.watches})
         self.decided: Counter[str] = Counter()
-        self.projection = Projection(cache)
+        self.overlay = Overlay(cache)
         apart = ActionNumbers(1_000_000)  # the causes of what it sees are the other engine's
         self.engine = Engine(controllers, cache, join=True, kinds=self.kinds, numbers=apart)
 
     def see(self, now_ns: int, events: Iterable[Event]) -> None:
         """Events of the cluster, and what follows in the projected view."""
-        todo = [e for event in events for e in self.projection.observe(event, now_ns)]
+        todo = [e for event in events for e in self.overlay.observe(event, now_ns)]
         while True:
             actions = list(self.engine.step(now_ns, todo))
             self.decided.update(type(action).__name__ for action in actions)
-            todo = [e for action in actions for e in self.projection.project(action, now_ns)]
+            todo = [e for action in actions for e in self.overlay.project(action, now_ns)]
             if not todo:
                 return
 
@@ -129,9 +129,9 @@ def test_all_that_is_planned_is_confirmed(
             world.start(action, now_ns)
     shadow.wake(world.api.now_ns)
 
-    assert list(shadow.projection.pending()) == []
+    assert list(shadow.overlay.pending()) == []
     unconfirmed = Counter(
-        type(s.action).__name__ for s in shadow.projection.settled if s.outcome != CONFIRMED
+        type(s.action).__name__ for s in shadow.overlay.settled if s.outcome != CONFIRMED
     )
     assert set(unconfirmed) <= {"UpdateDaemonSetStatus"}
     assert shadow.decided["CreatePod"] > 0

@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.projection import CONFIRMED, SUPERSEDED, Projection
+from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import (
     LabelSelectorRequirement,
@@ -80,19 +80,19 @@ def add_taint(cause: Action | None = None) -> AddTaints:
 
 
 class Dry:
-    """A projection with its cache, as the dry run's driver uses them."""
+    """An overlay with its cache, as the dry run's driver uses them."""
 
     def __init__(self, *objects: Put) -> None:
         self.cache = Cache()
-        self.projection = Projection(self.cache)
+        self.overlay = Overlay(self.cache)
         for put in objects:
             self.see(put)
 
     def see(self, event: Event, at_s: int = 0) -> None:
-        self._take(self.projection.observe(event, T0 + at_s * SECOND), at_s)
+        self._take(self.overlay.observe(event, T0 + at_s * SECOND), at_s)
 
     def plan(self, action: Action, at_s: int = 0) -> None:
-        self._take(self.projection.project(action, T0 + at_s * SECOND), at_s)
+        self._take(self.overlay.project(action, T0 + at_s * SECOND), at_s)
 
     def _take(self, events: list[Event], at_s: int) -> None:
         for event in events:
@@ -105,7 +105,7 @@ class Dry:
         return condition.status
 
     def outcomes(self) -> list[tuple[str, str]]:
-        return [(type(s.action).__name__, s.outcome) for s in self.projection.settled]
+        return [(type(s.action).__name__, s.outcome) for s in self.overlay.settled]
 
 
 def test_a_plan_shows_in_the_view_and_stays_over_unrelated_news() -> None:
@@ -128,7 +128,7 @@ def test_the_same_change_by_another_hand_confirms() -> None:
     elsewhen = Taint(key=TAINT.key, effect=TAINT.effect, time_added=Time(T0 + 3 * SECOND))
     dry.see(Put("Node", node("Unknown", taints=(elsewhen,))))
     assert dry.outcomes()[1:] == [("AddTaints", CONFIRMED)]
-    assert list(dry.projection.pending()) == []
+    assert list(dry.overlay.pending()) == []
     assert dry.cache.nodes["n1"].spec.taints == (elsewhen,)
 
 
@@ -166,7 +166,7 @@ def test_taking_off_a_taint_that_was_only_planned_leaves_nothing_to_do() -> None
     dry.plan(remove)
     assert not dry.cache.nodes["n1"].spec.taints
     assert dry.outcomes() == [("AddTaints", SUPERSEDED), ("RemoveTaints", SUPERSEDED)]
-    assert list(dry.projection.pending()) == []
+    assert list(dry.overlay.pending()) == []
 
 
 def test_taking_off_a_taint_that_the_cluster_has_stays_planned_until_it_is_gone() -> None:
@@ -211,16 +211,16 @@ def test_a_pod_that_is_gone_confirms_its_deletion() -> None:
 
 def test_two_plans_of_one_step_for_one_node_both_show() -> None:
     dry = Dry(Put("Node", node()))
-    taint = dry.projection.project(add_taint(), T0)
+    taint = dry.overlay.project(add_taint(), T0)
     label = SetNodeLabels(
         controller="node-lifecycle", because="x", node="n1", node_uid="u1", labels={"a": "b"}
     )
-    for event in [*taint, *dry.projection.project(label, T0)]:
+    for event in [*taint, *dry.overlay.project(label, T0)]:
         assert isinstance(event, Put)
         dry.cache.apply(event, T0)
     assert dry.cache.nodes["n1"].has_taint(TAINT.key, TAINT.effect)
     assert dry.cache.nodes["n1"].metadata.labels == {"a": "b"}
-    assert dry.projection.shown("Node", ("", "n1")) == node()
+    assert dry.overlay.shown("Node", ("", "n1")) == node()
 
 
 def daemon_pod(name: str, node_name: str, owner_uid: str = "set") -> Pod:
@@ -260,7 +260,7 @@ def test_only_the_sets_own_pod_for_that_node_confirms_its_creation() -> None:
     dry.see(Put("Pod", daemon_pod("ds-elsewhere", "n2")))
     dry.see(Put("Pod", daemon_pod("other-theirs", "n1", owner_uid="another set")))
     assert dry.outcomes() == []
-    for event in dry.projection.observe(Put("Pod", daemon_pod("ds-theirs", "n1")), T0):
+    for event in dry.overlay.observe(Put("Pod", daemon_pod("ds-theirs", "n1")), T0):
         assert isinstance(event, (Put, Gone))
         dry.cache.apply(event, T0)
     assert dry.outcomes() == [("CreatePod", CONFIRMED)]
@@ -303,8 +303,8 @@ def test_what_was_planned_because_of_a_loss_falls_with_it() -> None:
     dry.see(lease(5), at_s=5)
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 4
     assert dry.cache.pods["d", "p"] == pod()
-    assert list(dry.projection.pending()) == []
-    assert "what led to it is no longer so" in " ".join(s.why for s in dry.projection.settled)
+    assert list(dry.overlay.pending()) == []
+    assert "what led to it is no longer so" in " ".join(s.why for s in dry.overlay.settled)
 
 
 def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
@@ -315,7 +315,7 @@ def test_a_confirmed_loss_leaves_what_follows_from_it_standing() -> None:
     dry.plan(evict(loss))
     dry.see(Put("Node", node("Unknown")))
     assert dry.outcomes() == [("SetNodeConditions", CONFIRMED)]
-    assert [type(a) for a in dry.projection.pending()] == [AddTaints, DeletePod]
+    assert [type(a) for a in dry.overlay.pending()] == [AddTaints, DeletePod]
 
 
 def test_a_plan_for_a_pod_of_a_node_that_is_well_is_not_made() -> None:
@@ -340,7 +340,7 @@ def test_a_planned_pod_that_is_deleted_again_was_never_planned() -> None:
         )
     )
     assert [outcome for _, outcome in dry.outcomes()] == [SUPERSEDED] * 2
-    assert not dry.cache.pods and list(dry.projection.pending()) == []
+    assert not dry.cache.pods and list(dry.overlay.pending()) == []
 
 
 def test_plans_for_pods_end_when_the_node_is_ready_again_and_has_lost_its_taint() -> None:
@@ -360,23 +360,23 @@ def test_a_taint_that_the_cluster_has_already_is_not_planned_again() -> None:
     dry.plan(add_taint())
     assert dry.outcomes() == [("AddTaints", CONFIRMED)]
     assert dry.cache.nodes["n1"].spec.taints == (there,)
-    assert list(dry.projection.pending()) == []
+    assert list(dry.overlay.pending()) == []
 
 
 def test_a_fork_goes_its_own_way() -> None:
     cache = Cache()
-    projection = Projection(cache)
+    overlay = Overlay(cache)
     cache.apply(Put("Node", node()), T0)
     action = lost()
-    for event in projection.project(action, T0):
+    for event in overlay.project(action, T0):
         cache.apply(event, T0)
     taint = AddTaints(
         controller="node-lifecycle", because="", cause=action, node="n1", taints=(TAINT,)
     )
-    for event in projection.project(taint, T0):
+    for event in overlay.project(taint, T0):
         cache.apply(event, T0)
     theirs = cache.fork()
-    fork = projection.fork(theirs)
+    fork = overlay.fork(theirs)
 
     fork.mark(taint, "sent")
     for event in fork.observe(Put("Node", node(heartbeat_s=50)), T0 + 50 * SECOND):
@@ -385,8 +385,8 @@ def test_a_fork_goes_its_own_way() -> None:
     assert list(fork.pending()) == [] and theirs.nodes["n1"].spec.taints == ()
     assert theirs.nodes["n1"].ready() == node(heartbeat_s=50).ready()
 
-    assert projection.settled == [] and list(projection.pending()) == [action, taint]
-    assert [entry.state for entry in projection.entries()] == ["planned", "planned"]
+    assert overlay.settled == [] and list(overlay.pending()) == [action, taint]
+    assert [entry.state for entry in overlay.entries()] == ["planned", "planned"]
     assert cache.nodes["n1"].spec.taints == (TAINT,)
-    ready = projection.shown("Node", ("", "n1"))
+    ready = overlay.shown("Node", ("", "n1"))
     assert isinstance(ready, Node) and ready.ready() == node().ready()

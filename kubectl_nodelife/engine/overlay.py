@@ -1,8 +1,8 @@
-"""What the cluster would look like had our planned actions been carried out: the dry run's world.
+"""The overlay: planned actions laid over what the cluster shows, so that controllers see both.
 
-Controllers feed one another through the API: a taint that one adds makes another evict. In a dry
-run nothing is written, so planned changes are laid over what the cluster shows, and the engine's
-cache holds the sum. The projection stands between the source and the engine: what the cluster shows
+Controllers feed one another through the API: a taint that one adds makes another evict. What is
+planned and not written (in dry-run that is everything) would break this chain, so the engine's
+cache holds the sum. The overlay stands between the source and the engine: what the cluster shows
 comes in by `observe`, what the controllers decide by `project`, and out come the events of the
 projected view.
 
@@ -62,7 +62,7 @@ class Settled(msgspec.Struct, frozen=True):
     why: str
 
 
-class Projection(PlannedView):
+class Overlay(PlannedView):
     """Planned actions over observed objects, and how each comes to its end."""
 
     def __init__(self, cache: Cache, numbers: ActionNumbers | None = None) -> None:

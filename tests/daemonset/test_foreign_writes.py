@@ -77,7 +77,7 @@ def test_another_of_equal_nodes_takes_the_planned_ones_place(tmp_path: Path) -> 
         assert await which(lab, "DeletePod", "confirmed") == ["agent-n3-1"]
         (change,) = await lab.changes(outcome="superseded", pod=("d", "agent-n1-1"))
         assert change.why == "agent-n3-1 on n3 was first: which of equal nodes is next is chance"
-        view = lab.watcher.dry_run.cache.pod("d", "agent-n1-1")
+        view = lab.watcher.host.cache.pod("d", "agent-n1-1")
         assert view is not None and view.metadata.deletion_timestamp is None
 
     run(story())
@@ -97,7 +97,7 @@ def test_a_plan_that_gives_way_takes_no_other_with_it(tmp_path: Path) -> None:
             await lab.see(daemon_pod(ready, 2))
             await lab.after(0.001, *names)
         assert await which(lab, "DeletePod", "would") == ["agent-n1-1", "agent-n2-1"]
-        _, second = (a for a in lab.watcher.dry_run.projection.pending() if type(a) is DeletePod)
+        _, second = (a for a in lab.watcher.host.overlay.pending() if type(a) is DeletePod)
         assert second.cause is not None
         await lab.see(going(daemon_pod("n3")))
         await lab.after(1, *names)
@@ -128,9 +128,7 @@ def test_pods_planned_under_our_hash_are_not_old_under_the_real_one(tmp_path: Pa
         assert [c.action for c in await lab.changes(node="n2")] == ["CreatePod"]
         await lab.see(revision(1))
         await lab.after(2, *NODES)
-        labels = {
-            (pod.metadata.labels or {})[HASH] for pod in lab.watcher.dry_run.cache.pods_of("ds")
-        }
+        labels = {(pod.metadata.labels or {})[HASH] for pod in lab.watcher.host.cache.pods_of("ds")}
         assert labels == {"real1"}
         await lab.see(*(daemon_pod(n, ready=False) for n in reversed(NODES)))
         await lab.after(2, *NODES)
