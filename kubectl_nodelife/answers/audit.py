@@ -123,6 +123,7 @@ def _advice_document(finding: PodFinding) -> dict[str, Any] | None:
     if advice is None:
         return None
     return {
+        "sentence": advice.sentence,
         "forceDelete": advice.force_delete,
         "outOfServiceTaint": advice.out_of_service_taint,
         "evidenceFound": to_builtins(advice.evidence_found),

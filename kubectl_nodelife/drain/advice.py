@@ -7,12 +7,14 @@ from typing import Final
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import PodPlan, Remedy
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubectl_nodelife.sim.kubectl.progress import PodDeletion
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import sync_failure
 from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF
 
 OPERATORS: Final = (
     ("cnpg.io/cluster", "CloudNativePG", "switch the primary over, or set nodeMaintenanceWindow"),
@@ -97,6 +99,8 @@ class Advice:
     ) -> Remedy | None:
         """The cheapest change that unblocks the pod, or None where there is nothing to change."""
         gate = actor.held[0] if actor.held is not None else plan.gate
+        if gate == "kubelet-unreachable":
+            return _unreachable(plan, actor, self._play.scope.snapshot)
         made = _REMEDIES.get(gate)
         return made(plan, actor) if made is not None else None
 
@@ -180,12 +184,12 @@ def _finalizer(plan: PodPlan, actor: PlannedPod) -> Remedy:
     )
 
 
-def _unreachable(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        f"bring the kubelet of {plan.node} back; or, once the machine is known to be off, kubectl"
-        f" taint node {plan.node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-        "if the machine still runs, its pods and their replacements write to the same volumes",
-    )
+def _unreachable(plan: PodPlan, actor: PlannedPod, snapshot: PlanSnapshot) -> Remedy:
+    advice = snapshot.force_advice(actor.pod)
+    risk = "if the machine still runs, its pods and their replacements write to the same volumes"
+    if advice.force_delete != AFTER_POWER_OFF:
+        return Remedy(advice.sentence, "none")
+    return Remedy(f"bring the kubelet of {plan.node} back; or, {advice.sentence}", risk)
 
 
 def _namespace(plan: PodPlan, actor: PlannedPod) -> Remedy:
@@ -205,6 +209,5 @@ _REMEDIES = {
     "landing": _landing,
     "webhook": _webhook,
     "finalizer": _finalizer,
-    "kubelet-unreachable": _unreachable,
     "namespace-terminating": _namespace,
 }

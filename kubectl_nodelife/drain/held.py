@@ -7,11 +7,7 @@ from typing import Final
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-
-BENIGN_FINALIZERS: Final = frozenset(
-    {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
-)
-"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
+from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
 
 OVERDUE_NS: Final = 1 * MINUTE_NS
 """A pod that long past its grace does not go by itself any more."""
@@ -26,7 +22,7 @@ def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[
         silent = snapshot.silent_kubelet(node)
         if silent is not None and not snapshot.out_of_service(node):
             return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
-    finalizers = [f for f in pod.metadata.finalizers if f not in BENIGN_FINALIZERS]
+    finalizers = [f for f in pod.metadata.finalizers if f not in REMOVED_BY_THE_CLUSTER]
     if finalizers:
         return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
     if due_ns < -OVERDUE_NS:

@@ -28,8 +28,14 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import budget_index
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.workloads.node_readiness import (
+    NodeReadiness,
+    kubelet_speaks,
+    node_readiness,
+)
 
 LEASE_DURATION_SECONDS = 40
 """What a Lease's leaseDurationSeconds is where it does not say."""
@@ -37,6 +43,7 @@ LEASE_DURATION_SECONDS = 40
 T = TypeVar("T", bound=KubeObject)
 
 _NO_LABELS: Mapping[str, str] = {}
+_NEWEST = Release()
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 
 
@@ -44,7 +51,8 @@ class PlanSnapshot:
     """A cluster at one moment. No object may stand twice.
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
-    nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read.
+    nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read. `release`:
+    what the cluster's release does about dead nodes.
     """
 
     def __init__(
@@ -53,8 +61,10 @@ class PlanSnapshot:
         now_ns: int,
         kinds_read: Collection[str] | None = None,
         unreadable: Sequence[Unreadable] = (),
+        release: Release = _NEWEST,
     ) -> None:
         self.now_ns = now_ns
+        self.release = release
         self.unreadable = tuple(unreadable)
         self.kinds_read = None if kinds_read is None else frozenset(kinds_read)
         by_type: dict[type[KubeObject], list[KubeObject]] = {}
@@ -179,6 +189,11 @@ class PlanSnapshot:
 
     # --- kubelets --------------------------------------------------------------------------------
 
+    def force_advice(self, pod: Pod) -> ForceAdvice:
+        """Whether the pod may be forced away from its node, and how."""
+        of_node = self.readiness(pod.spec.node_name)
+        return force_advice(pod, of_node, self.release, self.now_ns)
+
     @cached_property
     def _leases(self) -> dict[str, Lease]:
         return {
@@ -203,7 +218,19 @@ class PlanSnapshot:
         told = ((name, self._why_silent(name, node)) for name, node in self.nodes.items())
         return {name: why for name, why in told if why is not None}
 
+    def readiness(self, node_name: str) -> NodeReadiness:
+        """What is known of a node, for advice about pods that hang on it."""
+        node, lease = self.nodes.get(node_name), self._leases.get(node_name)
+        if node is None:
+            return NodeReadiness(name=node_name, exists=False)
+        return node_readiness(node, lease.spec.renew_time if lease is not None else None)
+
     def _why_silent(self, node_name: str, node: Node) -> str | None:
+        of_node = self.readiness(node_name)
+        if of_node.heartbeat_from_lease and kubelet_speaks(
+            of_node, self.release.heartbeat_ns, self.now_ns
+        ):
+            return None
         ready = node.ready()
         if ready is not None and ready.status == "Unknown":
             return f"the kubelet of {node_name} stopped posting node status"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.workloads.force_advice import Release, force_advice
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 
 def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
-    """One sentence, with the numbers."""
+    """One sentence, with the numbers; what to do is what `audit` and `drain-plan` say of it."""
     ends = pod.metadata.deletion_timestamp
     assert ends is not None
     over_ns = outlook.now_ns - ends
@@ -19,25 +21,23 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
         left = format_duration(-over_ns // SECOND_NS * SECOND_NS)
         return f"its grace period ends in {left}."
     over = f"its grace period was over {format_duration(over_ns // SECOND_NS * SECOND_NS)} ago"
-    finalizers = ", ".join(pod.metadata.finalizers)
-    if finalizers:
-        return f"{over}; the finalizers {finalizers} hold it, whoever owns them must take them off."
-    if not pod.spec.node_name:
-        return f"{over} and no node has it: pod-gc deletes it within 20s."
-    if node is None:
-        return f"{over} and its node {pod.spec.node_name} does not exist: pod-gc deletes it."
-    ready = node.ready()
-    if ready is not None and ready.status == "True":
-        return (
-            f"{over}, but its kubelet is alive: look at its containers and volumes, do not force."
-        )
-    if any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints):
-        return f"{over}; its node is out of service: pod-gc deletes it within 20s."
-    status = "Unknown" if ready is None else f"Ready={ready.status}"
-    way_out = "delete the node object"
-    if outlook.settings.profile.has("gc_out_of_service"):
-        way_out = f"taint it {TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute, or {way_out}"
-    return (
-        f"{over}; only its kubelet can finish that, and its node is {status}. "
-        f"Once the machine is known to be off, {way_out}."
+    of_node = NodeReadiness(name=pod.spec.node_name, exists=False)
+    if node is not None:
+        heartbeat = outlook.cache.heartbeats.get(node.name)
+        renewal = heartbeat.renewal(outlook.now_ns) if heartbeat is not None else None
+        of_node = node_readiness(node, renewal[0] if renewal is not None else None)
+    advice = force_advice(pod, of_node, release_of(outlook.settings), outlook.now_ns)
+    why = ""
+    if pod.metadata.finalizers:
+        why = f"the finalizers {', '.join(pod.metadata.finalizers)} hold it; "
+    elif node is not None:
+        why = f"only its kubelet can finish that, and its node is Ready={of_node.ready}; "
+    return f"{over}; {why}{advice.sentence}."
+
+
+def release_of(settings: Settings) -> Release:
+    """What advice about forcing depends on, of these settings."""
+    return Release(
+        collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
+        heartbeat_ns=settings.node_monitor_grace_period_ns,
     )

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.answers.audit import PodAudit
-from kubectl_nodelife.outlook.audit.advice import ForceAdvice
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.workloads.force_advice import ForceAdvice
 
 _COLUMNS = (
     Column("namespace"),

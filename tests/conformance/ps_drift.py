@@ -20,11 +20,10 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.outlook.audit.classify import (
-    NodeReadiness,
     classify,
-    node_readiness,
 )
 from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of
 

@@ -40,8 +40,8 @@ def dead_nodes() -> list[Any]:
     }
     return [
         pytest.param(node("a1", lease="2026-01-01T00:59:00Z"), id="lease-ran-out"),
-        pytest.param(node("a1", **unknown), id="ready-unknown"),
-        pytest.param(node("a1", **tainted), id="unreachable-taint"),
+        pytest.param(node("a1", lease="", **unknown), id="ready-unknown"),
+        pytest.param(node("a1", lease="", **tainted), id="unreachable-taint"),
     ]
 
 
@@ -52,6 +52,11 @@ def test_unreachable_kubelet(dead: list[Json]) -> None:
     assert (web.verdict, web.gate) == ("never", "kubelet-unreachable")
     assert web.start is not None and web.gone is None
     assert plan(*objects, grace_period_seconds=0).verdict == "ready"
+
+
+def test_a_kubelet_that_renews_its_lease_is_coming_back() -> None:
+    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    assert plan(node("a1", **unknown), node("a2"), replica_set("web", "a1")).verdict == "ready"
 
 
 def test_a_fresh_lease_is_no_dead_kubelet() -> None:

@@ -160,7 +160,7 @@ def test_what_to_do_where_that_is_not_what_the_class_says() -> None:
     assert "nothing has to be forced" in told(dying, off).what_to_do
     assert "mend the node" in told(dying, node(ready="False")).what_to_do
     assert "coming back" in told(dying, node(ready="Unknown", heartbeat=5)).what_to_do
-    assert "make sure that the machine is off" in told(dying, LOST).what_to_do
+    assert "once the machine of n1 is known to be off" in told(dying, LOST).what_to_do
     job = pod(**EVICTED, metadata__ownerReferences=owner("Job"))
     assert "its Job counts it" in told(job, node()).what_to_do
     assert "its Job" not in told(pod(**EVICTED), node()).what_to_do

@@ -147,7 +147,7 @@ def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
         pytest.param(
             DYING,
             node(ready="Unknown", taints=("node.kubernetes.io/out-of-service:NoExecute",)),
-            "garbage collection",
+            "pod-gc deletes the pod",
             id="out-of-service",
         ),
         pytest.param(

@@ -12,8 +12,9 @@ from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.classify import Classification, NodeReadiness
+from kubectl_nodelife.outlook.audit.classify import Classification
 from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod
 
 STUCK = Classification("stuck-not-ready", PodCondition(type="Ready", status="True"))

@@ -12,6 +12,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.outlook.terminating import release_of
 
 KINDS: Final = (
     "Node",
@@ -57,7 +58,8 @@ def look_for_drain(where: Where) -> DrainLook:
         "profile": view.settings.profile.name,
         "profileOrigin": view.profile_origin,
     }
-    snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable)
+    release = release_of(view.settings)
+    snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable, release)
     return DrainLook(snapshot, source, view.warnings)
 
 

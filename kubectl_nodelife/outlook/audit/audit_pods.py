@@ -21,15 +21,12 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.advice import Release
 from kubectl_nodelife.outlook.audit.classify import (
     OK,
     SETTLE_NS,
     UNKNOWN,
-    NodeReadiness,
     bears_the_mark,
     classify,
-    node_readiness,
 )
 from kubectl_nodelife.outlook.audit.findings import (
     AuditContext,
@@ -41,6 +38,8 @@ from kubectl_nodelife.outlook.audit.findings import (
 )
 from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.outlook.audit.readiness import readiness
+from kubectl_nodelife.outlook.terminating import release_of
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 _ORDER = {name: place for place, name in enumerate(NOTES)}
 
@@ -100,10 +99,7 @@ def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> A
     """What the judgement of every pod shares."""
     return AuditContext(
         rules=rules_for(settings.profile),
-        release=Release(
-            collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
-            heartbeat_ns=settings.node_monitor_grace_period_ns,
-        ),
+        release=release_of(settings),
         settle_ns=settle_ns,
         now_ns=now_ns,
     )

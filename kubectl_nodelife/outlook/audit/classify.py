@@ -25,11 +25,10 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     ready_condition,
 )
 from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
-from kubectl_nodelife.kube.wellknown import UNKNOWN as WORD_UNKNOWN
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 OK: Final = "ok"
 STUCK_NOT_READY: Final = "stuck-not-ready"
@@ -45,66 +44,6 @@ SETTLE_NS: Final = 60 * SECOND_NS
 
 LEAST_SETTLE_NS: Final = 20 * SECOND_NS
 """Two batches; a shorter settle time is not taken."""
-
-
-class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
-    """What of a node the judgement of its pods asks for, worked out once a node.
-
-    `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
-    node. `ready` is the Ready condition's status, "" without one, which says neither that the node
-    is up nor that it is down. Instants in ns.
-    """
-
-    name: str
-    read: bool = True
-    exists: bool = True
-    ready: str = ""
-    ready_reason: str = ""
-    ready_since_ns: int | None = None
-    heartbeat_ns: int | None = None
-    heartbeat_from_lease: bool = False
-    taints: tuple[Taint, ...] = ()
-    uid: str = ""
-    resource_version: str = ""
-
-    @property
-    def is_ready(self) -> bool:
-        """The node exists and its Ready condition is True."""
-        return self.ready == TRUE
-
-    @property
-    def is_down(self) -> bool:
-        """The node says or is said not to be Ready, or does not exist."""
-        return self.read and (not self.exists or self.ready in (FALSE, WORD_UNKNOWN))
-
-    @property
-    def heartbeat_field(self) -> str:
-        """Where the heartbeat was read."""
-        if self.heartbeat_from_lease:
-            return f"lease {self.name}: spec.renewTime"
-        return f"node {self.name}: status.conditions[Ready].lastHeartbeatTime"
-
-    def has_taint(self, key: str) -> bool:
-        """Whether the node has a taint of that key, whatever its effect."""
-        return any(taint.key == key for taint in self.taints)
-
-
-def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
-    """The health of a node that exists. Its heartbeat is when its Lease was renewed, or where that
-    is not known (None) the one of the Ready condition."""
-    ready = node.ready()
-    posted: int | None = None if ready is None else ready.last_heartbeat_time
-    return NodeReadiness(
-        name=node.name,
-        ready="" if ready is None else ready.status,
-        ready_reason="" if ready is None else ready.reason,
-        ready_since_ns=None if ready is None else ready.last_transition_time,
-        heartbeat_ns=posted if renewed_ns is None else renewed_ns,
-        heartbeat_from_lease=renewed_ns is not None,
-        taints=node.spec.taints,
-        uid=node.uid,
-        resource_version=node.metadata.resource_version,
-    )
 
 
 class Classification(msgspec.Struct, frozen=True, gc=False):

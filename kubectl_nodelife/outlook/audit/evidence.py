@@ -23,7 +23,8 @@ from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET
 from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.classify import LAGGING, NodeReadiness
+from kubectl_nodelife.outlook.audit.classify import LAGGING
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 Evidence = tuple[str, str]
 """(path of a field, its value as text)"""

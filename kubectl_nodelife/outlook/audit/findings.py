@@ -28,12 +28,10 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
 )
 from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.advice import NEVER, ForceAdvice, Release, force_advice
 from kubectl_nodelife.outlook.audit.classify import (
     MARKED_NODE_DOWN,
     STALE_READY,
     Classification,
-    NodeReadiness,
 )
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
@@ -44,16 +42,14 @@ from kubectl_nodelife.outlook.audit.evidence import (
     transition,
 )
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
+from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 OVERDUE_NS: Final = 60 * SECOND_NS
 """A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the
 grace period; a condition may differ from the container statuses for so long."""
 
 _MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
-_OF_A_MACHINE_THAT_IS_ON: Final = {
-    True: "mend the node: its machine is on, and its kubelet says why it is not ready",
-    False: "wait: the node is coming back, and its kubelet finishes with the pod",
-}
 _FINALIZER_OWNERS: Final = {
     "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
     "foregroundDeletion": "the garbage collector, which deletes the dependents first",
@@ -149,12 +145,11 @@ def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
     deleted_ns = pod.metadata.deletion_timestamp
     if deleted_ns is None or context.now_ns - deleted_ns <= OVERDUE_NS:
         return
-    name, because, remedy = _terminating_class(pod, node)
-    advice = None
-    if name in (notes.TERMINATING_DEAD_NODE, notes.ORPHANED):
+    name, because = _terminating_class(pod, node)
+    advice, remedy = None, "read the nodes too; then it can be said who has to act"
+    if node.ready or not node.exists or not pod.spec.node_name:
         advice = force_advice(pod, node, context.release, context.now_ns)
-        if advice.force_delete == NEVER:
-            remedy = _OF_A_MACHINE_THAT_IS_ON[node.ready == FALSE]
+        remedy = advice.sentence
     yield PodFinding(
         name=name,
         pod=pod,
@@ -168,35 +163,26 @@ def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
     )
 
 
-def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str, str]:
-    """(class, sentence, remedy if it differs from the class's)."""
+def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str]:
+    """(class, sentence)."""
     if not pod.spec.node_name:
-        remedy = "pod garbage collection removes it; if it does not, look at that controller"
-        return notes.ORPHANED, "deleted, and never bound to a node", remedy
+        return notes.ORPHANED, "deleted, and never bound to a node"
     if not node.exists:
-        return notes.ORPHANED, f"deleted, and node {node.name} does not exist", ""
+        return notes.ORPHANED, f"deleted, and node {node.name} does not exist"
     if node.is_down:
-        if node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
-            remedy = "pod garbage collection removes it; nothing has to be forced"
-            return notes.TERMINATING_DEAD_NODE, f"node {node.name} is out of service", remedy
-        return (
-            notes.TERMINATING_DEAD_NODE,
-            f"deleted, and node {node.name} is Ready={node.ready}",
-            "",
-        )
+        out_of_service = node.has_taint(TAINT_NODE_OUT_OF_SERVICE)
+        how = "out of service" if out_of_service else f"Ready={node.ready}"
+        return notes.TERMINATING_DEAD_NODE, f"deleted, and node {node.name} is {how}"
     if pod.metadata.finalizers:
-        return notes.TERMINATING_FINALIZER, f"kept by {_finalizers(pod)}", ""
+        return notes.TERMINATING_FINALIZER, f"kept by {_finalizers(pod)}"
     if not node.is_ready:
-        return (
-            notes.TERMINATING_SLOW,
-            "deleted and still there; whether its node is Ready is not known",
-            "read the nodes too; then it can be said who has to act",
-        )
+        because = "deleted and still there; whether its node is Ready is not known"
+        return notes.TERMINATING_SLOW, because
     deleted_ns, heard_ns = pod.metadata.deletion_timestamp, node.heartbeat_ns
     if deleted_ns is not None and heard_ns is not None and heard_ns < deleted_ns:
         because = f"deleted, node {node.name} is Ready, and nothing was heard of it since"
-        return notes.TERMINATING_SLOW, because, ""
-    return notes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready", ""
+        return notes.TERMINATING_SLOW, because
+    return notes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready"
 
 
 def _finalizers(pod: Pod) -> str:

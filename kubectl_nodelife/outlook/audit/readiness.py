@@ -20,7 +20,6 @@ from kubectl_nodelife.outlook.audit.classify import (
     STALE_READY,
     STUCK_NOT_READY,
     Classification,
-    NodeReadiness,
 )
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
@@ -32,6 +31,7 @@ from kubectl_nodelife.outlook.audit.evidence import (
     words,
 )
 from kubectl_nodelife.outlook.audit.findings import OVERDUE_NS, AuditContext, PodFinding
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 
 def readiness(

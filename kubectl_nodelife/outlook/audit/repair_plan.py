@@ -32,7 +32,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE, UNKNOWN
 from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.advice import AFTER_POWER_OFF, NEVER
 from kubectl_nodelife.outlook.audit.classify import (
     GATES,
     LAGGING,
@@ -41,7 +40,6 @@ from kubectl_nodelife.outlook.audit.classify import (
     STALE_READY,
     STUCK_NOT_READY,
     Classification,
-    NodeReadiness,
 )
 from kubectl_nodelife.outlook.audit.findings import AuditContext, PodFinding
 from kubectl_nodelife.outlook.audit.undo_mark import (
@@ -51,6 +49,8 @@ from kubectl_nodelife.outlook.audit.undo_mark import (
     refusals,
     times_of_one_look,
 )
+from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
 """Pod garbage collection is given so long to do its work."""
@@ -170,10 +170,8 @@ def _make_the_mark(case: RepairCase) -> Planned:
 
 def _release_from_dead_node(case: RepairCase) -> Planned:
     advice, node, pod = case.finding.advice, case.node, case.pod
-    if advice is None or advice.force_delete not in (AFTER_POWER_OFF, NEVER):
-        return (f"node {node.name} is out of service: pod garbage collection deletes it",)
-    if advice.force_delete == NEVER:
-        return (f"the machine of node {node.name} is on: its kubelet speaks",)
+    if advice is None or advice.force_delete != AFTER_POWER_OFF:
+        return (advice.sentence if advice is not None else f"node {node.name} was not read",)
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
     if node.name not in case.wishes.fenced:
@@ -203,6 +201,12 @@ def _delete_leftover(case: RepairCase) -> Planned:
     return _with_preconditions(pod) or _deletion(case, grace_s=None)
 
 
+def _never_on_a_ready_node(case: RepairCase) -> Planned:
+    advice = case.finding.advice
+    told = f"; {advice.sentence}" if advice is not None else ""
+    return (f"its node is called Ready: forced, its containers may stay{told}",)
+
+
 def _nothing(sentence: str) -> Way:
     return lambda case: (sentence,)
 
@@ -214,7 +218,7 @@ _WAYS: Final[dict[str, Way]] = {
     notes.ORPHANED: _delete_orphan,
     notes.EVICTED_LEFTOVER: _delete_leftover,
     notes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
-    notes.TERMINATING_SLOW: _nothing("its node is Ready: forced, its containers would stay"),
+    notes.TERMINATING_SLOW: _never_on_a_ready_node,
     RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
     MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),
     GATES: _nothing("only the owner of the gate's condition may set it"),

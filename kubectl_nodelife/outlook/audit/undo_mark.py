@@ -31,9 +31,9 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.outlook.audit.classify import (
     STUCK_NOT_READY,
     Classification,
-    NodeReadiness,
     settle_time_ns,
 )
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 PER_NODE_AND_SECOND: Final = 5
 """No more pods of one node are repaired in a second."""

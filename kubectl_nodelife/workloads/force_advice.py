@@ -1,5 +1,6 @@
-"""Tells whether a pod that is stuck on a dead node may be force-deleted.
+"""Tells whether a pod that is stuck on a dead node may be force-deleted, in the words of all verbs.
 
+`drain-plan`, `explain`, `audit` and `repair` say what is decided here, and nothing else about it.
 Nothing that the API shows proves that a machine is off. A node whose kubelet no longer posts may be
 partitioned, with its containers running; then a force delete starts a second copy beside the first.
 So the advice lists what was found, what an operator has to verify, and how to undo each step.
@@ -15,10 +16,15 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TAINT_NODE_OUT_OF_SERVICE, UNKNOWN
-from kubectl_nodelife.outlook.audit.classify import NodeReadiness
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, kubelet_speaks
 
 TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
 OUT_OF_SERVICE: Final = f"{TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+
+REMOVED_BY_THE_CLUSTER: Final = frozenset(
+    {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
+)
+"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
 
 NOT_NEEDED: Final = "not-needed"
 AFTER_POWER_OFF: Final = "only-after-power-off"
@@ -28,8 +34,9 @@ UNAVAILABLE: Final = "unavailable"
 
 class ForceAdvice(msgspec.Struct, frozen=True):
     """The two ways to force a pod away, and what there is to know before. Each way is `not-needed`,
-    `only-after-power-off`, `never`, or `unavailable` in this release."""
+    `only-after-power-off`, `never`, or `unavailable` in this release. `sentence`: what to do."""
 
+    sentence: str
     force_delete: str
     out_of_service_taint: str
     evidence_found: tuple[str, ...]
@@ -40,16 +47,21 @@ class ForceAdvice(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """What of the release and its settings the advice depends on."""
+    """What of the release and its settings the advice depends on.
 
-    collects_out_of_service: bool
-    heartbeat_ns: int
+    `collects_out_of_service`: whether pod-gc deletes the terminating pods of a node with the
+    out-of-service taint. `heartbeat_ns`: so old a kubelet's heartbeat may be.
+    """
+
+    collects_out_of_service: bool = True
+    heartbeat_ns: int = 50 * SECOND_NS
 
 
 def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -> ForceAdvice:
-    """The advice for a pod that is terminating for too long on a node that is down."""
-    alive = _is_alive(node, release, now_ns)
-    if not node.exists or node.has_taint(TAINT_NODE_OUT_OF_SERVICE):
+    """The advice for a pod that is terminating for too long."""
+    alive = kubelet_speaks(node, release.heartbeat_ns, now_ns)
+    collected = node.has_taint(TAINT_NODE_OUT_OF_SERVICE) and release.collects_out_of_service
+    if not pod.spec.node_name or not node.exists or (collected and not node.is_ready):
         force = taint = NOT_NEEDED
     elif alive:
         force = taint = NEVER
@@ -59,6 +71,7 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
         taint = UNAVAILABLE
     asked = force == AFTER_POWER_OFF
     return ForceAdvice(
+        sentence=_sentence(pod, node, force, taint, now_ns),
         force_delete=force,
         out_of_service_taint=taint,
         evidence_found=_found(node, now_ns),
@@ -69,19 +82,40 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
     )
 
 
-def _is_alive(node: NodeReadiness, release: Release, now_ns: int) -> bool:
-    """Whether the kubelet speaks: its heartbeat is young, or, where none was read, the node says
-    itself that it is not ready (of a silent one the node controller says Unknown)."""
-    if not node.exists:
-        return False
-    if node.heartbeat_ns is None:
-        return node.ready == FALSE
-    return now_ns - node.heartbeat_ns < release.heartbeat_ns
+def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
+    """What to do about the pod, in one sentence that every verb says."""
+    kept = [name for name in pod.metadata.finalizers if name not in REMOVED_BY_THE_CLUSTER]
+    if kept:
+        return f"forcing does not help: whoever owns {', '.join(kept)} must take it off"
+    if force == NOT_NEEDED:
+        why = "is out of service" if node.exists else "does not exist"
+        why = f"node {node.name} {why}" if pod.spec.node_name else "no node has it"
+        return f"nothing has to be forced: {why}, so pod-gc deletes the pod"
+    if force == NEVER:
+        return f"never force it: {_machine_is_on(node, now_ns)}"
+    off = f"only once the machine of {node.name} is known to be off:"
+    if taint == AFTER_POWER_OFF:
+        return f"{off} {_taint_command(node)}, and pod-gc deletes its terminating pods"
+    return f"{off} {_force_command(pod)}"
+
+
+def _machine_is_on(node: NodeReadiness, now_ns: int) -> str:
+    heard = "the cluster hears"
+    if node.heartbeat_ns is not None:
+        heard = f"{(now_ns - node.heartbeat_ns) // SECOND_NS}s ago the cluster heard"
+    told = f"{heard} the kubelet of {node.name}, so the machine is on"
+    if node.ready == FALSE:
+        return f"{told}; mend the node, whose kubelet says why it is not ready"
+    if node.ready == UNKNOWN:
+        return f"{told}; wait, the node is coming back"
+    return f"{told}; look there at its containers, its volumes and the kubelet's log"
 
 
 def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
     if not node.exists:
         return (f"there is no node {node.name}",)
+    if not node.name:
+        return ("no node has it",)
     found = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
     if node.heartbeat_ns is not None:
         age_s = (now_ns - node.heartbeat_ns) // SECOND_NS
@@ -125,10 +159,16 @@ def _hazards(pod: Pod) -> tuple[str, ...]:
 
 
 def _commands(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
-    force = f"kubectl delete pod -n {pod.namespace} {pod.name} --grace-period=0 --force"
-    if taint != AFTER_POWER_OFF:
-        return (force,)
-    return (f"kubectl taint node {node.name} {OUT_OF_SERVICE}", force)
+    force = _force_command(pod)
+    return (_taint_command(node), force) if taint == AFTER_POWER_OFF else (force,)
+
+
+def _force_command(pod: Pod) -> str:
+    return f"kubectl delete pod -n {pod.namespace} {pod.name} --grace-period=0 --force"
+
+
+def _taint_command(node: NodeReadiness) -> str:
+    return f"kubectl taint node {node.name} {OUT_OF_SERVICE}"
 
 
 def _undo(node: NodeReadiness, taint: str) -> tuple[str, ...]:
