@@ -84,14 +84,18 @@ def _section(section: ExplainedQuestion) -> dict[str, Any]:
         made["terms"] = [
             {
                 "what": t.what,
-                "lowSeconds": round(t.low, 3),
-                "highSeconds": None if t.high is None else round(t.high, 3),
+                "lowSeconds": _rounded(t.low),
+                "highSeconds": _rounded(t.high),
                 "origin": t.origin,
             }
             for t in section.terms
         ]
         made["total"] = {
-            "lowSeconds": round(low, 3),
-            "highSeconds": None if high is None else round(high, 3),
+            "lowSeconds": _rounded(low),
+            "highSeconds": _rounded(high),
         }
     return made
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

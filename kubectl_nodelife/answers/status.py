@@ -17,13 +17,15 @@ from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
+from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, ZoneBrake, zone_brakes
 
 
 class NodeEntry(msgspec.Struct, frozen=True):
-    """One node's outlook with the verdict on it."""
+    """One node's outlook with the verdict on it, and its zone when this node too is lost."""
 
     outlook: NodeOutlook
     verdict: NodeVerdict
+    if_lost: ZoneAfterLoss
 
 
 class NodeLifeStatus(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     moment: dict[str, str]
     settings: dict[str, dict[str, str]]
     zones: list[ZoneOutlook]
+    brakes: dict[str, ZoneBrake]
     nodes: list[NodeEntry]
     warnings: list[str]
     now_ns: int
@@ -55,7 +58,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
             mode=self.mode,
             moment=self.moment,
             settings=self.settings,
-            zones=[_zone(z) for z in self.zones],
+            zones=[_zone(z, self.brakes[z.key]) for z in self.zones],
             nodes=[_node(n, self.now_ns) for n in self.nodes],
             warnings=self.warnings,
         )
@@ -70,10 +73,13 @@ def status_steps(
     """
     outlook, settings = view.outlook, view.settings
     nodes: list[NodeEntry] = []
+    losses = LossByZone(outlook)
     for name in choose_nodes(outlook.cache, names, selector):
         of_node = outlook.node(outlook.cache.nodes[name])
-        nodes.append(NodeEntry(of_node, node_verdict(of_node, outlook.now_ns)))
+        verdict = node_verdict(of_node, outlook.now_ns)
+        nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
+    found = zones(outlook.memory, settings)
     return NodeLifeStatus(
         source=view.source,
         profile=settings.profile.name,
@@ -84,7 +90,8 @@ def status_steps(
             for flag, value in settings.flags.items()
             if flag in _FLAGS_THAT_MATTER
         },
-        zones=zones(outlook.memory, settings),
+        zones=found,
+        brakes=zone_brakes(outlook, found),
         nodes=nodes,
         warnings=view.warnings,
         now_ns=outlook.now_ns,
@@ -151,7 +158,7 @@ def _seconds(duration_ns: int | None) -> float | None:
     return None if duration_ns is None else round(duration_ns / SECOND_NS, 3)
 
 
-def _zone(zone: ZoneOutlook) -> dict[str, Any]:
+def _zone(zone: ZoneOutlook, brake: ZoneBrake) -> dict[str, Any]:
     return {
         "name": zone.name,
         "state": zone.state,
@@ -162,6 +169,20 @@ def _zone(zone: ZoneOutlook) -> dict[str, Any]:
         "queued": zone.queued,
         "because": zone.why,
         "metrics": zone.metrics(),
+        "brake": _brake(brake),
+    }
+
+
+def _brake(brake: ZoneBrake) -> dict[str, Any]:
+    after = brake.after
+    return {
+        "moreLost": None if after is None else after.lost,
+        "state": None if after is None else after.state,
+        "rate": None if after is None else after.rate,
+        "heldNodes": brake.held,
+        "heldPods": brake.held_pods,
+        "timersRunning": brake.timers_running,
+        "because": brake.sentence,
     }
 
 
@@ -188,6 +209,12 @@ def _node(status: NodeEntry, now_ns: int) -> dict[str, Any]:
         "unschedulable": node.spec.unschedulable,
         "pods": pods,
         "verdict": {"state": verdict.state, "because": verdict.because, "next": None},
+        "ifLost": {
+            "zoneState": status.if_lost.state,
+            "rate": status.if_lost.rate,
+            "allDark": status.if_lost.all_dark,
+            "because": status.if_lost.why,
+        },
     }
     if verdict.next is not None:
         seconds = verdict.next.in_seconds

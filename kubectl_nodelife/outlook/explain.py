@@ -11,11 +11,12 @@ import msgspec
 class DelayTerm(msgspec.Struct, frozen=True):
     """One summand:
 
-    from `low` to `high` seconds (None: no limit), and where the number comes from.
+    from `low` to `high` seconds, and where the number comes from. `high` None: no limit; both None:
+    never, as things are.
     """
 
     what: str
-    low: float
+    low: float | None
     high: float | None
     origin: str
 
@@ -28,8 +29,11 @@ class ExplainedQuestion(msgspec.Struct, frozen=True):
     terms: list[DelayTerm] = []
 
 
-def total(terms: list[DelayTerm]) -> tuple[float, float | None]:
-    """The sum of the terms: (at the earliest, at the latest; None: no limit)."""
-    highs = [t.high for t in terms]
-    high = None if any(h is None for h in highs) else sum(h for h in highs if h is not None)
-    return sum(t.low for t in terms), high
+def total(terms: list[DelayTerm]) -> tuple[float | None, float | None]:
+    """The sum of the terms: (at the earliest, at the latest); None as in a term."""
+    return _sum([t.low for t in terms]), _sum([t.high for t in terms])
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

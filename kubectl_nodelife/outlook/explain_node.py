@@ -16,6 +16,7 @@ from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePositi
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
+from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, zone_brakes
 
 
 def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
@@ -27,7 +28,7 @@ def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQ
     if terms:
         yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
     yield ExplainedQuestion(
-        "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook.settings))
+        "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
     )
     yield ExplainedQuestion("What becomes of its pods?", list(_pods(outlook, of_node)))
 
@@ -40,7 +41,7 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
         if of_node.queued is not None:
             return [_turn_term(of_node.queued, zone)]
         terms += timeout_terms(of_node, of_node.classic, settings)
-        return [*terms, _token_term(zone)] if terms else []
+        return [*terms, _token_term(zone, _after(outlook, of_node))] if terms else []
     if of_node.ready in ("True", ""):
         left = of_node.unknown_in
         if left is None:
@@ -57,7 +58,7 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
         terms.append(_pass_term(settings, "until a monitor pass notices"))
         if not settings.profile.has("decide_on_current"):
             terms.append(_pass_term(settings, "one more pass until it is queued", whole=True))
-        terms.append(_token_term(zone))
+        terms.append(_token_term(zone, _after(outlook, of_node)))
     elif of_node.queued is not None:
         terms.append(_turn_term(of_node.queued, zone))
     return terms
@@ -65,7 +66,7 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
 
 def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
     if queued.turn is None:
-        return DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0")
+        return DelayTerm("waiting for a token", None, None, "the zone's rate is 0")
     origin = f"number {queued.position + 1} in the queue at {zone.rate:g} nodes a second"
     low, high = queued.turn.low_ns / SECOND_NS, queued.turn.high_ns / SECOND_NS
     return DelayTerm("waiting for a token", low, high, origin)
@@ -77,12 +78,21 @@ def _pass_term(settings: Settings, what: str, *, whole: bool = False) -> DelayTe
     return DelayTerm(what, period_s if whole else 0.0, period_s, origin)
 
 
-def _token_term(zone: ZoneOutlook) -> DelayTerm:
-    if zone.rate <= 0:
-        return DelayTerm("waiting for a token", 0.0, None, "the zone's rate is 0 now")
+def _after(outlook: Outlook, of_node: NodeOutlook) -> ZoneAfterLoss:
+    return LossByZone(outlook).of(of_node.node)
+
+
+def _token_term(zone: ZoneOutlook, after: ZoneAfterLoss) -> DelayTerm:
+    """The wait for the zone's limiter, at the rate that the zone has once this node counts as lost:
+    the pass that finds it lost sets the rate before the node gets a token."""
+    if after.rate <= 0:
+        because = f"losing it {after.effect}" if after.lost else "the zone's rate is 0"
+        return DelayTerm("waiting for a token", None, None, because)
     waiting = len(zone.queued)
-    origin = f"{waiting} nodes wait, {zone.rate:g} nodes a second"
-    return DelayTerm("waiting for a token", waiting / zone.rate, (waiting + 1) / zone.rate, origin)
+    lost = " with this one lost" if after.lost else ""
+    origin = f"{waiting} nodes wait, {after.rate:g} nodes a second{lost}"
+    low, high = waiting / after.rate, (waiting + 1) / after.rate
+    return DelayTerm("waiting for a token", low, high, origin)
 
 
 def _s(duration_ns: int) -> str:
@@ -132,7 +142,7 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
         )
 
 
-def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterator[str]:
+def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator[str]:
     name = f"Zone {zone.name}" if zone.name else "The nodes without a zone label"
     yield f"{name}: {zone.state or 'no state'}, {zone.why}."
     if of_node.classic is not None:
@@ -144,10 +154,15 @@ def _zone(zone: ZoneOutlook, of_node: NodeOutlook, settings: Settings) -> Iterat
     if zone.queued:
         shown = ", ".join(zone.queued[:5]) + (", ..." if len(zone.queued) > 5 else "")
         yield f"Waiting in its queue: {len(zone.queued)} ({shown})."
-    partial = settings.origins["unhealthy-zone-threshold"]
+    after = _after(outlook, of_node)
+    if after.lost:
+        yield f"Losing this node {after.effect}: {after.why}."
+    yield f"Its brake: {zone_brakes(outlook, [zone])[zone.key].sentence}."
+    settings = outlook.settings
+    origin = settings.origins["unhealthy-zone-threshold"]
     yield (
         f"It would be PartialDisruption from 3 nodes and a share of {zone.threshold:g} not ready "
-        f"on ({partial}); the number compared with large-cluster-size-threshold "
+        f"on ({origin}); the number compared with large-cluster-size-threshold "
         f"{settings.large_cluster_size_threshold} is the zone's size, {zone.nodes}."
     )
 

@@ -165,8 +165,7 @@ class Outlook:
             unknown_in=self._unknown_in(node, sign_ns, grace_ns),
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
-            # A dry run may be ahead of the cluster: without the taint no pod is being evicted.
-            timers=self._timers(node.name) if no_execute_taints(node.spec.taints) else [],
+            timers=self.timers(node),
             first_look=self.first_look,
             leases_count=self.settings.leases_count,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign_ns),
@@ -225,11 +224,15 @@ class Outlook:
         latest_ns = (position + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
         return TaintQueuePosition(position, Range(position * per_node_ns, latest_ns))
 
-    def _timers(self, node: str) -> list[EvictionTimer]:
-        if self._eviction is None:
+    def timers(self, node: Node) -> list[EvictionTimer]:
+        """The pods of the node that wait for their deletion, the next one first.
+
+        A dry run may be ahead of the cluster: without the taint no pod is being evicted.
+        """
+        if self._eviction is None or not no_execute_taints(node.spec.taints):
             return []
         timers = [
             EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
-            for p in self._eviction.pending(node)
+            for p in self._eviction.pending(node.name)
         ]
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))

@@ -68,12 +68,14 @@ def _zone(
         threshold=settings.unhealthy_zone_threshold,
         rate=memory.zones.rate(key) if key in memory.zones.queues else 0.0,
         queued=memory.zones.queues[key].waiting() if key in memory.zones.queues else [],
-        why=_why(settings, state, size, not_ready, dark),
+        why=zone_rule(settings, state, size, not_ready, dark),
         evictions=memory.zones.evictions.get(key, 0),
     )
 
 
-def _why(settings: Settings, state: str, size: int, not_ready: int, dark: bool) -> str:
+def zone_rule(settings: Settings, state: str, size: int, not_ready: int, dark: bool) -> str:
+    """The rule that decides the rate of a zone in that state, with its numbers. `dark`: no zone has
+    a ready node."""
     threshold = f"{settings.unhealthy_zone_threshold:g}"
     share = f"{not_ready} of {size} not ready"
     if size == 0:

@@ -10,6 +10,7 @@ from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.zone import ZoneOutlook
+from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
@@ -29,6 +30,7 @@ _NODE_COLUMNS = (
     Column("next eviction"),
     Column("verdict"),
     Column("because", wide=True),
+    Column("losing it", wide=True),
 )
 _ZONE_COLUMNS = (
     Column("zone"),
@@ -41,6 +43,7 @@ _ZONE_COLUMNS = (
     Column("health", wide=True),
     Column("evictions", wide=True),
     Column("why"),
+    Column("brake", wide=True),
 )
 _TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("from"))
 
@@ -56,7 +59,7 @@ class StatusPage:
         status = self._status
         yield Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
         if status.zones:
-            yield Table(_ZONE_COLUMNS, [_zone_row(z) for z in status.zones])
+            yield Table(_ZONE_COLUMNS, [_zone_row(z, status.brakes[z.key]) for z in status.zones])
         if wide:
             flags = status.settings.items()
             yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
@@ -127,6 +130,7 @@ def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
         NONE if next_eviction_ns is None else due_in(next_eviction_ns),
         verdict.state + _next(status),
         verdict.because,
+        status.if_lost.effect if status.if_lost.lost else NONE,
     ]
 
 
@@ -149,7 +153,7 @@ def _next(status: NodeEntry) -> str:
     return f", {upcoming.action.replace(_PREFIX, '')} {when}"
 
 
-def _zone_row(zone: ZoneOutlook) -> list[object]:
+def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:
     return [
         zone.name,
         zone.state,
@@ -161,6 +165,7 @@ def _zone_row(zone: ZoneOutlook) -> list[object]:
         f"{zone.metrics()['zoneHealth']:g}%",
         zone.evictions,
         zone.why,
+        brake.sentence,
     ]
 
 

@@ -65,7 +65,8 @@ def test_settings_given_change_the_answer(capsys: pytest.CaptureFixture[str]) ->
 
 def test_zones_show_the_rule_that_applies(capsys: pytest.CaptureFixture[str]) -> None:
     zones = {z["name"]: z for z in status(capsys)["zones"]}
-    assert zones["eu-1/eu-1a"] | {"because": ""} == {
+    assert zones["eu-1/eu-1a"]["brake"]["timersRunning"] == 1
+    assert zones["eu-1/eu-1a"] | {"because": "", "brake": {}} == {
         "name": "eu-1/eu-1a",
         "state": "Normal",
         "nodes": 3,
@@ -74,6 +75,7 @@ def test_zones_show_the_rule_that_applies(capsys: pytest.CaptureFixture[str]) ->
         "rate": 0.1,
         "queued": [],
         "because": "",
+        "brake": {},
         "metrics": {
             "evictionsNumber": 0,
             "zoneHealth": 66.667,

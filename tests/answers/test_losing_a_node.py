@@ -1,0 +1,78 @@
+"""What losing one more node does to its zone: a hypothetical loss is counted before it is timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.answers.asking import Ask, lost
+from tests.drain.build import node
+
+
+def of_node(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """That node's entry in a status."""
+    found: dict[str, Any] = next(n for n in document["nodes"] if n["name"] == name)
+    return found
+
+
+def test_the_only_node_is_never_tainted(ask: Ask) -> None:
+    """No node anywhere is ready then, so that the controller stops everything."""
+    cluster = [node("only")]
+    said = ask(cluster, "explain", "node", "only", "-o", "json").document
+    when = next(a for a in said["answers"] if "terms" in a)
+    assert when["terms"][-1]["lowSeconds"] is None
+    assert when["total"] == {"lowSeconds": None, "highSeconds": None}
+    assert "makes all zones dark" in when["terms"][-1]["origin"]
+    assert "in all                                     never      never" in (
+        ask(cluster, "explain", "node", "only").out
+    )
+    entry = of_node(ask(cluster, "status", "-o", "json").document, "only")
+    assert entry["ifLost"]["allDark"] is True and entry["ifLost"]["rate"] == 0
+
+
+def test_the_third_loss_of_four_stops_the_zone(ask: Ask) -> None:
+    """3 of 4 is at least 3 nodes and a share of 0.75; a zone of four is a small one: rate 0."""
+    elsewhere = node("b1", zone="b")
+    cluster = [node("a1"), node("a2"), lost("a3"), lost("a4"), elsewhere]
+    said = ask(cluster, "explain", "node", "a1").out
+    assert "Losing this node stops this zone: 3 of 4 not ready" in said
+    assert "Its brake: losing 1 more node stops this zone." in said
+    status = ask(cluster, "status", "-o", "json").document
+    assert of_node(status, "a1")["ifLost"]["zoneState"] == "PartialDisruption"
+    assert of_node(status, "a1")["ifLost"]["rate"] == 0
+    # The lone node of the other zone makes it dark, and a dark zone goes on at the normal rate.
+    assert of_node(status, "b1")["ifLost"]["zoneState"] == "FullDisruption"
+    assert of_node(status, "b1")["ifLost"]["rate"] == 0.1
+
+
+def test_a_large_zone_is_slowed(ask: Ask) -> None:
+    """29 of 52 are 0.5577, 28 only 0.5385: the 29th loss engages the brake at the second rate."""
+    cluster = [lost(f"a{i}") for i in range(27)] + [node(f"a{i}") for i in range(27, 52)]
+    brake = ask(cluster, "status", "-o", "json").document["zones"][0]["brake"]
+    assert (brake["moreLost"], brake["state"], brake["rate"]) == (2, "PartialDisruption", 0.01)
+
+
+def test_what_the_brake_holds_and_what_runs_on(ask: Ask) -> None:
+    """A node that waits for its taint is held; a pod whose node was tainted is not."""
+    from tests.drain.build import pod
+
+    waiting = lost("a2")
+    waiting[0]["spec"]["taints"].pop()  # not yet NoExecute
+    for_ten_minutes = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 900,
+    }
+    cluster = [node("a1"), waiting, lost("a3"), node("a4"), pod("p", "a2")]
+    cluster.append(pod("q", "a3", spec={"tolerations": [for_ten_minutes]}))
+    said = ask(cluster, "status", "-o", "json").document["zones"][0]["brake"]
+    assert (said["heldNodes"], said["heldPods"], said["timersRunning"]) == (["a2"], 1, 1)
+    assert "it holds 1 waiting nodes with 1 pods; the timers of 1 pods run on" in said["because"]
+
+
+def test_an_excluded_node_does_not_count(ask: Ask) -> None:
+    label = {"node.kubernetes.io/exclude-disruption": "true"}
+    cluster = [node("a1"), node("a2", metadata={"labels": label})]
+    status = ask(cluster, "status", "-o", "json").document
+    assert of_node(status, "a2")["ifLost"]["allDark"] is False
+    assert of_node(status, "a1")["ifLost"]["allDark"] is True
