@@ -18,7 +18,7 @@ def replay_document(
     warnings: Sequence[str],
 ) -> dict[str, Any]:
     """The Replay document. Lines are not folded; `cause` is the id of another line."""
-    ids = {id(line): number for number, line in enumerate(lines)}
+    ids = {line: number for number, line in enumerate(lines)}
     return document(
         "Replay",
         source=source,
@@ -29,17 +29,17 @@ def replay_document(
     )
 
 
-def _item(line: ReplayLine, ids: dict[int, int]) -> dict[str, Any]:
+def _item(line: ReplayLine, ids: dict[ReplayLine, int]) -> dict[str, Any]:
     obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
     made: dict[str, Any] = {
-        "id": ids[id(line)],
+        "id": ids[line],
         "time": format_micro_time(line.time_ns),
         "actor": {"kind": line.actor.kind, "name": line.actor.name},
         "action": line.action,
         "object": {key: value for key, value in obj.items() if value},
         "detail": line.detail,
         "reason": line.why,
-        "cause": ids.get(id(line.cause)) if line.cause is not None else None,
+        "cause": ids.get(line.cause) if line.cause is not None else None,
         "seenBy": list(line.seen),
     }
     if line.inferred and made["cause"] is not None:

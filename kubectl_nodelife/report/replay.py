@@ -71,15 +71,15 @@ class ReplayPage:
 def fold(lines: Sequence[ReplayLine]) -> list[Folded]:
     """Lines that differ in nothing but the object and less than a second are one."""
     groups: dict[tuple[object, ...], Folded] = {}
-    numbers: dict[int, int] = {}
+    numbers: dict[ReplayLine, int] = {}
     for line in lines:
-        after = numbers.get(id(line.cause)) if line.cause is not None else None
+        after = numbers.get(line.cause) if line.cause is not None else None
         detail = _status(line) if line.action == _CONDITION else line.detail
         alike = (line.actor, line.action, detail, line.kind, line.outcome, after)
         key = (line.time_ns // SECOND_NS, *alike)
         group = groups.setdefault(key, Folded(len(groups) + 1, [], after))
         group.lines.append(line)
-        numbers[id(line)] = group.number
+        numbers[line] = group.number
     return list(groups.values())
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
@@ -46,12 +47,16 @@ def whole_seconds(instant_ns: int) -> Time:
 
 
 class Api:
-    """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock."""
+    """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
+
+    `numbers`: for the actions of the cluster, and of the engine that runs on it.
+    """
 
     def __init__(self, journal: RunRecorder, now_ns: int, store: Cache | None = None) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
         self.pending: list[Event] = []
+        self.numbers = ActionNumbers()
         self._journal = journal
         self._pod_listeners: list[PodListener] = []
         self._condition_listeners: list[PodListener] = []
@@ -86,6 +91,7 @@ class Api:
 
     def note(self, action: Action) -> Action:
         """Write down something that the cluster itself did."""
+        self.numbers.ensure(action)
         self._journal.write(self.now_ns, action)
         return action
 

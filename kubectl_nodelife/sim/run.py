@@ -66,7 +66,13 @@ def run(
         )
         Script(world, scenario.events)
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        engine = Engine(controllers, world.begin(kinds), join=scenario.join, kinds=kinds)
+        engine = Engine(
+            controllers,
+            world.begin(kinds),
+            join=scenario.join,
+            kinds=kinds,
+            numbers=api.numbers,
+        )
         source: TickSource = world if progress is None else _Told(world, setting.start_ns, progress)
         drive(source, EngineHost(engine, world, timeline))
         world.end()

@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Timeline:
-    """The journal of a simulated run."""
+    """The journal of a simulated run. Each action in it has a number (`engine.numbering`)."""
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns
@@ -58,7 +58,7 @@ class Timeline:
 
     def records(self, failures: Iterable[Outcome] = ()) -> list[Record]:
         """All records in the order of what happened. `failures`: what the server refused."""
-        errors = {id(f.action): f"{f.code} {f.message}".rstrip() for f in failures}
+        errors = {f.action.id: f"{f.code} {f.message}".rstrip() for f in failures}
         first: dict[int, int] = {}
         records: list[Record] = []
         last_ns, at = self.start_ns, 0.0
@@ -71,7 +71,7 @@ class Timeline:
                 if obj is None:
                     obj = _about(action)
                     cause = _first_record(action.cause, first)
-                    error = errors.get(id(action), "")
+                    error = errors.get(action.id, "")
                 if "due_ns" in detail:
                     detail = dict(self._relative(detail))
                 if "zone" in detail:
@@ -80,7 +80,7 @@ class Timeline:
                     Record(at, action.controller, word, obj, detail, action.because, cause, error)
                 )
             if obj is not None:
-                first[id(action)] = before
+                first[action.id] = before
         return records
 
     def seconds(self, at_ns: int) -> float:
@@ -99,7 +99,7 @@ def _about(action: Action) -> ObjectRef:
 
 def _first_record(action: Action | None, first: dict[int, int]) -> int | None:
     while action is not None:
-        index = first.get(id(action))
+        index = first.get(action.id)
         if index is not None:
             return index
         action = action.cause

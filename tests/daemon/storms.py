@@ -167,7 +167,9 @@ class Beside:
         Script(self._world, scenario.events)
         controllers = make_controllers(self.settings, CONTROLLERS) if acts else []
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        self._engine = Engine(controllers, self._world.begin(kinds), kinds=kinds)
+        self._engine = Engine(
+            controllers, self._world.begin(kinds), kinds=kinds, numbers=api.numbers
+        )
         self._schedules: dict[str, Heartbeats] = {}
         self._news: list[Event] = []
         self.did: list[tuple[int, Action]] = []

@@ -107,7 +107,7 @@ def test_all_that_is_planned_is_confirmed(
     Script(world, scenario.events)
     controllers = make_controllers(settings, scenario.controllers)
     kinds = sorted({kind for c in controllers for kind in c.watches})
-    engine = Engine(controllers, world.begin(kinds), kinds=kinds)
+    engine = Engine(controllers, world.begin(kinds), kinds=kinds, numbers=world.api.numbers)
 
     shadow = Shadow(settings, setting.cluster.copy())
     habits = Habits(monkeypatch)

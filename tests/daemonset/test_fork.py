@@ -48,7 +48,7 @@ class Shadowed(Engine):
             decided.append(action)
             yield action
         theirs = list(self.shadow.step(now_ns, events))
-        assert [(action.id, action) for action in theirs] == [(a.id, a) for a in decided]
+        assert theirs == decided  # their numbers differ: the cluster counts its own acts in between
         assert self.shadow.next_due() == self.next_due()
 
 

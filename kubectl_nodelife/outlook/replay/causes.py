@@ -99,10 +99,10 @@ def in_order(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     An Event has whole seconds; and what only our copy decides, ahead of the running controller, can
     have happened no sooner than what led to it.
     """
-    keys: dict[int, tuple[int, int]] = {}
+    keys: dict[ReplayLine, tuple[int, int]] = {}
 
     def key(line: ReplayLine) -> tuple[int, int]:
-        known = keys.get(id(line))
+        known = keys.get(line)
         if known is not None:
             return known
         own, above = (line.time_ns, 0), line.cause
@@ -113,7 +113,7 @@ def in_order(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
             if early < SECOND_NS or line.action in DECISIONS:
                 at_ns, depth = key(above)
                 own = max((line.time_ns, 0), (at_ns, depth + 1))
-        keys[id(line)] = own
+        keys[line] = own
         return own
 
     return sorted(lines, key=key)

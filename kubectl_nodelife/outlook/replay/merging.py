@@ -39,8 +39,8 @@ def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
             kept.append(line)
         else:
             _absorb(twin, line)
-    order = {id(line): number for number, line in enumerate(kept)}
-    return sorted(kept, key=lambda line: (line.time_ns, order[id(line)]))
+    order = {line: number for number, line in enumerate(kept)}
+    return sorted(kept, key=lambda line: (line.time_ns, order[line]))
 
 
 def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> ReplayLine | None:

@@ -92,11 +92,11 @@ def _asked_for(line: ReplayLine, wanted: ReplayFilter) -> bool:
 
 def _with_causes(shown: Sequence[ReplayLine], chosen: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The chosen ones and all that led to them, as long as it is shown at all."""
-    kept: set[int] = set()
-    within = {id(line) for line in shown}
+    kept: set[ReplayLine] = set()
+    within = set(shown)
     for line in chosen:
         above: ReplayLine | None = line
-        while above is not None and id(above) in within and id(above) not in kept:
-            kept.add(id(above))
+        while above is not None and above in within and above not in kept:
+            kept.add(above)
             above = above.cause
-    return [line for line in shown if id(line) in kept]
+    return [line for line in shown if line in kept]
