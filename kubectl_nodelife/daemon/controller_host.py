@@ -8,7 +8,7 @@ controllers do in the cluster is the follower's affair (`follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from kubectl_nodelife.controllers import make_controllers
@@ -18,7 +18,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower, NoFollower
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.quarantine_log import log_bug
+from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.actions import (
     Action,
     RecordEvent,
@@ -38,12 +38,20 @@ from kubectl_nodelife.engine.overlay import (
     was_done,
 )
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
 
+FOLLOWER: Final = "follower"
+OVERLAY: Final = "overlay"
+DIVERGENCE: Final = "divergence"
+_ONLOOKERS: Final = (FOLLOWER, OVERLAY, DIVERGENCE)
+"""Who looks at what the cluster shows, besides the controllers; a bug there is named so."""
+
+_ORDER: Final = "the order of events"
 _AT_ONCE: Final = 1_000
 """How many events the engine takes in without a pause: some milliseconds' worth."""
 
@@ -87,8 +95,7 @@ class ControllerHost:
         for (kind, key), obj in list(self.overlay.observed().items()):
             self.cache.set(kind, key, obj)
         self.overlay = Overlay(self.cache, self.ledger.numbers)
-        for event in self.follower.pop_deferred():
-            self.cache.apply(event, now_ns)
+        take_in(self.cache, self.follower.pop_deferred(), now_ns)
 
     def forget(self, kind: str) -> None:
         """Drop all objects of a kind that can no longer be read."""
@@ -132,30 +139,73 @@ class ControllerHost:
             self._settle()
             return view
         new = event.obj if isinstance(event, Put) else None
-        old = self.overlay.shown(*_target(event))
+        target = _target(event)
+        old = self.overlay.shown(*target)
         if (old is None and new is None) or (old and new and same_version(old, new)):
             return []
         if old is not None:
-            self.onlooker(old, new, now_ns)
-        event, view = self.follower.before(event, old, now_ns)
+            self._onlook(old, new, now_ns)
+        view = []
+        try:
+            event, view = self.follower.before(event, old, now_ns)
+        except Exception as error:
+            self._contain(FOLLOWER, target, error, now_ns)
         view += self.overlay.observe(event, now_ns)
-        view += self.follower.after(event)
+        try:
+            view += self.follower.after(event)
+        except Exception as error:
+            self._contain(FOLLOWER, target, error, now_ns)
         confirmed = self._settle()
         if new is None:
-            self.ledger.gone(_target(event), now_ns)
-        view += self.follower.learn(confirmed, now_ns)
+            self.ledger.gone(target, now_ns)
+        try:
+            view += self.follower.learn(confirmed, now_ns)
+        except Exception as error:
+            self._contain(FOLLOWER, target, error, now_ns)
         self._settle()
         return view
+
+    def _onlook(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
+        """Tell the onlooker; nothing hangs on whether he understands."""
+        try:
+            self.onlooker(old, new, now_ns)
+        except Exception as error:
+            self._contain(DIVERGENCE, (kind_of(old), old.key), error, now_ns)
+
+    def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
+        log_bug(self.cache.quarantine.failed(who, about, error, now_ns))
 
     def _observe_contained(self, event: Event, now_ns: int) -> list[Event]:
         """The same; an object at which we fail is shown as it is, and named as a bug."""
         try:
             return self.observe(event, now_ns)
         except Exception as error:
-            obj = event.obj if isinstance(event, Put) else event
-            about = (getattr(event, "kind", ""), getattr(obj, "key", ""))
-            log_bug(self.cache.quarantine.failed("overlay", about, error, now_ns))
+            self._contain(OVERLAY, _about(event), error, now_ns)
             return [event]
+
+    def _arrange(self, events: Iterable[Event], now_ns: int) -> Sequence[Event]:
+        """In the order in which to take them, those that were put off among them."""
+        events = list(events)
+        try:
+            events = [*self.follower.pop_deferred(), *events]
+            return self.follower.arrange(events)
+        except Exception as error:
+            self._contain(FOLLOWER, _ORDER, error, now_ns)
+            return events
+
+    def _is_act(self, event: Event, now_ns: int) -> bool:
+        try:
+            return self.follower.is_act(event)
+        except Exception as error:
+            self._contain(FOLLOWER, _about(event), error, now_ns)
+            return False
+
+    def _defers(self, event: Event, act: bool, now_ns: int) -> bool:
+        try:
+            return self.follower.defers(event, act, now_ns)
+        except Exception as error:
+            self._contain(FOLLOWER, _about(event), error, now_ns)
+            return False
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
@@ -167,14 +217,17 @@ class ControllerHost:
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in self.follower.arrange(events):
-            act = self.follower.is_act(event)
+        for event in self._arrange(events, now_ns):
+            if self.cache.quarantine.bugs:
+                for who in _ONLOOKERS:  # another try, which may fail again
+                    self.cache.quarantine.worked(who, _about(event))
+            act = self._is_act(event, now_ns)
             if act:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
                 yield from self._step(view, now_ns)
                 yield
-            if self.follower.defers(event, act, now_ns):
+            if self._defers(event, act, now_ns):
                 continue
             view += self._observe_contained(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
@@ -219,7 +272,11 @@ class ControllerHost:
             self.ledger.note(action, now_ns, self._node_of(action), "")
             if action.writes:
                 self.executor.start(action, now_ns)
-            events = self.follower.decided(action, now_ns)
+            events: list[Event] = []
+            try:
+                events = self.follower.decided(action, now_ns)
+            except Exception as error:
+                self._contain(FOLLOWER, action.target, error, now_ns)
             self._settle()
             return events
         before = self.overlay.view(action.target)
@@ -236,8 +293,7 @@ class ControllerHost:
         try:
             return self._plan(action, now_ns)
         except Exception as error:
-            quarantine = self.cache.quarantine
-            log_bug(quarantine.failed(action.controller, action.target, error, now_ns))
+            self._contain(action.controller, action.target, error, now_ns)
             return []
 
     def _settle(self) -> list[Action]:
@@ -257,6 +313,12 @@ class ControllerHost:
             return action.node
         pod = self.overlay.shown(kind, key) if kind == "Pod" else None
         return cast(Pod, pod).spec.node_name if pod is not None else ""
+
+
+def _about(event: Event) -> Hashable:
+    """What an event is about, for a bug's name."""
+    obj = event.obj if isinstance(event, Put) else event
+    return (getattr(event, "kind", ""), getattr(obj, "key", ""))
 
 
 def _target(event: Put | Gone) -> tuple[str, Key]:

@@ -19,22 +19,26 @@ from itertools import chain
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.controller_host import ControllerHost, same_version
+from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.held_events import HeldEvents, Seen
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.list_changes import changes_of
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.quarantine_log import fill, log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.loop import Tick
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.loop import Slices, drive, play
 from kubectl_nodelife.live.source import Happened, Listed, News, OtherCluster
 
+_BATCH = ("decisions", "a batch")
 _GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
@@ -81,6 +85,7 @@ class DecisionTask:
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
         self.held = HeldEvents()
+        self.on_bug: Callable[[Bug], None] = log_bug
         self._decided_ns = 0
         self._anew_because = ""  # why the controllers begin anew as soon as they may decide
 
@@ -116,7 +121,23 @@ class DecisionTask:
         gc.disable()  # the first lists only make objects that stay
         async with asyncio.TaskGroup() as group:
             group.create_task(self.gate.feel_pulse())
-            group.create_task(drive(self, self.host, self.slices))
+            group.create_task(self._drive())
+
+    async def _drive(self) -> None:
+        """The loop. A bug of ours that nothing nearer contains ends a batch, and not the loop: all
+        kinds are listed anew, and the controllers begin anew on that.
+        """
+        while True:
+            try:
+                await drive(self, self.host, self.slices)
+            except Exception as error:
+                quarantine = self.host.cache.quarantine
+                bug = quarantine.failed(*_BATCH, error, self.clock.now_ns())
+                self.on_bug(bug)
+                await asyncio.sleep(bug.retry_ns() / SECOND_NS)
+                self._anew_because = because = f"a bug of ours ({bug.what()})"
+                self._note_cold(because)
+                self.gate.demand_all(because)
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait for messages, or until somebody is due. What is to be decided then."""
@@ -240,6 +261,7 @@ class DecisionTask:
             yield self._decision_ns(None), ()
         if self.clock.now_ns() > self.cold_until_ns + 2 * self.settings.node_monitor_period_ns:
             self.host.settle_inherited(self.clock.now_ns())
+            self.host.cache.quarantine.worked(*_BATCH)
 
     def _decision_ns(self, at_ns: int | None) -> int:
         """The instant by which to decide on something seen then (None: now); never goes back."""
@@ -286,31 +308,18 @@ class DecisionTask:
 
     def _fill(self, seen: Iterable[Seen]) -> None:
         for _, events in seen:
-            for event in events:
-                if not isinstance(event, Outcome):
-                    self.host.cache.apply(event, self.clock.now_ns())
+            take_in(self.host.cache, events, self.clock.now_ns())
 
-    async def _listed(self, listed: Listed) -> list[Put | Gone]:
+    async def _listed(self, listed: Listed) -> list[Put | Gone | Unreadable]:
         """A list as what has changed since; the first one goes into the cache as it is."""
         kind = listed.kind
         first = kind not in self.read
         self.read.add(kind)
         self.host.cache.quarantine.relisted(kind, listed.unreadable, self.clock.now_ns())
         if first and self.host.engine is None:
-            self.host.cache.fill(listed.objects, self.clock.now_ns())
+            fill(self.host.cache, listed.objects, self.clock.now_ns())
             return []
-        events: list[Put | Gone] = []
-        keys = {found.key for found in listed.unreadable}  # there all the same
-        for obj in listed.objects:
-            keys.add(obj.key)
-            before = self.host.shown(kind, obj.key)
-            if before is None or not same_version(before, obj):
-                events.append(Put(kind, obj))
-            await self.slices.pause()
-        for key in self.host.shown_keys(kind):
-            if key not in keys:
-                events.append(Gone(kind, key))
-        return events
+        return await changes_of(listed, self.host, self.slices)
 
     async def _begin(self, because: str) -> Iterable[Tick]:
         """Join the running controllers on what was read."""

@@ -106,6 +106,10 @@ class DecisionGate:
         self._demand(list(self._feed.states), because)
         return because
 
+    def demand_all(self, because: str) -> None:
+        """Decide nothing before all kinds have been listed anew."""
+        self._demand(list(self._feed.states), because)
+
     def check_clocks(self, standstill_s: float) -> str:
         """Notice a suspend, a stop of this process, a change of the server's clock: why silence
         counts afresh, "" where it does not. `standstill_s`: so short a stop does not count.

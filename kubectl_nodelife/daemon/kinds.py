@@ -97,8 +97,8 @@ def failing(states: Mapping[str, KindStatus]) -> list[str]:
 def _nameless(states: Mapping[str, KindStatus]) -> list[str]:
     """A line for each kind of which events came that cannot be read and tell no name."""
     return [
-        f"{state.nameless} events of the watch of {kind} cannot be read and name no object "
-        f"({state.nameless_because}): passed over, and the kind is listed anew from time to time"
+        f"{state.nameless} times the API server told of a {kind} that cannot be read and tells no "
+        f"name ({state.nameless_because}): the kind is listed anew from time to time"
         for kind, state in states.items()
         if state.nameless
     ]

@@ -1,4 +1,5 @@
-"""What is in quarantine, in the daemon's log: once when it comes and once when it ends.
+"""What is in quarantine, in the daemon's log: once when it comes and once when it ends; and the
+ways into the cache on which one object at which it fails leaves all others as they are.
 
 Nothing of an object's values is logged, and of an exception only its type and where it came from:
 either might quote a secret.
@@ -7,10 +8,15 @@ either might quote a secret.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Ref
 
 MOST_AT_ONCE: Final = 20
@@ -35,6 +41,29 @@ class QuarantineLog:
         if more:
             log.warning("and %d objects more, of %d in quarantine", more, len(present))
         self._told = set(present)
+
+
+def take_in(cache: Cache, events: Iterable[Event], now_ns: int) -> None:
+    """Bring events into the cache while nobody decides; an object at which it fails is set aside
+    alone.
+    """
+    for event in events:
+        if not isinstance(event, (Put, Gone, Unreadable)):
+            continue
+        try:
+            cache.apply(event, now_ns)
+        except Exception as error:
+            if isinstance(event, Unreadable):
+                raise
+            log_bug(cache.quarantine.set_aside(event, error, now_ns))
+
+
+def fill(cache: Cache, objects: Sequence[KubeObject], now_ns: int) -> None:
+    """Take in a first list; an object at which the cache fails is set aside alone."""
+    try:
+        cache.fill(objects, now_ns)
+    except Exception:
+        take_in(cache, (Put(kind_of(obj), obj) for obj in objects), now_ns)
 
 
 def log_bug(bug: Bug) -> None:

@@ -43,7 +43,7 @@ from kubectl_nodelife.daemon.places import (
     runtime_folder,
 )
 from kubectl_nodelife.daemon.preload import import_all
-from kubectl_nodelife.daemon.quarantine_log import QuarantineLog
+from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import (
@@ -175,9 +175,9 @@ class Daemon:
             "source": self.source.run(),
             "watcher": self.watcher.run(),
             "journal": self.journal.run(self.watcher.clock.now_ns),
-            "file watch": watch.run(),
-            "attendant": self.attendant.run(),
-            "housekeeping": self._keep(),
+            "file watch": self._always("file watch", watch.run),
+            "divergence": self._always("divergence", self.attendant.run),
+            "housekeeping": self._always("housekeeping", self._keep),
         }
         if self.enforcement is not None:
             parts |= {"tee": self.tee.run(), "enforcement": self.enforcement.run()}
@@ -186,6 +186,17 @@ class Daemon:
             return await self._until_stopped(tasks)
         finally:
             await self._end(tasks)
+
+    async def _always(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a part on which no decision hangs; after a bug of ours in it, it begins anew."""
+        while True:
+            try:
+                return await run()
+            except Exception as error:
+                quarantine, now_ns = self.watcher.host.cache.quarantine, time.time_ns()
+                bug = quarantine.failed(name, "its run", error, now_ns)
+                log_bug(bug)
+                await asyncio.sleep(bug.retry_ns() / 1e9)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> int:
         stop = asyncio.create_task(self._stop.wait())

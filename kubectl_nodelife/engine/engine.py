@@ -18,7 +18,7 @@ from typing import Final, cast
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller, Part
-from kubectl_nodelife.engine.events import Change, Event, Outcome, Synced
+from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put, Synced
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.refusal import is_refused
@@ -205,6 +205,12 @@ class Engine:
         self._on_bug(bug)
         return bug
 
+    def _set_aside(self, event: Event, error: Exception, now_ns: int) -> None:
+        """Contain an object at which the cache failed, and leave all others as they are."""
+        if self._on_bug is None or not isinstance(event, (Put, Gone)):
+            raise error
+        self._on_bug(self.cache.quarantine.set_aside(event, error, now_ns))
+
     def _concerned(self, change: Change) -> Sequence[Controller]:
         """Those who want to know."""
         old, new = change.old, change.new
@@ -226,7 +232,11 @@ class Engine:
             elif type(event) is Synced:
                 self._unsynced.discard(event.kind)
             else:
-                change = self.cache.apply(event, now_ns)
+                try:
+                    change = self.cache.apply(event, now_ns)
+                except Exception as error:
+                    self._set_aside(event, error, now_ns)
+                    continue
                 if change is not None and self.started:
                     taken.append(change)
         return taken

@@ -40,6 +40,7 @@ LAST_WRITES: Final = 10
 TOO_MANY_REQUESTS: Final = 429
 _RETRY_NS: Final = SECOND_NS
 NODES_GONE: Final = "nodes gone"
+FAULT: Final = "fault"
 
 
 class Go(msgspec.Struct, frozen=True):
@@ -102,7 +103,8 @@ class View(msgspec.Struct, frozen=True):
 class Breaker(msgspec.Struct, frozen=True):
     """Why nothing is sent. `verb`: such as `PATCH Pod`, "" for all. `heals`: half-open later.
 
-    `recovery_passes`: what opened it says nothing against taking things back.
+    `recovery_passes`: what opened it says nothing against taking things back. `controller`: whose
+    writes it is about, "" for all.
     """
 
     rule: str
@@ -111,6 +113,7 @@ class Breaker(msgspec.Struct, frozen=True):
     verb: str = ""
     heals: bool = False
     recovery_passes: bool = False
+    controller: str = ""
 
 
 def is_harm(action: Action) -> bool:
@@ -211,6 +214,8 @@ class Guard:
         self, breaker: Breaker, action: Action, recovery: bool, now_ns: int
     ) -> Hold | None:
         if breaker.verb and breaker.verb != verb_of(action):
+            return None
+        if breaker.controller and breaker.controller != action.controller:
             return None
         if breaker.rule == NODES_GONE and not getattr(action, "if_node_gone", ""):
             return None  # only what cannot be taken back waits
@@ -316,8 +321,9 @@ class Guard:
 
     def open(self, breaker: Breaker) -> None:
         """Hold everything that the breaker is about."""
-        known = (breaker.rule, breaker.verb) in self.breakers
-        self.breakers[breaker.rule, breaker.verb] = breaker
+        key = (breaker.rule, breaker.verb or breaker.controller)
+        known = key in self.breakers
+        self.breakers[key] = breaker
         if not known:
             self.on_change(breaker)
 

@@ -9,14 +9,15 @@ with the reason; actions on it, and on what hangs on it, are refused, and all ot
 - a node does not hang on its pods: conditions and taints are decided without them. A pod that a set
   shall get on a node hangs on all pods there: the one that cannot be read may be the set's own.
 
+An object of a list that does not even tell its name may be any of its kind (`is_nameless`).
+
 A controller that raises is a bug of ours: what it decides about the object that it was told of is
 refused until it has taken a later version of that object in; a turn of its own that failed is tried
-again, later each time.
+again, later each time. An object that the cache fails at is set aside as one that cannot be read.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from copy import copy
@@ -25,10 +26,13 @@ from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.kube.errors import where_raised
+from kubectl_nodelife.kube.fitness import as_unreadable
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.kube.unreadable import MOST_TOLD, Ref, Unreadable, told
+from kubectl_nodelife.kube.unreadable import MOST_TOLD, NAMELESS, Ref, Unreadable, told
 
 MOST_LISTED: Final = 1_000
 """So many are in the document of `daemon status`."""
@@ -47,10 +51,8 @@ class Bug(msgspec.Struct):
     tries: int = 1
 
     def what(self) -> str:
-        """The exception's type and where it came from; its text may quote a secret."""
-        places = traceback.extract_tb(self.error.__traceback__, limit=-1)
-        where = f" at {places[0].name}:{places[0].lineno}" if places else ""
-        return f"{type(self.error).__name__}{where}"
+        """The exception's type and where it came from."""
+        return where_raised(self.error)
 
     def retry_ns(self) -> int:
         """How long to wait before the next try, doubled with each."""
@@ -118,7 +120,13 @@ class Quarantine:
 
     def holds_room_on(self, node: str) -> bool:
         """Whether it is not known what runs on the node: it or one of its pods cannot be read."""
-        return node in self._pods_on or self.holds(("Node", ("", node)))
+        if node in self._pods_on or self.is_nameless("Pod"):
+            return True
+        return self.holds(("Node", ("", node)))
+
+    def is_nameless(self, kind: str) -> bool:
+        """Whether there is an object of that kind of which not even the name is known."""
+        return (kind, NAMELESS) in self.unreadable
 
     def holds_pod(self, pod: Pod) -> bool:
         """Whether the pod, its node or the set that owns it cannot be read."""
@@ -130,6 +138,15 @@ class Quarantine:
         )
 
     # Bugs
+
+    def set_aside(self, event: Put | Gone, error: BaseException, now_ns: int) -> Bug:
+        """The cache failed at an object: it counts as one that cannot be read."""
+        key = event.obj.key if isinstance(event, Put) else event.key
+        bug = Bug("cache", (event.kind, key), error, now_ns)
+        why = f"a bug of ours: {bug.what()}"
+        gone = Unreadable(event.kind, key, why)
+        self.put(as_unreadable(event.obj, why) if isinstance(event, Put) else gone, now_ns)
+        return bug
 
     def failed(self, controller: str, about: Hashable, error: BaseException, now_ns: int) -> Bug:
         """A controller raised."""

@@ -2,7 +2,8 @@
 
 An action concerns its target, the node that a pod is made for, the heartbeat of a pod's node where
 its controller decides from heartbeats, and the set that the target belongs to where it decides from
-sets. One of them in quarantine is enough.
+sets. One of them in quarantine is enough. An object without a name may be the one that is missing:
+the Lease of a node that has none, the node of a pod on none, any set's revision.
 """
 
 from __future__ import annotations
@@ -25,10 +26,25 @@ def is_refused(action: Action, cache: Cache, watches: Collection[str]) -> bool:
         return True
     if "Heartbeat" in watches and _is_heartbeat_unknown(target, cache):
         return True
+    if _may_be_nameless(target, cache, watches):
+        return True
     owner = _owner(action, cache)
     if owner is None or owner[0] not in watches:
         return False
     return quarantine.holds(owner) or (action.controller, owner) in quarantine.bugs
+
+
+def _may_be_nameless(target: Ref, cache: Cache, watches: Collection[str]) -> bool:
+    """Whether what the action's target lacks may be there, without a name."""
+    quarantine = cache.quarantine
+    if "ControllerRevision" in watches and quarantine.is_nameless("ControllerRevision"):
+        return True
+    node = target[1][1] if target[0] == "Node" else ""
+    if target[0] == "Pod" and (pod := cache.pods.get(target[1])) is not None:
+        node = pod.spec.node_name
+        if quarantine.is_nameless("Node") and node not in cache.nodes:
+            return True
+    return quarantine.is_nameless("Lease") and bool(node) and node not in cache.heartbeats
 
 
 def _is_heartbeat_unknown(target: Ref, cache: Cache) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 
 class InputError(ValueError):
     """A file, or an object in it, cannot be read.
@@ -26,3 +28,10 @@ class InputError(ValueError):
         place = f"{self.on}: " if self.on else ""
         advice = f"; {self.remedy}" if self.remedy else ""
         return " ".join(f"{place}{self.what}{advice}".split())
+
+
+def where_raised(error: BaseException) -> str:
+    """An exception's type and where it came from; its text may quote a secret."""
+    places = traceback.extract_tb(error.__traceback__, limit=-1)
+    where = f" at {places[0].name}:{places[0].lineno}" if places else ""
+    return f"{type(error).__name__}{where}"

@@ -30,6 +30,10 @@ _COLON = re.compile(rb"\s*:\s*")
 _read = msgspec.json.Decoder().decode
 
 
+NAMELESS: Final = ("", "")
+"""The key of an object that does not even tell its name; it may be any of its kind."""
+
+
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
     """An object that is there and cannot be read, `why` in words. Also an event of the engine.
 
@@ -45,6 +49,8 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         namespace, name = self.key
+        if self.key == NAMELESS:
+            return f"{self.kind} without a name"
         return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
 
 

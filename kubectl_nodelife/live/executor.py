@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 import random
 from collections import deque
 from collections.abc import Coroutine, Mapping
@@ -42,8 +41,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
 from kubectl_nodelife.live.executor_port import Port as Port
-
-log = logging.getLogger("nodelife")
 
 HELD: Final = 425
 """The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
@@ -149,9 +146,24 @@ class LiveExecutor:
         try:
             async with several:
                 while lane.items and not self._stopped:
-                    await self._take(lane, lane.items.popleft())
+                    item = lane.items.popleft()
+                    try:
+                        await self._take(lane, item)
+                    except Exception as error:
+                        result = self._note_bug(item.action, error)
+                        self._port.deliver(Outcome(item.action, HELD, result.message))
         finally:
             del self._lanes[key]
+
+    def _note_bug(self, action: Action, error: Exception) -> Result:
+        """A bug of ours: nothing more of this action is sent. The error's text and the action may
+        quote secrets, and are told to nobody.
+        """
+        now_ns = self._port.now_ns()
+        failed = self._port.cache.quarantine.failed
+        bug = failed(action.controller, action.target, error, now_ns)
+        self._port.on_bug(bug)
+        return Result(0, f"a bug of ours: {bug.what()}")
 
     async def _take(self, lane: _Lane, item: _Item) -> None:
         action = item.action
@@ -222,9 +234,8 @@ class LiveExecutor:
                 state = "unknown" if answer.is_ambiguous else "failed"
                 self._port.journal.note(intent, state, answer.code, "given up between two tries")
             raise
-        except Exception as error:  # a bug of ours: nothing more of this action is sent
-            log.exception("an action could not be carried out: %s", action)
-            result = Result(0, f"a bug: {error}")
+        except Exception as error:
+            result = self._note_bug(action, error)
         if intent:
             state = "applied" if result.ok else "unknown" if result.code == 0 else "failed"
             version = result.fresh.metadata.resource_version if result.fresh else ""

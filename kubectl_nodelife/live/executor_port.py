@@ -12,6 +12,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event
 from kubectl_nodelife.engine.guard import Guard, View
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.writer import Writer
@@ -79,6 +80,10 @@ class ControllerWriter(msgspec.Struct):
     bucket: TokenBucket
 
 
+def _nobody(bug: Bug) -> None:
+    """Nobody is told."""
+
+
 class Port(msgspec.Struct):
     """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
 
@@ -92,3 +97,6 @@ class Port(msgspec.Struct):
     now_ns: Callable[[], int]
     patience_ns: int
     """What waited longer is not sent but decided anew: one monitor period."""
+
+    on_bug: Callable[[Bug], None] = _nobody
+    """Told of an exception of ours while an action was carried out: nothing more of it is sent."""

@@ -14,7 +14,7 @@ from kubectl_nodelife.kube.fitness import sift
 from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import decode_time
-from kubectl_nodelife.kube.unreadable import Unreadable, identify, split_list
+from kubectl_nodelife.kube.unreadable import NAMELESS, Unreadable, identify, reason, split_list
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
 
@@ -129,7 +129,7 @@ async def _pages(
 def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
     """A page with objects that are not as strict as the fast way wants them. Raises Failed.
 
-    One that cannot be read at all is set aside, if it tells its name.
+    One that cannot be read at all is set aside, even if it does not tell its name.
     """
     try:
         metadata, items = _split(body)
@@ -151,11 +151,8 @@ def _split(body: bytes) -> tuple[_ListMeta, Iterable[bytes]]:
 
 
 def _read_item(kind: Kind, item: bytes) -> KubeObject | Unreadable:
-    """One item of a page. Raises InputError where it does not even tell its name."""
+    """One item of a page."""
     try:
         return decode_json(kind.type, item)
     except InputError as error:
-        found = identify(kind, item, error)
-        if found is None:
-            raise
-        return found
+        return identify(kind, item, error) or Unreadable(kind.name, NAMELESS, reason(error))

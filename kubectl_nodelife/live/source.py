@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
@@ -24,10 +25,13 @@ import aiohttp
 
 from kubectl_nodelife.engine.events import Gone, Put, Unreadable
 from kubectl_nodelife.errors import NodelifeError, Unreachable
+from kubectl_nodelife.kube.errors import where_raised
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.gathering import gather
 from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.news import ABSENT as ABSENT
 from kubectl_nodelife.live.news import FAILING as FAILING
@@ -45,6 +49,8 @@ from kubectl_nodelife.live.requests import Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.same_cluster import SameCluster
 from kubectl_nodelife.live.sharing import Sharing
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream, most_line_bytes
+
+log = logging.getLogger("nodelife")
 
 _SHORT_WATCH_S = 1.0
 
@@ -118,6 +124,7 @@ class KindFollower:
         self._relisted = False
         self._waiting: asyncio.Timeout | None = None
         self._nameless_list_at = 0.0
+        self._later: asyncio.TimerHandle | None = None
 
     def relist(self) -> None:
         """List anew, at once: a watch that may hang, an attempt to connect or a list that is still
@@ -154,6 +161,9 @@ class KindFollower:
                 await self._fail(f"the watch broke: {describe(error)}")
             except (Unreachable, NodelifeError) as error:
                 await self._fail(str(error))
+            except Exception as error:  # it is read anew; its text might quote a secret
+                self._version = ""
+                await self._fail(f"a bug of ours: {where_raised(error)}")
 
     async def _follow(self) -> None:
         """List if there is no version to go on from, then watch until the stream ends."""
@@ -244,7 +254,10 @@ class KindFollower:
     def _share(self, objects: Iterable[KubeObject | Unreadable]) -> None:
         for obj in objects:
             if not isinstance(obj, Unreadable):
-                self._sharing.share(obj)
+                try:
+                    self._sharing.share(obj)
+                except Exception as error:  # a bug of ours, which costs memory alone
+                    log.debug("%s %s is not shared: %s", type(obj).__name__, obj.key, type(error))
 
     async def _listed(
         self, found: Sequence[KubeObject | Unreadable], version: str, asked_ns: int
@@ -257,6 +270,8 @@ class KindFollower:
         objects = [obj for obj in found if not isinstance(obj, Unreadable)]
         others = [obj for obj in found if isinstance(obj, Unreadable)]
         await self._queue.put(Listed(self.state.kind, objects, asked_ns, others, version))
+        if nameless := [one for one in others if one.key == NAMELESS]:
+            self._list_later(nameless[-1].why)
 
     async def _watch(self) -> None:
         """One watch, until the server ends it. Raises TimeoutError where it hangs, ApiError, …"""
@@ -281,8 +296,18 @@ class KindFollower:
                     initial = await self._take_initial(stream, chunk, initial, asked_ns)
                 else:
                     await self._take(stream, chunk)
-                if stream.nameless > told:
+                if stream.nameless > told and initial is None:
                     self._note_nameless(stream, stream.nameless - told)
+
+    def _list_later(self, because: str) -> None:
+        """A list has an object without a name: another one may have not."""
+        self.state.nameless += 1
+        self.state.nameless_because = because
+        self._nameless_list_at = time.monotonic() + self._pace.nameless_s
+        if self._later is not None:
+            self._later.cancel()
+        loop = asyncio.get_running_loop()
+        self._later = loop.call_later(self._pace.nameless_s, self.relist)
 
     def _note_nameless(self, stream: WatchStream[KubeObject], events: int) -> None:
         """Some object has changed, and nobody knows which: a list tells, not too often."""
@@ -310,6 +335,8 @@ class KindFollower:
                 objects.append(event.object)
         if not stream.initial_events_ended:
             return objects
+        if stream.nameless:
+            objects.append(Unreadable(self.state.kind, NAMELESS, stream.nameless_because))
         await self._listed(objects, stream.resource_version, asked_ns)
         await self._enter(WATCHING)
         if later:
@@ -345,30 +372,7 @@ class KindFollower:
             self.state.last_sign_ns = time.monotonic_ns()
             yield chunk
             if self.state.phase == WATCHING:
-                await self._gather(response)
-
-    async def _gather(self, response: aiohttp.ClientResponse) -> None:
-        """Let what comes in the next moment come in one piece.
-
-        A busy watch sends many small pieces, and each would be decrypted, parsed and told alone.
-        """
-        connection = response.connection
-        transport = connection.transport if connection is not None else None
-        if transport is None or transport.is_closing():
-            return
-        # TLS goes on reading up to its own limit while the application does not: without a limit
-        # each piece would still wake us. Plain sockets have none.
-        limit = getattr(transport, "set_read_buffer_limits", lambda high=None: None)
-        transport.pause_reading()
-        limit(1)
-        try:
-            await asyncio.sleep(self._gather_s)
-        finally:
-            # A connection that is being closed waits to read the other side's farewell. Of one
-            # that is gone asyncio says so by this error.
-            with contextlib.suppress(AttributeError):
-                limit()
-                transport.resume_reading()
+                await gather(response, self._gather_s)
 
 
 def _to_event(kind: str, type_: str, obj: KubeObject | Unreadable) -> Put | Gone | Unreadable:

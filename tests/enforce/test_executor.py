@@ -21,11 +21,13 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live import executor as executor_module
 from kubectl_nodelife.live.executor import HELD, ControllerWriter, LiveExecutor, Port
 
 NOW = 1_000 * SECOND_NS
@@ -235,3 +237,41 @@ def test_an_answer_that_was_lost_is_looked_for_and_unknown_where_nothing_tells()
     lost.play(DELETE)
     assert lost.log[-1] == "unknown" and lost.outcomes == [("DeletePod", 0)]
     assert lost.log.count("Delete p") == 1, "never sent again"
+
+
+def test_a_bug_while_carrying_out_is_told_and_quotes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its action may hold a whole pod, and its text a value of it."""
+
+    def fails(*_: Any) -> Any:
+        raise KeyError("s3cr3t")
+
+    lab = Lab()
+    bugs: list[Bug] = []
+    lab.executor._port.on_bug = bugs.append
+    monkeypatch.setattr(executor_module, "converse", fails)
+    lab.play(DELETE)
+    assert lab.outcomes == [("DeletePod", HELD)], "nothing was sent"
+    assert [(bug.controller, bug.about) for bug in bugs] == [("taint-eviction", DELETE.target)]
+    assert "s3cr3t" not in caplog.text + str(lab.events)
+
+
+def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+    bugs: list[Bug] = []
+    lab.executor._port.on_bug = bugs.append
+    real = lab.executor._admitted
+
+    async def fails(item: Any) -> Any:
+        if item.action is DELETE:
+            raise KeyError
+        return await real(item)
+
+    monkeypatch.setattr(lab.executor, "_admitted", fails)
+    lab.play(TARGET, DELETE, OTHER)
+    ends = [("DeletePod", 200), ("DeletePod", HELD), ("SetPodCondition", 200)]
+    assert sorted(lab.outcomes) == ends
+    assert len(bugs) == 1

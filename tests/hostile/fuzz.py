@@ -1,6 +1,7 @@
-"""Mutated events without end: the engine, its controllers and the dry run must survive them all.
+"""Mutated events without end: the engine, its controllers and both hosts must survive them all.
 
-`python -m tests.hostile.fuzz --events 1000000 --seed 1` is the mode by hand. Documents of generated
+`python -m tests.hostile.fuzz --events 1000000 --seed 1` is the mode by hand, with `--enforce` for
+the host of the enforcing controllers, whose calls are answered by chance. Documents of generated
 clusters, and of the dumps in NODELIFE_DUMPS, are mutated one to three times each, go through a
 watch line as an API server would send it, and then through a daemon's inside. Any exception is a
 find, contained ones included; it is shrunk to the fewest mutations that still fail.
@@ -22,14 +23,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.controller_host import ControllerHost
+from kubectl_nodelife.daemon.enforce.host import EnforcingHost
+from kubectl_nodelife.daemon.enforce.recorder import action_text
+from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of
+from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, Unreadable
+from kubectl_nodelife.engine.guard import GO, Caps, Guard, View
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
+from kubectl_nodelife.kube.redaction import Digests
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.executor import HELD
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.sim.generate import Generate, generate
@@ -156,24 +168,37 @@ def steps_of(documents: list[dict[str, Any]], chance: random.Random) -> Iterator
 class Subject:
     """A daemon's inside, without its clock and its files."""
 
+    host: ControllerHost | EnforcingHost
+
     def __init__(self) -> None:
         self.now_ns = T0
         self.version = 0
-        self.host = ControllerHost(Ledger())
+        self.bugs: list[Bug] = []
         self.settings = make_settings("newest")
+        self.host = self.make_host()
         self.host.join(self.settings, list(NEEDS))
-        for _ in self.host.step(self.now_ns, []):
+        self.step([])
+
+    def make_host(self) -> ControllerHost | EnforcingHost:
+        """The host that is to survive."""
+        return ControllerHost(Ledger())
+
+    def step(self, events: list[Event]) -> None:
+        """One tick."""
+        for _ in self.host.step(self.now_ns, events):
             pass
 
     def take(self, step: Step) -> None:
         """One event, and some seconds. Raises whatever was contained, too."""
         self.now_ns += 3 * SECOND_NS
         for event in self._events(step):
-            for _ in self.host.step(self.now_ns, [event]):
-                pass
-        bugs = self.host.cache.quarantine.bugs
-        if bugs:
-            raise next(iter(bugs.values())).error
+            self.step([event])
+        cache = self.host.cache
+        for bug in (*self.bugs, *cache.quarantine.bugs.values()):
+            raise bug.error
+        for found in cache.quarantine.unreadable.values():
+            if "of ours" in found.why or "our check" in found.why:
+                raise AssertionError(found.why)
 
     def answer(self) -> None:
         """What `status` makes of it, and the quarantine's own words."""
@@ -201,10 +226,58 @@ class Subject:
                 yield obj if isinstance(obj, Unreadable) else Put(step.kind, obj)
 
 
-def play(steps: list[Step]) -> BaseException | None:
+class EnforcingSubject(Subject):
+    """The same with controllers that write, to a server that answers each call by chance."""
+
+    def make_host(self) -> EnforcingHost:
+        host = EnforcingHost("restart", lambda names: None, ActionNumbers(), self.bugs.append)
+        self.sending: set[Any] = set()
+        self.guard = Guard(Caps())
+        host.executor = self  # type: ignore[assignment]
+        host.tripwires = Tripwires(self.guard, host.cache, list(NEEDS))
+        self.outcomes: list[Event] = []
+        self.answers = random.Random(1)
+        return host
+
+    def step(self, events: list[Event]) -> None:
+        outcomes, self.outcomes = self.outcomes, []
+        super().step([*outcomes, *events])
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """`Executor.start`: what a live one does with an action, but for the waiting."""
+        if not action.writes or isinstance(action, RecordEvent):
+            return
+        seen = self.host.cache.get(*action.target)
+        patch_text(request_of(action, seen, now_ns), Digests(bytes(32)))
+        action_text(action)
+        if self.guard.admit(action, View(kill_switch_absent_ns=now_ns), now_ns) != GO:
+            self.outcomes.append(Outcome(action, HELD, "held"))
+            return
+        conversation = converse(action, seen, now_ns)
+        try:
+            call = next(conversation)
+            while True:
+                call = conversation.send(self._answer(call, seen, now_ns))
+        except StopIteration as end:
+            result: Result = end.value
+        self.guard.ended(action, result.code, result.message, now_ns)
+        code = result.code if result.code or not result.ok else 200
+        self.outcomes.append(Outcome(action, code, result.message, result.fresh))
+
+    def _answer(self, call: Any, seen: Any, now_ns: int) -> Answer:
+        if isinstance(call, WaitUntil):
+            return Answer(200, now_ns=call.at_ns)
+        code = self.answers.choices((200, 404, 409, 422, 429, 500, 0), (8, 1, 1, 1, 1, 1, 1))[0]
+        return Answer(code, seen if code == 200 else None, now_ns=now_ns)
+
+
+SUBJECTS: dict[str, type[Subject]] = {"dry-run": Subject, "enforce": EnforcingSubject}
+
+
+def play(steps: list[Step], make: type[Subject] = Subject) -> BaseException | None:
     """What these steps raise in a fresh subject."""
     try:
-        subject = Subject()
+        subject = make()
         for step in steps:
             subject.take(step)
         subject.answer()
@@ -213,11 +286,13 @@ def play(steps: list[Step]) -> BaseException | None:
     return None
 
 
-def shrunk(steps: list[Step], kind: type[BaseException]) -> list[Step]:
+def shrunk(
+    steps: list[Step], kind: type[BaseException], make: type[Subject] = Subject
+) -> list[Step]:
     """The fewest steps with the fewest mutations that raise an error of that type."""
 
     def fails(candidate: list[Step]) -> bool:
-        return isinstance(play(candidate), kind)
+        return isinstance(play(candidate, make), kind)
 
     size = max(1, len(steps) // 2)
     while size:
@@ -238,26 +313,28 @@ def shrunk(steps: list[Step], kind: type[BaseException]) -> list[Step]:
     return steps
 
 
-def fuzz(events: int, seed: int, seconds: float = float("inf")) -> int:
+def fuzz(
+    events: int, seed: int, seconds: float = float("inf"), make: type[Subject] = Subject
+) -> int:
     """Play so many events, or for so long; how many were played. Raises Find."""
     logging.getLogger("nodelife").setLevel(logging.CRITICAL)  # what is contained is raised anyway
     chance = random.Random(seed)
     source = steps_of(clusters(seed), chance)
     until = time.monotonic() + seconds
-    subject, steps = Subject(), list[Step]()
+    subject, steps = make(), list[Step]()
     for played in range(events):
         if time.monotonic() > until:
             return played
         if len(steps) >= _RENEWED_EVERY:
-            subject, steps = Subject(), []
+            subject, steps = make(), []
         steps.append(next(source))
         try:
             subject.take(steps[-1])
             if len(steps) == _RENEWED_EVERY:
                 subject.answer()
         except Exception as error:
-            few = shrunk(steps, type(error))
-            raise Find(play(few) or error, few) from error
+            few = shrunk(steps, type(error), make)
+            raise Find(play(few, make) or error, few) from error
     return events
 
 
@@ -278,14 +355,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--enforce", dest="host", action="store_const", const="enforce")
     options = parser.parse_args()
+    make = SUBJECTS[options.host or "dry-run"]
     began = time.monotonic()
     try:
-        played = fuzz(options.events, options.seed)
+        played = fuzz(options.events, options.seed, make=make)
     except Find as find:
         print(f"seed {options.seed}: {told(find)}")
         raise find.error from None
-    print(f"{played} events of seed {options.seed} in {time.monotonic() - began:.0f}s: no exit")
+    took_s = time.monotonic() - began
+    host = options.host or "dry-run"
+    print(f"{host}: {played} events of seed {options.seed} in {took_s:.0f}s: no exit")
     return 0
 
 

@@ -55,11 +55,14 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     """One monitor pass. Follows `monitorNodeHealth`."""
     memory.passes.begin(now_ns)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
+    unplaced = _place(memory, cache)
     yield from _classify(memory, cache, now_ns)
     for queue in memory.zones.queues.values():
         queue.renew(now_ns)
-    memory.look_at = set()
-    for name in sorted(look_at):
+    memory.look_at = set(unplaced)
+    for name, error in unplaced.items():
+        yield part(name, _fail(error))
+    for name in sorted(look_at - unplaced.keys()):
         node = cache.node(name)
         if node is not None:
             yield part(node.name, check_apart(memory, node, cache, now_ns))
@@ -88,11 +91,29 @@ def _expired(memory: Memory, now_ns: int) -> Iterator[str]:
     return cast("Iterator[str]", memory.expiry.pop_due(now_ns - 1))
 
 
-def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
-    """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
+def _place(memory: Memory, cache: Cache) -> dict[str, Exception]:
+    """Note the zones of nodes that are to be looked at. The nodes at which we fail, and how: they
+    stay out of this pass, and the next one looks at them again.
+    """
+    failed: dict[str, Exception] = {}
     for name in memory.look_at:
         if (node := cache.node(name)) is not None:
-            memory.zones.place(node)
+            try:
+                memory.zones.place(node)
+            except Exception as error:
+                failed[name] = error
+    memory.look_at -= failed.keys()
+    return failed
+
+
+def _fail(error: Exception) -> Iterator[Action]:
+    """A part of the pass that could not be taken."""
+    yield from ()
+    raise error
+
+
+def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
+    """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
     added = sorted(n for n in memory.look_at if n not in memory.known and n in cache.nodes)
     deleted = sorted(n for n in memory.gone if n in memory.known and n not in cache.nodes)
     memory.gone = set()

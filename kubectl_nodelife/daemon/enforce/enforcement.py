@@ -9,7 +9,7 @@ Only the first begins as `--begin` says: the others join, so that no pause ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -32,12 +32,14 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
+from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.guard import Breaker, Guard, verb_of
+from kubectl_nodelife.engine.guard import FAULT, Breaker, Guard, verb_of
+from kubectl_nodelife.engine.quarantine import Bug, words
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import NodelifeError, Refused
@@ -52,6 +54,7 @@ from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 _EVENT_SHARE: Final = 8
+_FAULT_S: Final = 5.0
 _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0
 
@@ -138,13 +141,15 @@ class Enforcement:
             watch_manager(self._side, self._unproven_with, self.guard, self._clock.now_ns),
         )
         self._tasks = [loop.create_task(part) for part in parts]
-        await settle_unsettled(self.intents, self._side)
+        for task in self._tasks:
+            task.add_done_callback(self._part_ended)
+        await self._contained("settling", settle_unsettled(self.intents, self._side))
         while True:
             self.why_not = self._gate.closed_because()
             if self.why_not:
                 await asyncio.sleep(_LOOK_S)
                 continue
-            await self._term()
+            await self._contained("enforcing", self._term())
 
     async def stop_sending(self) -> None:
         """Send nothing more, and wait for what is on its way."""
@@ -182,12 +187,39 @@ class Enforcement:
         self.pause.end()
         self.guard.resume()
 
+    # Bugs of ours
+
+    async def _contained(self, what: str, part: Coroutine[Any, Any, None]) -> None:
+        """Do it; where it fails, nothing is sent any more, and the daemon goes on."""
+        try:
+            await part
+        except Exception as error:
+            self._note_bug(Bug(what, "a step of it", error, self._clock.now_ns()))
+            await asyncio.sleep(_FAULT_S)
+
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """One of those that must always run."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._note_bug(Bug("enforcing", task.get_name(), error, self._clock.now_ns()))
+
+    def _note_bug(self, bug: Bug) -> None:
+        """A controller at which we failed writes no more before a person says so; where it is none
+        of them, nobody does: we may be blind to what matters.
+        """
+        log_bug(bug)
+        controller = bug.controller if bug.controller in self.orders.controllers else ""
+        whose = controller or "any controller"
+        because = f"a bug of ours: {bug.controller} at {words(bug.about)} ({bug.what()})"
+        line = f"{because}: nothing of {whose} is sent"
+        self.guard.open(Breaker(FAULT, line, self._clock.now_ns(), controller=controller))
+
     # A term
 
     async def _term(self) -> None:
         feed = self._daemon.tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
-        host = EnforcingHost(begin, self._note_begin, self._ledger.numbers)
+        host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._note_bug)
         task = EnforcingTask(
             feed,
             self._clock,
@@ -198,6 +230,7 @@ class Enforcement:
             host,
             lambda: read_leases(self._client),
         )
+        task.on_bug = self._note_bug
         task.newest, task.on_time_back, self._restored = self._newest, self._time_back, ""
         executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
         host.executor = self._executor = executor
@@ -212,6 +245,8 @@ class Enforcement:
             for c in executor.controllers.values()
             if isinstance(c.events, EventSender)
         ]
+        for one in running[1:]:
+            one.add_done_callback(self._part_ended)
         try:
             await self._until_closed(task, running[0])
         finally:
@@ -272,6 +307,7 @@ class Enforcement:
             deliver,
             now_ns,
             task.settings.node_monitor_period_ns,
+            self._note_bug,
         )
         self.guard.set_of = set_of(cache)
         rate = client_rate(task.settings)

@@ -7,7 +7,7 @@ already seen is left out, since an answer may overtake the watch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import cast
 
 from kubectl_nodelife.controllers import make_controllers
@@ -22,6 +22,7 @@ from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.executor import Executor
 from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.executor import LiveExecutor
@@ -34,9 +35,15 @@ class EnforcingHost:
     """See the module. `executor` is set once the cache is there for it."""
 
     def __init__(
-        self, begin: str, began: Callable[[list[str]], None], numbers: ActionNumbers
+        self,
+        begin: str,
+        began: Callable[[list[str]], None],
+        numbers: ActionNumbers,
+        on_bug: Callable[[Bug], None] = log_bug,
     ) -> None:
-        """`began` is told the names of the controllers at the instant of the first decision."""
+        """`began` is told the names of the controllers at the instant of the first decision,
+        `on_bug` of each exception that is contained here.
+        """
         self.cache = Cache()
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
@@ -47,6 +54,7 @@ class EnforcingHost:
         self.restarted = begin == RESTART
         self._began = began
         self._numbers = numbers
+        self._on_bug = on_bug
         self._waiting: list[Event] = []
 
     # What a decision task asks for
@@ -71,7 +79,7 @@ class EnforcingHost:
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         self.engine = Engine(
-            controllers, self.cache, join=joining, on_bug=log_bug, numbers=self._numbers
+            controllers, self.cache, join=joining, on_bug=self._on_bug, numbers=self._numbers
         )
         self._began([c.name for c in controllers])
 
@@ -100,17 +108,22 @@ class EnforcingHost:
         ready = self._ready(events)
         if tripwires is not None:
             for event in ready:
-                tripwires.sees(event, now_ns)
+                try:
+                    tripwires.sees(event, now_ns)
+                except Exception as error:  # we would not notice another writer: nothing is sent
+                    self._contain("tripwires", type(event).__name__, error, now_ns)
         for action in self.engine.step(now_ns, ready):
             try:
                 if tripwires is not None:
                     tripwires.decides(action, now_ns)
                 executor.start(action, now_ns)
             except Exception as error:  # a bug of ours: nothing is sent, and its controller told
-                quarantine = self.cache.quarantine
-                log_bug(quarantine.failed(action.controller, action.target, error, now_ns))
+                self._contain(action.controller, action.target, error, now_ns)
                 self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
             yield
+
+    def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
+        self._on_bug(self.cache.quarantine.failed(who, about, error, now_ns))
 
     def _ready(self, events: Iterable[Event]) -> list[Event]:
         """The events to take in now, outcomes first."""
