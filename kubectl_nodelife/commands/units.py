@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import own_command
+from kubectl_nodelife.daemon.own_program import installed_link
 
 _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NODELIFE_CONFIG")
 """Variables that decide which cluster it is, and let credential plugins be found."""
@@ -18,7 +19,8 @@ def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -
     """The text for the service manager; None: the one of this system."""
     if manager is None:
         manager = "launchd" if sys.platform == "darwin" else "systemd"
-    command = [*own_command(), "daemon", "run", *arguments]
+    link = installed_link()  # an upgrade by krew removes the folder that it leads to now
+    command = [*([link] if link else own_command()), "daemon", "run", *arguments]
     environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     make = _launchd if manager == "launchd" else _systemd
     return make(known, command, environment)

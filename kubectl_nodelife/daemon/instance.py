@@ -228,7 +228,7 @@ def spawn(arguments: Sequence[str], log: str, secrets: Mapping[str, str]) -> dic
     Raises Failed, AlreadyRuns.
     """
     readable, writable = os.pipe()
-    secrets_end = _filled_pipe(json.dumps(dict(secrets)).encode())
+    secrets_end = filled_pipe(json.dumps(dict(secrets)).encode())
     fds = ["--ready-fd", str(writable), "--secrets-fd", str(secrets_end)]
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
         child = subprocess.Popen(
@@ -286,7 +286,7 @@ def read_secrets(secrets_fd: int | None) -> dict[str, str]:
     return secrets
 
 
-def _filled_pipe(content: bytes) -> int:
+def filled_pipe(content: bytes) -> int:
     """The end of a pipe from which the content can be read. Raises Failed for too much of it."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)

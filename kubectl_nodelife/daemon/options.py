@@ -37,12 +37,17 @@ def from_anywhere(options: Options) -> Options:
         paths = environ["KUBECONFIG"].split(os.pathsep)
         environ["KUBECONFIG"] = os.pathsep.join(os.path.abspath(p) for p in paths if p)
     replaced: dict[str, Any] = {}
+    arguments = list(options.arguments)
     for name in ("kubeconfig", "certificate_authority", "client_certificate", "client_key"):
         path = getattr(options.overrides, name)
         if path:
             replaced[name] = os.path.abspath(path)
+            flag = f"--{name.replace('_', '-')}="
+            arguments = [flag + replaced[name] if a == flag + path else a for a in arguments]
     overrides = msgspec.structs.replace(options.overrides, **replaced)
-    return msgspec.structs.replace(options, overrides=overrides, environ=environ)
+    return msgspec.structs.replace(
+        options, overrides=overrides, environ=environ, arguments=tuple(arguments)
+    )
 
 
 def target_now(options: Options, identity: str, context: str) -> Target:

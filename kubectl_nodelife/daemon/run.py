@@ -27,6 +27,7 @@ from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
 from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.hand_over import Departure
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
 from kubectl_nodelife.daemon.journal import Journal, open_journal
@@ -91,7 +92,8 @@ class Daemon:
         self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
-        self.said, self.settings_said, self.program = list[str](), list[str](), OwnProgram()
+        self.said, self.settings_said = list[str](), list[str]()
+        self.departure = Departure(OwnProgram(options.environ), options)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._old_sessions: list[Session] = []
@@ -113,12 +115,7 @@ class Daemon:
         answers, streams = make_answers(self.look, journal, clock.now_ns)
         self.server = Server(
             self.cluster,
-            {
-                **answers,
-                "diverge": self.attendant.answer,
-                "health": self._health,
-                "hello": _hello,
-            },
+            {**answers, "diverge": self.attendant.answer, "health": self._health, "hello": _hello},
             {**streams, "diverge": self.attendant.watch},
             {
                 "stop": self._order_stop,
@@ -133,7 +130,7 @@ class Daemon:
     def look(self) -> ClusterView:
         """What can be answered now."""
         view = look(self.watcher, self.journal, self.cluster)
-        view.warnings += [*self.said, *self.settings_said, *self.program.warnings()]
+        view.warnings += [*self.said, *self.settings_said, *self.departure.program.warnings()]
         return view
 
     async def settings(self, cache: Cache) -> Settings:
@@ -143,7 +140,7 @@ class Daemon:
         return self._decide(cache)
 
     async def run(self) -> int:
-        """Serve until told to stop. The exit code."""
+        """Serve until told to stop. The exit code. `departure` says whether another takes over."""
         bound = self.instance.bind()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -298,11 +295,13 @@ class Daemon:
         reread_at = time.monotonic() + _REREAD_SECONDS
         while True:
             await asyncio.sleep(_KEEP_SECONDS)
-            if self.program.seconds_left() < 0 or not self.instance.owns_socket():
-                log.warning("ends, because its socket or its program is gone")
+            await self.departure.look(has_socket=self.instance.owns_socket())
+            if because := self.departure.because:
+                successor = self.departure.successor
+                log.warning("ends: %s%s", because, f"; {successor} takes over" * bool(successor))
                 self._stop.set()
             self._quarantine_log.tell(self.watcher.host.cache.quarantine)
-            now = "; ".join([self._state_line(), *self.program.warnings()])
+            now = "; ".join([self._state_line(), *self.departure.program.warnings()])
             if now != told:
                 log.info("%s", now)
                 told = now
@@ -339,7 +338,7 @@ class Daemon:
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
         said = [*self.said, *self.settings_said, *connection_warnings(self.target)]
-        said += [*spread_warnings(self.client.clock), *self.program.warnings()]
+        said += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
         return health(self.watcher, self.journal, self.cluster, more, said)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:
@@ -378,19 +377,22 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     instance.take()
     about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
 
-    async def live() -> int:
+    async def live() -> tuple[int, Departure]:
         client = Client(_session(target, options.environ))
         key = await cluster_key(client)
         with claim_state(environ, identity, key, about) as folder:
             path = f"{folder}/daemon.log" if folder else log_path(environ, runtime, identity)
             begin_log(path, to_terminal=options.ready_fd is None)
             journal = open_journal(f"{folder}/journal.db" if folder else ":memory:")
-            return await Daemon(options, client, instance, journal, make_answers).run()
+            daemon = Daemon(options, client, instance, journal, make_answers)
+            return await daemon.run(), daemon.departure
 
     try:
-        return asyncio.run(live())
+        code, departure = asyncio.run(live())
     finally:
         instance.release()
+    departure.leave()
+    return code
 
 
 def _session(target: Target, environ: Mapping[str, str]) -> Session:

@@ -224,7 +224,7 @@ def test_a_socket_that_is_taken_away_ends_the_daemon() -> None:
             os.unlink(health["socket"])
             await until(lambda: not _alive(health["pid"]))
             log = await one.ok("daemon", "logs")
-            assert "ends, because its socket or its program is gone" in log
+            assert "ends: its socket was removed" in log
             await one.ok("daemon", "start")
 
     play(test)

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from release import source
+from kubectl_nodelife import __version__
+from release import archive, source
 from release.__main__ import make
+from release.manifest import archive_name
 from release.platforms import PLATFORMS
 from release.source import Commit
+from tests.release.users import OLD
 
 ROOT = Path(__file__).parents[2]
 BASE_URL = "https://example.invalid/v0"
@@ -57,3 +60,17 @@ def source_tree(commit: Commit, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("source")
     source.export(ROOT, commit, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def old_archive(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive for linux/amd64 as if of the version before."""
+    name = archive_name("linux-amd64")
+    tree = archive.read(release / name)
+    for path in ("nodelife/kubectl-nodelife", "nodelife/lib/kubectl_nodelife/__init__.py"):
+        content = tree[path].content.replace(__version__.encode(), OLD.encode())
+        assert content != tree[path].content
+        tree[path] = tree[path]._replace(content=content)
+    made = tmp_path_factory.mktemp("old") / name
+    archive.write(made, tree, 0, level=1)
+    return made

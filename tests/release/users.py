@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import functools
 import glob
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from release.platforms import PYTHONS
 
+ROOT = Path(__file__).parents[2]
+OLD = "0.0.9"
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
 
@@ -94,3 +99,26 @@ def pythons() -> Mapping[str, str]:
         if version in PYTHONS:
             found.setdefault(version, python)
     return found
+
+
+@contextmanager
+def sandbox(user: User) -> Iterator[str]:
+    """A sandbox's kubeconfig, from the checkout: an upgrade must not end the cluster."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubectl_nodelife", "sandbox"],
+        cwd=ROOT, env={**user.environ, "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().partition("=")[2].strip()
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def daemon_of(user: User) -> dict[str, Any]:
+    """What `daemon status` says of the user's one daemon; {} while there is none."""
+    shown = user.run("kubectl-nodelife", "daemon", "status", "-o", "json").stdout
+    items = json.loads(shown)["items"] if shown else []
+    return dict(items[0]) if items else {}

@@ -1,0 +1,116 @@
+"""Hands a daemon's work over to the program that an upgrade has installed in place of its own.
+
+The process becomes that program (exec), so that a service manager or a terminal keeps its child.
+By then nothing is on its way, and Lease, journal, socket and lock are released. The new program
+gets the same orders and begins as after a restart; but it joins, as a restarted controller manager
+would strip taints that are months old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from typing import Final
+
+from kubectl_nodelife.daemon.instance import filled_pipe
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.options import Options
+from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
+from kubectl_nodelife.errors import Failed
+
+_ANSWER_SECONDS: Final = 20.0
+_ASK_AGAIN_SECONDS: Final = 60.0
+
+
+class Departure:
+    """Whether the daemon must end because what it stands on was removed, and what takes over.
+
+    `because`: why it ends; "" while it need not. `successor`: the program that takes over.
+    """
+
+    def __init__(self, program: OwnProgram, options: Options) -> None:
+        self.because = self.successor = ""
+        self.program = program
+        self._options = options
+        self._refused, self._ask_again_at = "", 0.0
+
+    async def look(self, *, has_socket: bool) -> None:
+        """Find out. Asks the program that is installed now whether it runs."""
+        gone = self.program.seconds_gone()
+        if not has_socket:
+            self.because = "its socket was removed"
+        elif gone >= SETTLE_SECONDS:
+            self.successor = await self._running(self.program.successor(), gone)
+            if self.successor or gone > UPGRADE_SECONDS:
+                self.because = "its program was removed"
+
+    def leave(self) -> None:
+        """Become the successor, if there is one. Otherwise raises Failed where it enforced."""
+        if self.because and self.successor:
+            try:
+                _become(self.successor, self._options)
+            except OSError as error:
+                log.error("%s cannot be run: %s", self.successor, error.strerror)
+        if self.because and self._options.orders.controllers:
+            raise Failed(
+                f"ended, because {self.because}, and no other takes over: nothing is enforced any "
+                "more; what it has written stays",
+                on=f"daemon (pid {os.getpid()})",
+                remedy="install it again, then run: " + command_of(self._options),
+            )
+
+    async def _running(self, found: str, gone: float) -> str:
+        """That program, if it runs; one that did not is asked again a minute later."""
+        if not found or (found == self._refused and gone < self._ask_again_at):
+            return ""
+        self._refused = "" if await self._runs(found) else found
+        self._ask_again_at = gone + _ASK_AGAIN_SECONDS
+        return "" if self._refused else found
+
+    async def _runs(self, program: str) -> bool:
+        """Whether it says its version in time; if not, the log says so."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program, "version", env=dict(self._options.environ), cwd="/",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+        except OSError as error:
+            log.error("%s cannot be run, and does not take over: %s", program, error.strerror)
+            return False
+        try:
+            said, _ = await asyncio.wait_for(process.communicate(), _ANSWER_SECONDS)
+        except TimeoutError:
+            process.kill()
+            said = b"no answer"
+        if process.returncode != 0:
+            log.error("%s does not take over: %s", program, said.decode(errors="replace").strip())
+        return process.returncode == 0
+
+
+def arguments_of(options: Options) -> list[str]:
+    """The arguments of the daemon that takes over: the same orders, and it joins."""
+    return ["--begin=join" if a.startswith("--begin=") else a for a in options.arguments]
+
+
+def command_of(options: Options) -> str:
+    """What a person types to start a daemon like it again."""
+    words = [word for word in arguments_of(options)[2:] if word != "--yes"]
+    return shlex.join(["kubectl", "nodelife", "daemon", "start", *words])
+
+
+def _become(program: str, options: Options) -> None:
+    """Replace this process. Raises OSError where that cannot be done."""
+    words = arguments_of(options)
+    kept = []
+    if token := options.overrides.token:
+        kept.append(filled_pipe(json.dumps({"token": token}).encode()))
+        words.append(f"--secrets-fd={kept[-1]}")
+    if options.ready_fd is not None:  # behind the terminal: no parent waits, stderr is the log
+        kept.append(os.open(os.devnull, os.O_WRONLY))
+        words.append(f"--ready-fd={kept[-1]}")
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    os.execve(program, [program, *words], dict(options.environ))
