@@ -26,6 +26,7 @@ def simulate_scenario(scenario: Scenario) -> Story:
 def play(setting: Setting, faults: Faults | None = None) -> Run:
     """Run a setting with fresh controllers."""
     settings = make_settings(setting.profile, setting.scenario.flags)
+    setting = setting.under(settings)
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
     return run(setting, controllers, faults=faults)

@@ -13,12 +13,13 @@ from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_name
 from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.settings import SettingsError, make_settings
+from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sandbox.inputs import Beginning, read_beginning
+from kubectl_nodelife.sandbox.inputs import read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
+from kubectl_nodelife.sim.scenario import Setting
 
 SCENARIO = b"""
 apiVersion: nodelife.dev/v1alpha1
@@ -57,9 +58,10 @@ def sandbox(
       kubectl nodelife sandbox --set node-monitor-grace-period=8s
     """
     beginning = read_beginning(filename, SCENARIO, time.time_ns(), read_named)
+    settings = _settings(beginning.setting, assignments)
     cluster = SandboxCluster(
-        beginning.setting,
-        _controllers(beginning, controllers, assignments),
+        beginning.setting.under(settings),
+        _controllers(controllers, settings),
         documents=beginning.documents,
     )
     served = make_sandbox(cluster, f"{beginning.setting.profile.name}.0", verbose=verbose)
@@ -67,9 +69,16 @@ def sandbox(
         asyncio.run(_serve(served))
 
 
-def _controllers(
-    beginning: Beginning, names: str, assignments: tuple[str, ...]
-) -> list[Controller]:
+def _settings(setting: Setting, assignments: tuple[str, ...]) -> Settings:
+    """The scenario's flags, and on top those of the command line. Raises BadInput."""
+    flags = {**setting.scenario.flags, **parse_assignments(assignments)}
+    try:
+        return make_settings(setting.profile, flags)
+    except SettingsError as error:
+        raise BadInput(str(error)) from None
+
+
+def _controllers(names: str, settings: Settings) -> list[Controller]:
     """The controllers to run inside. Raises BadInput."""
     wanted = [] if names == "none" else list(CONTROLLERS) if names == "all" else names.split(",")
     unknown = sorted(set(wanted) - CONTROLLERS.keys())
@@ -79,11 +88,6 @@ def _controllers(
             on="--controllers",
             remedy=f"name some of {', '.join(CONTROLLERS)}, or all, or none",
         )
-    flags = {**beginning.setting.scenario.flags, **parse_assignments(assignments)}
-    try:
-        settings = make_settings(beginning.setting.profile, flags)
-    except SettingsError as error:
-        raise BadInput(str(error)) from None
     return make_controllers(settings, wanted)
 
 

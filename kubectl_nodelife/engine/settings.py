@@ -147,6 +147,12 @@ class Settings(msgspec.Struct, frozen=True):
         """Whether a renewed Lease is a sign of life: not where the gate NodeLease is off."""
         return self.gate("NodeLease") or not self.profile.has("lease_gate")
 
+    @property
+    def default_toleration_seconds(self) -> tuple[int, int]:
+        """How long pods tolerate not-ready and unreachable where they do not say it, in seconds."""
+        not_ready = self.flags["default-not-ready-toleration-seconds"]
+        return int(not_ready), int(self.flags["default-unreachable-toleration-seconds"])
+
     def doubts(self, heartbeat_ns: int) -> list[str]:
         """What upstream's comments forbid and its flags allow, one sentence each.
 

@@ -17,7 +17,6 @@ import msgspec
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.patches import PatchError, apply_patch
@@ -253,7 +252,7 @@ def _defaulted_pod(document: Document, api: ServedApi) -> Document:
     except InputError as error:
         raise bad_request(str(error)) from None
     assert isinstance(pod, Pod)
-    tolerations = default_tolerations(pod.spec.tolerations)
+    tolerations = api.admission.admit(pod).spec.tolerations
     added = tolerations[len(pod.spec.tolerations) :]
     if added:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *map(encode, added)]

@@ -3,8 +3,9 @@
 Holds the very slices that a real cluster's objects decode to. Every change is queued as an event
 for the engine, which sees it in the next tick at the same instant: what a controller reads is older
 than what it has just written, as in life. The parts of the cluster that react to pods and nodes
-(scheduler, kubelets, owners) are told of a change at once. Left out on purpose: admission, resource
-versions, and garbage collection beyond what a deleted owner leaves.
+(scheduler, kubelets, owners) are told of a change at once. Left out on purpose: admission but for
+the default tolerations of pods, resource versions, and garbage collection beyond what a deleted
+owner leaves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds
 from kubectl_nodelife.sim.names import made_uid, name_suffix
 
 CLUSTER = "cluster"
@@ -50,11 +52,13 @@ class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
 
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
+    `admission`: what pods get that are made or changed here, their status aside.
     """
 
     def __init__(self, journal: RunRecorder, now_ns: int, store: Cache | None = None) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
+        self.admission = DefaultTolerationSeconds()
         self.pending: list[Event] = []
         self.numbers = ActionNumbers()
         self._journal = journal

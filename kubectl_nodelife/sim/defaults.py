@@ -1,24 +1,50 @@
-"""What the API server itself writes into an object that is created or updated, admission aside.
+"""What the API server itself writes into an object that is created or updated.
 
 Follows the strategies of pkg/registry/apps/daemonset and the defaults of pkg/apis/apps/v1, as far
-as a decision here reads them: generations, and how a DaemonSet is updated. Pods and nodes stay
-exactly as written.
+as a decision here reads them: generations, and how a DaemonSet is updated. Of the admission plugins
+there is DefaultTolerationSeconds, for pods; nodes stay exactly as written.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 Object = TypeVar("Object", bound=KubeObject)
+
+
+class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
+    """The admission plugin of that name, with the values of kube-apiserver's two flags in seconds.
+
+    Follows plugin/pkg/admission/defaulttolerationseconds: a pod that is created or updated, its
+    status aside, and says nothing of the two taints, tolerates them for so long.
+    """
+
+    not_ready_seconds: int = 300
+    unreachable_seconds: int = 300
+
+    def admit(self, pod: Pod) -> Pod:
+        """The pod with what it lacks; the same pod where it lacks nothing."""
+        given = pod.spec.tolerations
+        tolerations = default_tolerations(
+            given,
+            not_ready_seconds=self.not_ready_seconds,
+            unreachable_seconds=self.unreachable_seconds,
+        )
+        if len(tolerations) == len(given):
+            return pod
+        return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
 
 
 def as_created(obj: Object) -> Object:

@@ -39,12 +39,20 @@ class Targets(msgspec.Struct, frozen=True):
     selector_text: str = ""
 
 
+class ReportedCondition(msgspec.Struct, frozen=True):
+    """What a kubelet reports of one condition; "" as reason: the one that a kubelet gives."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
 class KubeletEvent(msgspec.Struct, frozen=True):
     """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now."""
 
     targets: Targets
     heartbeats: str = ""
-    conditions: dict[str, str] = {}
+    conditions: dict[str, ReportedCondition] = {}
 
 
 class TaintEvent(msgspec.Struct, frozen=True):
@@ -144,12 +152,25 @@ def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
     heartbeats = ""
     if "heartbeats" in kubelet:
         heartbeats = one_of(kubelet["heartbeats"], at.key("heartbeats"), ("stop", "start"))
-    conditions = {}
-    for type_, status in mapping(kubelet.get("conditions", {}), at.key("conditions")).items():
-        if isinstance(status, bool):  # YAML reads an unquoted True so
-            status = str(status)
-        conditions[type_] = one_of(status, at.key("conditions").key(type_), _STATUSES)
+    place = at.key("conditions")
+    conditions = {
+        type_: _condition(value, place.key(type_))
+        for type_, value in mapping(kubelet.get("conditions", {}), place).items()
+    }
     return KubeletEvent(targets, heartbeats, conditions)
+
+
+def _condition(value: Any, at: FieldPath) -> ReportedCondition:
+    """A status alone, or a mapping with reason and message."""
+    given = value if isinstance(value, dict) else {"status": value}
+    fields = mapping(given, at, ("status", "reason", "message"))
+    if "status" not in fields:
+        raise at.fault("lacks the field status", f"give one of {', '.join(_STATUSES)}")
+    status, place = fields["status"], at.key("status") if isinstance(value, dict) else at
+    if isinstance(status, bool):  # YAML reads an unquoted True so
+        status = str(status)
+    words = {key: text(fields[key], at.key(key)) for key in ("reason", "message") if key in fields}
+    return ReportedCondition(one_of(status, place, _STATUSES), **words)
 
 
 def _read_taint(value: Any, at: FieldPath) -> TaintEvent:

@@ -26,6 +26,7 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.conditions import overwritten, own_conditions, posted, reason_of
+from kubectl_nodelife.sim.events import ReportedCondition
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
@@ -156,15 +157,19 @@ class Kubelets:
             elif pod.key in self._starting:
                 self._run_soon(pod.key, self._starting[pod.key])
 
-    def report(self, node: str, conditions: Mapping[str, str], cause: Action | None) -> None:
+    def report(
+        self, node: str, conditions: Mapping[str, ReportedCondition], cause: Action | None
+    ) -> None:
         """From now on the kubelet sees these conditions; a change is posted at once if it lives."""
         kubelet = self._kubelets.setdefault(node, Kubelet(node, own_conditions(Node())))
         changed = False
-        for type_, status in conditions.items():
+        for type_, told in conditions.items():
+            reason = told.reason or reason_of(type_, told.status)
+            new = NodeCondition(type_, told.status, reason, told.message)
             seen = kubelet.conditions.get(type_)
-            if seen is None or seen.status != status:
-                reason = reason_of(type_, status)
-                kubelet.conditions[type_] = NodeCondition(type=type_, status=status, reason=reason)
+            plain = not told.reason and not told.message
+            if seen is None or seen.status != told.status or not (plain or _alike(seen, new)):
+                kubelet.conditions[type_] = new
                 changed = True
         if kubelet.alive and changed:
             self._next_post(kubelet, self._api.now_ns, cause)
@@ -375,3 +380,7 @@ def _deletion(pod: Pod) -> tuple[int, int]:
     grace = meta.deletion_grace_period_seconds
     grace_ns = (DEFAULT_GRACE_SECONDS if grace is None else grace) * SECOND_NS
     return grace_ns, meta.deletion_timestamp - grace_ns
+
+
+def _alike(a: NodeCondition, b: NodeCondition) -> bool:
+    return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)

@@ -128,5 +128,6 @@ class WorkloadControllers:
         generated = lost.metadata.generate_name or f"{owner.name}-"
         name, uid = self._api.new_name(generated)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
+        pod = self._api.admission.admit(pod)
         node = self._place(pod)
         return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))

@@ -57,6 +57,7 @@ def run(
     timeline = Timeline(setting.start_ns)
     with _no_collector():
         api = Api(timeline, setting.start_ns, setting.cluster.copy())
+        api.admission = setting.admission
         world = World(
             api,
             scenario.kubelet,

@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.sim.defaults import as_created, refusal
+from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, as_created, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
@@ -120,7 +120,7 @@ class Setting(msgspec.Struct, frozen=True):
     """A scenario ready to run: what is there at t=0, and when that is (ns since the epoch).
 
     `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object
-    that is not there is known not to exist.
+    that is not there is known not to exist. `admission`: what pods get that are made from then on.
     """
 
     scenario: Scenario
@@ -128,11 +128,14 @@ class Setting(msgspec.Struct, frozen=True):
     start_ns: int
     cluster: Cache
     kinds_read: frozenset[str]
+    admission: DefaultTolerationSeconds = DefaultTolerationSeconds()
 
     def under(self, settings: Settings) -> Setting:
-        """The same with kubelets that behave as those settings have it."""
+        """The same with kubelets and an API server that behave as those settings have it."""
         kubelet = self.scenario.kubelet.for_leases(settings.leases_count)
-        return replace(self, scenario=replace(self.scenario, kubelet=kubelet))
+        admission = DefaultTolerationSeconds(*settings.default_toleration_seconds)
+        scenario = replace(self.scenario, kubelet=kubelet)
+        return replace(self, scenario=scenario, admission=admission)
 
     @property
     def objects(self) -> Iterator[KubeObject]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -145,6 +146,8 @@ class Script:
             return
         new = decode(kind, merge_patch(encode(old), event.document))
         new = as_updated(old, _named(new, old))
+        if isinstance(new, Pod) and replace(new, status=cast(Pod, old).status) != old:
+            new = self._api.admission.admit(new)
         if new != old and self._takes(new):
             cause = self._api.note(told(new, "Patched", _WHY))
             self._api.put(kind, new, cause)
@@ -165,7 +168,7 @@ class Script:
         if not self._takes(obj):
             return
         if isinstance(obj, Pod):
-            pod = self._world.scheduler.bind(obj)
+            pod = self._world.scheduler.bind(self._api.admission.admit(obj))
             cause = self._api.note(
                 MakePod(
                     controller=CLUSTER,

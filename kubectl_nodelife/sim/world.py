@@ -179,7 +179,7 @@ class World:
             self.api.drop(kind, key, action)
             return
         if old is None and type(new) is Pod:
-            new = self.scheduler.bind(new)
+            new = self.scheduler.bind(self.api.admission.admit(new))
         self.api.put(kind, new, action)
 
     def _holds(self, action: Action, old: KubeObject | None) -> bool:

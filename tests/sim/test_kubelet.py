@@ -208,3 +208,18 @@ def test_a_node_that_appears_not_ready_is_silent() -> None:
         events=[{"at": "20s", "apply": node("a", ready="False")}],
     )
     assert found(told, "SetNodeCondition", name="a", type="Ready", status="Unknown")
+
+
+def test_a_scenario_gives_the_reason_and_message_of_a_condition() -> None:
+    message = "container runtime network not ready: cni plugin not initialized"
+    reported = {"status": "False", "reason": "KubeletNotReady", "message": message}
+    told = {"at": "10s", "kubelet": {"nodes": ["a1"], "conditions": {"Ready": reported}}}
+    other = {"Ready": {**reported, "message": "PLEG is not healthy"}}
+    later = {"at": "20s", "kubelet": {"nodes": ["a1"], "conditions": other}}
+    given = {"controllers": [], "objects": [node("a1")], "events": [told, later]}
+    first, second = (final_node("a1", duration=end, **given).ready() for end in ("15s", "25s"))
+    assert first is not None and second is not None
+    assert (first.status, first.reason, first.message) == ("False", "KubeletNotReady", message)
+    # Other words for the same status are posted too, and are no transition.
+    assert second.message == "PLEG is not healthy"
+    assert second.last_transition_time == first.last_transition_time

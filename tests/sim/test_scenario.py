@@ -9,6 +9,7 @@ import pytest
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.sim.events import KubeletEvent, ReportedCondition
 from kubectl_nodelife.sim.generate import Generate, generate
 from kubectl_nodelife.sim.scenario import Given, assemble, parse_scenario
 from tests.sim.documents import document, node, pod, scenario
@@ -180,7 +181,9 @@ def test_unquoted_yaml_words_are_taken_as_meant() -> None:
     read = parse_scenario(text, "f")
     assert read.time_ns is not None
     assert format_time(read.time_ns) == "2026-02-03T04:05:06Z"
-    assert read.events[0].what.conditions == {"Ready": "False"}  # type: ignore[union-attr]
+    what = read.events[0].what
+    assert isinstance(what, KubeletEvent)
+    assert what.conditions == {"Ready": ReportedCondition("False")}
 
 
 def test_unknown_kinds_and_fields_of_objects_are_passed_over() -> None:
