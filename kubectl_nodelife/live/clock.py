@@ -2,8 +2,8 @@
 
 A laptop's clock may be wrong by minutes, and every age of a heartbeat would be wrong with it.
 `Date` has whole seconds, so an answer only bounds the offset; the bounds of several answers
-together narrow it down. In between, time goes by a local clock that nobody sets and that counts
-sleep: the wall clock may be stepped.
+together narrow it down, and within them this machine's wall clock is believed. In between, time
+goes by a local clock that nobody sets and that counts sleep: the wall clock may be stepped.
 
 Behind one address there may be several API servers whose clocks differ. Each is learned by itself,
 and one of them is gone by, until it is heard no more or a clock shows up that was never seen: that
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 SECOND_NS = 1_000_000_000
@@ -47,15 +48,16 @@ class _Clock:
         """Whether an answer with these bounds may be of this clock."""
         return low - _SAME_CLOCK_NS <= self.offset_ns <= high + _SAME_CLOCK_NS
 
-    def take(self, low: int, high: int) -> None:
-        """One more answer of this clock."""
+    def take(self, low: int, high: int, wall: int) -> None:
+        """One more answer of this clock. `wall`: (our wall clock - our steady clock)."""
         self.bounds.append((low, high))
-        self.offset_ns = self._middle()
+        self.offset_ns = self._best(wall)
         self.missed = 0
 
-    def _middle(self) -> int:
-        """The middle of what all bounds allow; where they disagree the clock moved, and the newest
-        count.
+    def _best(self, wall: int) -> int:
+        """The wall clock's offset where all bounds allow it, else the middle of what they allow.
+
+        Where they disagree the clock moved, and the newest count.
         """
         low, high = self.bounds[-1]
         for number in range(len(self.bounds) - 2, -1, -1):
@@ -65,13 +67,17 @@ class _Clock:
                     self.bounds.popleft()
                 break
             low, high = max(low, lower), min(high, upper)
-        return (low + high) // 2
+        return wall if low <= wall <= high else (low + high) // 2
 
 
 class ServerClock:
     """The API server's time, as its answers say it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = steady_ns
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
         self._clocks: list[_Clock] = []
         self._current: _Clock | None = None
 
@@ -103,7 +109,7 @@ class ServerClock:
             clock = _Clock()
             self._clocks = [*self._clocks, clock][-_MOST_CLOCKS:]
             self._current = clock
-        clock.take(low, high)
+        clock.take(low, high, self._wall() - self._steady())
         self._forget(clock)
 
     def _forget(self, newest: _Clock) -> None:

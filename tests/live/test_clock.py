@@ -100,3 +100,13 @@ def test_a_server_that_is_heard_no_more_is_forgotten() -> None:
     assert now_ns is not None
     assert abs(now_ns - 30 * SECOND_NS - offset_ns) <= SECOND_NS
     assert spread_warnings(clock) == []
+
+
+def test_our_wall_clock_is_believed_within_what_the_answers_allow() -> None:
+    offset_ns = EPOCH_S * SECOND_NS + 340 * MS
+    for ahead_ns, error_ns in ((3 * MS, 3 * MS), (-2 * SECOND_NS, 500 * MS)):
+        clock = ServerClock(lambda ahead_ns=ahead_ns: offset_ns + ahead_ns, lambda: 0)
+        answer(clock, 0, offset_ns)
+        now_ns = clock.now_ns(0)
+        assert now_ns is not None
+        assert abs(now_ns - offset_ns) <= error_ns

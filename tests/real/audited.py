@@ -1,4 +1,6 @@
-"""The API server's audit log: all writes, and those of the real controllers as Timeline records.
+"""The API server's audit log: all writes, and those of controllers as Timeline records.
+
+Controllers are the real controller manager's, and the enforcing daemon's in their place.
 
 A write's effect is the difference between the object before and after it, both as the API server
 answered with them, so that every writer's answers are followed and the controllers' are told.
@@ -17,6 +19,10 @@ _CONTROLLERS = {
     "pod-garbage-collector": "pod-gc",
     "daemon-set-controller": "daemonset",
     "node-controller": "node-lifecycle",
+    "node-lifecycle-controller": "node-lifecycle",
+    "taint-eviction-controller": "taint-eviction",
+    "pod-garbage-collector-controller": "pod-gc",
+    "daemonset-controller": "daemonset",
 }
 _EVENT_SOURCES = {
     "node-controller": "node-lifecycle",
@@ -86,8 +92,13 @@ def instant(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def records(audit: Iterable[Json], t0: float, until_s: float) -> list[Json]:
-    """What the controllers wrote between `t0` (seconds since the epoch) and `until_s` after it."""
+def records(
+    audit: Iterable[Json], t0: float, until_s: float, early_s: float = 0.0
+) -> list[Json]:
+    """What the controllers wrote between `t0` (seconds since the epoch) and `until_s` after it.
+
+    `early_s`: and so much before it, where `t0` is told by another clock.
+    """
     known: dict[tuple[str, str, str], Json] = {}
     found = []
     for write in writes(audit):
@@ -99,7 +110,7 @@ def records(audit: Iterable[Json], t0: float, until_s: float) -> list[Json]:
             known[key] = write.answer
         at = round(write.at - t0, 3)
         controller = _CONTROLLERS.get(write.who, "")
-        if 0 <= at <= until_s and controller:
+        if -early_s <= at <= until_s and controller:
             for record in _effects(write, controller, before):
                 found.append({"at": at, "cause": None, "reason": "", **record})
     return found
@@ -118,9 +129,7 @@ def _effects(write: Write, controller: str, before: Json) -> Iterator[Json]:
             detail = {"node": _bound_by_affinity(after), "owner": owner, "revision": revision}
             yield _record(write, controller, "CreatePod", detail)
         case "pods", "delete":
-            evicting = controller == "node-lifecycle"
-            who = "taint-eviction" if evicting else controller
-            yield _record(write, who, "DeletePod", {})
+            yield _record(write, _evicting(controller), "DeletePod", {})
         case "pods", _:
             yield from _pod_effects(write, controller, before)
         case "controllerrevisions", verb:
@@ -153,16 +162,17 @@ def _node_effects(write: Write, before: Json) -> Iterator[Json]:
 def _pod_effects(write: Write, controller: str, before: Json) -> Iterator[Json]:
     old = {c["type"]: c for c in before.get("status", {}).get("conditions", [])}
     for condition in write.answer.get("status", {}).get("conditions", []):
-        type_, status = condition["type"], condition["status"]
-        if old.get(type_, {}).get("status") == status:
-            continue
-        if type_ == "Ready":
+        type_, was = condition["type"], old.get(condition["type"], {})
+        if type_ == "Ready" and was.get("status") != condition["status"]:
             yield _record(write, "node-lifecycle", "MarkPodNotReady", {})
-        elif type_ == "DisruptionTarget":
-            evicting = controller == "node-lifecycle"
-            who = "taint-eviction" if evicting else controller
+        elif type_ == "DisruptionTarget" and was != condition:  # another one may give its reason
             detail = {k: condition.get(k, "") for k in ("type", "status", "reason")}
-            yield _record(write, who, "SetPodCondition", detail)
+            yield _record(write, _evicting(controller), "SetPodCondition", detail)
+
+
+def _evicting(controller: str) -> str:
+    """The real node controller and taint eviction share a name; only the latter ends pods."""
+    return "taint-eviction" if controller == "node-lifecycle" else controller
 
 
 def _event(event: Json) -> Iterator[Json]:

@@ -1,8 +1,9 @@
 """Plays a scenario on a real control plane, and records as a Timeline what its controllers did.
 
-Kubelets are played by one thread, in the way that docs/scenario.md tells of them; t=0 is the first
-pass of the real node monitor, read off its log. The API server adds no tolerations and no taints of
-its own, so that objects are as the scenario writes them.
+Kubelets are played by one thread, in the way that docs/scenario.md tells of them. The controllers
+are those of a real controller manager, with t=0 at the first pass of its node monitor, read off its
+log; or the enforcing daemon's, which says when it begins. The API server adds no tolerations and no
+taints of its own, so that objects are as the scenario writes them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import heapq
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from tests.real.audited import Json, records
@@ -27,6 +28,7 @@ _CONTROLLERS = (
 )
 _FIRST_PASS = re.compile(r"^I\d{4} (\d\d:\d\d:\d\d\.\d{6}) .*Controller observed a new Node", re.M)
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_EARLY_S = 1.0
 _LATE_STOP_S = 0.1
 _LOOK_AT_PODS_S = 0.1
 _PATHS = {
@@ -36,18 +38,29 @@ _PATHS = {
 }
 
 
-def record(scenario: Json) -> Json:
-    """The Timeline of what the real controllers did, and `latestSeconds` of the player.
+Begin = Callable[[ControlPlane, Json], contextlib.AbstractContextManager[float]]
 
-    `scenario` is given the time of the recording and its objects' creation times.
+
+@contextlib.contextmanager
+def real_controllers(plane: ControlPlane, spec: Json) -> Iterator[float]:
+    """A controller manager with the scenario's flags; when its node monitor first passed."""
+    flags = [f"--{name}={value}" for name, value in spec["flags"].items()]
+    plane.start_controller_manager(f"--controllers={_CONTROLLERS}", "-v=4", *flags)
+    yield _first_pass(plane)
+
+
+def record(scenario: Json, begin: Begin = real_controllers) -> Json:
+    """The Timeline of what the controllers did, and `latestSeconds` of the player.
+
+    `scenario` is given the time of the recording and its objects' creation times. `begin` starts
+    the controllers and gives the time of t=0, in seconds since the epoch.
     """
     spec = scenario["spec"]
-    with control_plane(api_server=API_SERVER) as plane:
+    with contextlib.ExitStack() as stack:
+        plane = stack.enter_context(control_plane(api_server=API_SERVER))
         for obj in spec["objects"]:
             _create(plane.api, obj)
-        flags = [f"--{name}={value}" for name, value in spec["flags"].items()]
-        plane.start_controller_manager(f"--controllers={_CONTROLLERS}", "-v=4", *flags)
-        t0 = _first_pass(plane)
+        t0 = stack.enter_context(begin(plane, spec))
         _stamp(plane.api, scenario, t0)
         player = Player(plane.api, scenario, t0)
         player.play()
@@ -56,7 +69,7 @@ def record(scenario: Json) -> Json:
             "kind": "Timeline",
             "duration": duration,
             "latestSeconds": player.latest_s,
-            "records": records(plane.audit(), t0, duration),
+            "records": records(plane.audit(), t0, duration, _EARLY_S),
             "podNodes": {
                 f"default/{obj['metadata']['name']}": obj["spec"]["nodeName"]
                 for obj in [*spec["objects"], *_applied(spec)]
@@ -66,13 +79,16 @@ def record(scenario: Json) -> Json:
 
 
 class Kubelet:
-    """One kubelet: whether it lives, when it renews and posts next, and what it sees."""
+    """One kubelet: whether it lives, when it renews and posts next, and what it sees.
+
+    That of a node which is not Ready at first does not live.
+    """
 
     def __init__(self, node: Json) -> None:
         self.alive = False
         self.renews_at = self.posts_at = 0.0
         self.began = 0.0
-        self.seen = {c["type"]: c["status"] for c in node["status"]["conditions"]}
+        self.seen = {c["type"]: c["status"] for c in node.get("status", {}).get("conditions", [])}
         self.since = dict.fromkeys(self.seen, _text(time.time()))
 
 
@@ -121,7 +137,8 @@ class Player:
         meta = node["metadata"]
         self._zones[meta["name"]] = meta["labels"].get("topology.kubernetes.io/zone", "")
         kubelet = self._kubelets.setdefault(meta["name"], Kubelet(node))
-        self._start(meta["name"], kubelet, at)
+        if kubelet.seen.get("Ready") == "True":
+            self._start(meta["name"], kubelet, at)
 
     def _start(self, name: str, kubelet: Kubelet, at: float) -> None:
         kubelet.alive, kubelet.began = True, at
@@ -180,7 +197,7 @@ class Player:
                         self._api.merge(f"/api/v1/nodes/{name}", patch)
                 case "apply":
                     _apply(self._api, told)
-                    if told["kind"] == "Node":
+                    if told["kind"] == "Node" and told["metadata"]["name"] not in self._kubelets:
                         self._begin(told, self._now())
                 case "delete":
                     self._api.delete(f"{_PATHS[told['kind']]}/{told['name']}")

@@ -51,14 +51,14 @@ class Outcome:
     differences: list[str]
 
 
-def compare(recorded: Json, simulated: Json) -> Outcome:
-    """Hold the simulated timeline against the recorded one."""
+def compare(recorded: Json, simulated: Json, slack_s: float = SLACK_S) -> Outcome:
+    """Hold the simulated timeline, or one played live, against the recorded one."""
     together = lost_together(recorded)
     real, ours = (_Reader(doc, recorded, together).read() for doc in (recorded, simulated))
     matched, differences = 0, []
-    end = recorded["duration"] - slack(recorded["duration"])
+    end = recorded["duration"] - slack(recorded["duration"], slack_s)
     for write in sorted(real.times.keys() | ours.times.keys()):
-        for difference in _times(write, real.times[write], ours.times[write], end):
+        for difference in _times(write, real.times[write], ours.times[write], end, slack_s):
             if difference:
                 differences.append(difference)
             else:
@@ -73,12 +73,14 @@ def compare(recorded: Json, simulated: Json) -> Outcome:
     return Outcome(matched, differences)
 
 
-def slack(at: float) -> float:
+def slack(at: float, slack_s: float = SLACK_S) -> float:
     """By how much two instants around `at` may differ, in seconds."""
-    return SLACK_S + SLACK_SHARE * at
+    return slack_s + SLACK_SHARE * at
 
 
-def _times(write: Write, real: list[float], ours: list[float], end: float) -> Iterator[str]:
+def _times(
+    write: Write, real: list[float], ours: list[float], end: float, slack_s: float
+) -> Iterator[str]:
     """For each occurrence what is wrong with it, or ""."""
     real, ours = sorted(real), sorted(ours)
     name = " ".join(filter(None, write))
@@ -89,7 +91,7 @@ def _times(write: Write, real: list[float], ours: list[float], end: float) -> It
         elif i >= len(real):
             if ours[i] <= end:
                 yield f"extra at {ours[i]:.3f}: {name}"
-        elif abs(real[i] - ours[i]) > slack(real[i]):
+        elif abs(real[i] - ours[i]) > slack(real[i], slack_s):
             yield f"recorded at {real[i]:.3f}, simulated at {ours[i]:.3f}: {name}"
         else:
             yield ""
