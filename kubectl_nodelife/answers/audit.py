@@ -43,6 +43,7 @@ class PodAudit(msgspec.Struct, frozen=True):
             moment=self.moment,
             findings=[finding_document(f, self.now_ns) for f in self.audit.findings],
             counts=self.audit.counts,
+            waiting=self.audit.waiting,
             notEvaluated=list(self.audit.not_evaluated),
             warnings=list(self.warnings),
         )

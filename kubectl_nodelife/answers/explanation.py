@@ -52,7 +52,7 @@ def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> E
         source=view.source,
         profile=view.settings.profile.name,
         moment=view.moment,
-        sections=_sections_of(view.outlook, kind, namespace, name),
+        sections=_sections_of(view, kind, namespace, name),
         warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
     )
 
@@ -64,12 +64,16 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
     return ["it hangs on an object that cannot be read: what is said here is unknown, not decided"]
 
 
-def _sections_of(outlook: Outlook, kind: str, namespace: str, name: str) -> list[ExplainedQuestion]:
+def _sections_of(
+    view: ClusterView, kind: str, namespace: str, name: str
+) -> list[ExplainedQuestion]:
+    outlook = view.outlook
     if kind == "Node":
         node = outlook.cache.node(name)
         if node is None:
             raise Failed("not found", on=f"node {name}", remedy="check the name")
-        return list(node_sections(outlook, outlook.node(node)))
+        pods_read = "Pod" not in view.unread
+        return list(node_sections(outlook, outlook.node(node), pods_read=pods_read))
     pod = outlook.cache.pod(namespace, name)
     if pod is None:
         remedy = "check the name, and the namespace with -n"

@@ -44,6 +44,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     nodes: list[NodeEntry]
     warnings: list[str]
     now_ns: int
+    pods_read: bool = True
 
     def in_trouble(self) -> bool:
         """Whether some node is."""
@@ -59,7 +60,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
             moment=self.moment,
             settings=self.settings,
             zones=[_zone(z, self.brakes[z.key]) for z in self.zones],
-            nodes=[_node(n, self.now_ns) for n in self.nodes],
+            nodes=[_node(n, self.now_ns, self.pods_read) for n in self.nodes],
             warnings=self.warnings,
         )
 
@@ -95,6 +96,7 @@ def status_steps(
         nodes=nodes,
         warnings=view.warnings,
         now_ns=outlook.now_ns,
+        pods_read="Pod" not in view.unread,
     )
 
 
@@ -123,6 +125,8 @@ def not_told(view: ClusterView) -> Iterator[str]:
             yield f"{kind} cannot be read ({error}): {what}: not evaluated"
     if not view.unread.get("Lease"):
         yield from _without_leases(view.cache)
+    if view.unread.get("Node") == "":
+        yield "no nodes were read: there is nothing to tell about them"
     if view.unread.get("Pod") == "":
         yield "no pods were read: evictions are not evaluated"
 
@@ -186,11 +190,13 @@ def _brake(brake: ZoneBrake) -> dict[str, Any]:
     }
 
 
-def _node(status: NodeEntry, now_ns: int) -> dict[str, Any]:
+def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     outlook, verdict = status.outlook, status.verdict
     node = outlook.node
-    pods: dict[str, Any] = {"total": len(outlook.pods), "evicting": len(outlook.timers)}
-    pods["terminating"] = sum(p.metadata.deletion_timestamp is not None for p in outlook.pods)
+    pods: dict[str, Any] = dict.fromkeys(("total", "evicting", "terminating"))
+    if pods_read:
+        pods = {"total": len(outlook.pods), "evicting": len(outlook.timers)}
+        pods["terminating"] = sum(p.metadata.deletion_timestamp is not None for p in outlook.pods)
     next_eviction_ns = outlook.next_eviction_in(now_ns)
     if next_eviction_ns is not None:
         pods["nextEvictionSeconds"] = _seconds(next_eviction_ns)

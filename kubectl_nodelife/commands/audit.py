@@ -8,8 +8,10 @@ import click
 from msgspec.structs import replace
 
 from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
-from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_NO, BadInput
@@ -20,7 +22,7 @@ from kubectl_nodelife.report.formats import render
 
 FIRST_LOOK = "a first look: ages are what the objects tell"
 
-READING = KindsToRead(KINDS, needed=("Node",))
+READING = KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
 @click.command("audit")
@@ -66,12 +68,24 @@ def audit_command(
     if not filename:
         terminal.note(FIRST_LOOK)
     view = look(where, READING)
-    answer = pod_audit(view, seen_in(view, namespace))
+    require_pods(view)
+    seen = seen_in(view, namespace)
+    answer = pod_audit(view, seen)
     answer = replace(answer, audit=only(answer.audit, classes))
     for warning in (*answer.warnings, *answer.audit.not_evaluated):
         terminal.warn(warning)
+    if not seen.pods and output in NOTHING_TO_SHOW:
+        terminal.note(none_found(namespace))
+        return 0
     terminal.write(render(AuditPage(answer), output, headers=not no_headers))
     return EXIT_NO if exit_code and answer.something_is_wrong() else 0
+
+
+def require_pods(view: ClusterView) -> None:
+    """Raises BadInput where no pods were read: that none is found then means nothing."""
+    if "Pod" in view.unread:
+        remedy = "dump them as well: kubectl get pods -A -o json"
+        raise BadInput("no pods were read, so that nothing can be said of them", remedy=remedy)
 
 
 def check_classes(classes: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
-from kubectl_nodelife.commands.cluster.look import namespace_of
+from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.drain.budget_survey import survey
@@ -44,11 +44,12 @@ def budgets(
     """
     where = Where(connection, filename, now)
     found = look_for_drain(where)
-    answer = survey(found.snapshot, namespace_of(where, all_namespaces), pool_label)
+    namespace = namespace_of(where, all_namespaces)
+    answer = survey(found.snapshot, namespace, pool_label)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:
-        terminal.note("No resources found")
+        terminal.note(none_found(namespace))
     terminal.write(render(BudgetsPage(answer), output, headers=not no_headers))
     blocked = any(view.undrainable for view in answer.budgets) or bool(answer.two_budgets)
     return EXIT_NO if exit_code and blocked else 0

@@ -60,6 +60,9 @@ def drain_plan(
     """
     options, waves = drain_options(flags), wave_options(flags)
     found = look_for_drain(Where(connection, filename, now, profile=profile))
+    if not found.snapshot.was_read("Pod"):
+        remedy = "dump them as well: kubectl get pods -A -o json"
+        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
     names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
     if waves is None:
         plan = make_plan(found.snapshot, names, options)

@@ -11,7 +11,7 @@ from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
 from kubectl_nodelife.answers.repair import repair_document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.acting import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
-from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes
+from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, require_pods
 from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
@@ -125,6 +125,7 @@ class Audited(NamedTuple):
     def look(cls, where: Where, namespace: str | None) -> Audited:
         """Look, and judge the pods of a namespace, or (None) of all. Raises NodelifeError."""
         view = look(where, READING)
+        require_pods(view)
         seen = seen_in(view, namespace)
         return cls(view, seen, pod_audit(view, seen))
 

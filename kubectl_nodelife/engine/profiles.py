@@ -17,6 +17,8 @@ NEWEST: Final = "v1.36"
 OLDEST: Final = "v1.11"
 FIRST_DESCRIBED: Final = 16
 
+_RELEASE: Final = r"v?1\.(\d+)(?:[.+-].*)?"
+
 Span = tuple[int, int | None]
 """First minor release with a behaviour, first one without it again; None: no end."""
 
@@ -41,6 +43,17 @@ SWITCHES: Final[dict[str, Span]] = {
     "gc_out_of_service": (26, None),  # by its gate's default
     "gc_evicted_first": (17, None),
 }
+
+
+def nearest_profile(text: str) -> tuple[Profile, bool]:
+    """(`text` as a Profile, True), or the oldest one and False for a release older than that.
+
+    Raises ValueError for what is no release of Kubernetes.
+    """
+    match = re.fullmatch(_RELEASE, text.strip())
+    if match is not None and int(match[1]) < int(OLDEST.removeprefix("v1.")):
+        return parse_profile(OLDEST), False
+    return parse_profile(text), True
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -81,7 +94,7 @@ def parse_profile(text: str) -> Profile:
     """
     if text in ("current", "newest"):
         return parse_profile(NEWEST)
-    match = re.fullmatch(r"v?1\.(\d+)(?:[.+-].*)?", text.strip())
+    match = re.fullmatch(_RELEASE, text.strip())
     if match is None or int(match[1]) < int(OLDEST.removeprefix("v1.")):
         raise ValueError(
             f"unknown profile {text!r}: name a Kubernetes release from {OLDEST} to {NEWEST}"

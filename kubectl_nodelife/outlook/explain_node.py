@@ -19,8 +19,10 @@ from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, zone_brakes
 
 
-def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
-    """The sections about one node."""
+def node_sections(
+    outlook: Outlook, of_node: NodeOutlook, *, pods_read: bool = True
+) -> Iterator[ExplainedQuestion]:
+    """The sections about one node. `pods_read`: whether pods were, if only to find none."""
     verdict = node_verdict(of_node, outlook.now_ns)
     yield ExplainedQuestion("What state is it in?", list(_state(outlook, of_node, verdict)))
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
@@ -30,7 +32,8 @@ def node_sections(outlook: Outlook, of_node: NodeOutlook) -> Iterator[ExplainedQ
     yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
     )
-    yield ExplainedQuestion("What becomes of its pods?", list(_pods(outlook, of_node)))
+    pods = list(_pods(outlook, of_node)) if pods_read else ["Not known: no pods were read."]
+    yield ExplainedQuestion("What becomes of its pods?", pods)
 
 
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
@@ -19,6 +19,9 @@ FINE = frozenset({"healthy", "cordoned"})
 
 # A kubelet renews every quarter of its lease's 40 s; one renewal may be late without meaning much.
 _LATE_NS = 15 * SECOND_NS
+
+# nodeStatusReportFrequency: a kubelet posts its status at least so often, whatever its Lease does.
+_STATUS_REPORT_NS = 300 * SECOND_NS
 
 
 class NextAction(msgspec.Struct, frozen=True):
@@ -62,7 +65,24 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
         seconds = left.low_ns / SECOND_NS
         return NodeVerdict("silent", because, NextAction("SetNodeCondition Ready=Unknown", seconds))
-    return _ready(outlook, now_ns)
+    return _silent_without_lease(outlook) or _ready(outlook, now_ns)
+
+
+def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
+    """A node whose Lease was not read, and whose status is older than any kubelet leaves it.
+
+    It is not called lost: a Lease, which nobody has seen, may be young.
+    """
+    age_ns = outlook.status_age_ns
+    if outlook.sign_age_ns is not None or age_ns is None:
+        return None
+    if age_ns <= _STATUS_REPORT_NS + outlook.grace_ns:
+        return None
+    because = (
+        f"no lease was read, and its status was last posted {human_duration(age_ns)} ago, which a "
+        f"kubelet does at least every {format_duration(_STATUS_REPORT_NS)}: nothing shows it alive"
+    )
+    return NodeVerdict("silent", because, None)
 
 
 def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:

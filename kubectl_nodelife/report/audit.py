@@ -147,7 +147,13 @@ def _sum(answer: PodAudit) -> str:
     shown = Counter(f.name for f in findings)
     classes = ", ".join(f"{count} {name}" for name, count in shown.items())
     found = f"{len(findings)} findings about {pods} pods" + (f" ({classes})" if classes else "")
-    return f"{found}; {counts.get(OK, 0)} pods are fine, {counts.get(UNKNOWN, 0)} say too little"
+    consistent = f"{counts.get(OK, 0)} pods are consistent"
+    waiting = answer.audit.waiting
+    if waiting:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in waiting.items())
+        consistent += f", {counts.get(UNKNOWN, 0)} say too little; of these "
+        return f"{found}; {consistent}{sum(waiting.values())} wait ({reasons})"
+    return f"{found}; {consistent}, {counts.get(UNKNOWN, 0)} say too little"
 
 
 def _step_row(step: RepairStep) -> list[object]:

@@ -57,7 +57,7 @@ class StatusPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """Nodes, zones, and which instant and settings this is about."""
         status = self._status
-        yield Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
+        yield Table(_NODE_COLUMNS, _node_rows(status))
         if status.zones:
             yield Table(_ZONE_COLUMNS, [_zone_row(z, status.brakes[z.key]) for z in status.zones])
         if wide:
@@ -77,7 +77,7 @@ def node_lines(
     status: NodeLifeStatus, widths: Widths, *, wide: bool = False, headers: bool = True
 ) -> list[str]:
     """The lines of the nodes alone, to stand below what was printed with these widths before."""
-    table = Table(_NODE_COLUMNS, [_node_row(n, status.now_ns) for n in status.nodes])
+    table = Table(_NODE_COLUMNS, _node_rows(status))
     return table.lines(widths, wide=wide, headers=headers)
 
 
@@ -109,10 +109,15 @@ class ExplanationPage:
         yield f"{e.kind.lower()}/{namespaced}{e.name}"
 
 
-def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
+def _node_rows(status: NodeLifeStatus) -> list[list[object]]:
+    return [_node_row(n, status.now_ns, status.pods_read) for n in status.nodes]
+
+
+def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     outlook, verdict = status.outlook, status.verdict
     node = outlook.node
-    pods = str(len(outlook.pods))
+    pods = str(len(outlook.pods)) if pods_read else UNKNOWN
+    no_timer = NONE if pods_read else UNKNOWN
     if outlook.timers:
         pods += f" ({len(outlook.timers)} evicting)"
     unknown_in = outlook.unknown_in
@@ -127,7 +132,7 @@ def _node_row(status: NodeEntry, now_ns: int) -> list[object]:
         NONE if unknown_in is None else due_in(unknown_in.low_ns).removeprefix("in "),
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
-        NONE if next_eviction_ns is None else due_in(next_eviction_ns),
+        no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
         verdict.state + _next(status),
         verdict.because,
         status.if_lost.effect if status.if_lost.lost else NONE,

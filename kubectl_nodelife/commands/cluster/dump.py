@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubectl_nodelife.commands.cluster.file_size import gunzip, read_named, read_stdin
+from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
-from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import InputError, Loaded, load_objects
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
-from kubectl_nodelife.kube.unreadable import Ref, Unreadable, told
+from kubectl_nodelife.kube.unreadable import Unreadable, told
 from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
 from kubectl_nodelife.report.progress import progress_bar
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import (
         DetectedSettings,  # which knows how to ask a cluster
     )
+
+NEWEST_KUBELET = "the newest kubelet"
+"""The origin of a profile that the nodes' kubelets tell."""
 
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input tells."""
@@ -77,7 +80,11 @@ def load(filename: Sequence[str], now: str | None, profile: str | None) -> Dump:
     with progress_bar("reading objects") as step:
         dump = read_dump(filename, now=now, profile=profile, progress=step)
     stand_in = dump.profile.stands_in()
-    return dump if stand_in is None else dump._replace(warnings=[*dump.warnings, stand_in])
+    if stand_in is None:
+        return dump
+    if dump.profile_origin.startswith(f"{NEWEST_KUBELET}, "):
+        stand_in = f"{dump.profile_origin}; {stand_in}"
+    return dump._replace(warnings=[*dump.warnings, stand_in])
 
 
 def read_dump(
@@ -94,13 +101,13 @@ def read_dump(
     collecting = gc.isenabled()
     gc.disable()  # a first load only makes objects that stay
     try:
-        loaded = _merged(names, progress)
+        loaded, twice = _merged(names, progress)
     finally:
         if collecting:
             gc.enable()
             gc.freeze()
     found, noted = loaded.objects, loaded.annotations
-    warnings = [*_passed_over(loaded.unknown_kinds), *told(loaded.unreadable)]
+    warnings = [*_passed_over(loaded.unknown_kinds), *twice, *told(loaded.unreadable)]
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
@@ -118,28 +125,25 @@ def read_dump(
     )
 
 
-def _merged(names: Sequence[str], progress: Callable[[int], None] | None) -> Loaded:
-    """All inputs as one; an object given twice counts as it was given last. Raises BadInput."""
-    objects: dict[Ref, KubeObject] = {}
-    unreadable: dict[Ref, Unreadable] = {}
+def _merged(
+    names: Sequence[str], progress: Callable[[int], None] | None
+) -> tuple[Loaded, list[str]]:
+    """All inputs as one, and what is to be said of objects in it twice. Raises BadInput."""
+    objects = MergedObjects()
     merged = Loaded()
     for source, content in _contents(names):
         try:
             loaded = load_objects(content, source, progress=progress)
         except InputError as error:
             raise BadInput(str(error)) from None
-        for obj in loaded.objects:
-            objects[kind_of(obj), obj.key] = obj
-            unreadable.pop((kind_of(obj), obj.key), None)
-        for found in loaded.unreadable:
-            objects.pop((found.kind, found.key), None)
-            unreadable[found.kind, found.key] = found
+        objects.add(loaded, source)
         merged.kinds_read |= loaded.kinds_read
         merged.unknown_kinds.update(loaded.unknown_kinds)
         merged.annotations |= loaded.annotations
         merged.all_kinds = merged.all_kinds or loaded.all_kinds
-    merged.objects, merged.unreadable = list(objects.values()), list(unreadable.values())
-    return merged
+    merged.objects = list(objects.readable.values())
+    merged.unreadable = list(objects.unreadable.values())
+    return merged, objects.warnings()
 
 
 def _passed_over(unknown: Counter[str]) -> list[str]:
@@ -156,16 +160,18 @@ def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Pr
             return parse_profile(given), "--profile"
         except ValueError as error:
             raise BadInput(str(error), on="--profile") from None
-    versions = []
+    versions: list[tuple[Profile, str]] = []
     for obj in objects:
         if isinstance(obj, Node) and obj.status.node_info.kubelet_version:
+            version = obj.status.node_info.kubelet_version
             try:
-                versions.append(parse_profile(obj.status.node_info.kubelet_version))
+                profile, known = nearest_profile(version)
             except ValueError:
                 continue  # some other product's version scheme says nothing
+            older = f", {version}, is older than any release known here"
+            versions.append((profile, NEWEST_KUBELET + ("" if known else older)))
     if versions:
-        newest = max(versions, key=lambda p: p.minor)
-        return newest, "the newest kubelet"
+        return max(versions, key=lambda found: (found[0].minor, -len(found[1])))
     return parse_profile(NEWEST), "the newest release known here"
 
 

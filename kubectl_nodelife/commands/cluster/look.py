@@ -149,6 +149,11 @@ def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
     return among
 
 
+def none_found(namespace: str | None) -> str:
+    """What kubectl says where there is nothing to show."""
+    return f"No resources found in {namespace} namespace." if namespace else "No resources found"
+
+
 def namespace_of(where: Where, all_namespaces: bool) -> str | None:
     """The namespace to look in, None for all: of a dump all, unless one is named; of a cluster the
     context's own. Raises BadInput."""

@@ -54,10 +54,12 @@ class AuditInput(msgspec.Struct, frozen=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True):
-    """What the pass found. `counts`: class -> pods, `ok` and `unknown` among them."""
+    """What the pass found. `counts`: class -> pods, `ok` and `unknown` among them. `waiting`: of
+    the pods without a finding those whose containers wait, by the reason that they give."""
 
     findings: tuple[PodFinding, ...]
     counts: dict[str, int]
+    waiting: dict[str, int]
     warnings: tuple[str, ...]
     not_evaluated: tuple[str, ...]
 
@@ -71,6 +73,7 @@ def audit(
     ready = {name for name, node in health.items() if node.is_ready}
     findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()
     plain = marks_without_node = 0
     for pod in seen.pods:
         node_name = pod.spec.node_name
@@ -82,6 +85,7 @@ def audit(
         findings += found
         if not found:
             counts[_quiet_class(pod, node, context)] += 1
+            waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
         for finding in found:
             counts[finding.name] += 1
@@ -90,6 +94,7 @@ def audit(
     return AuditResult(
         findings=tuple(findings),
         counts={name: counts[name] for name in (*_ORDER, OK, UNKNOWN) if counts[name]},
+        waiting=dict(waiting.most_common()),
         warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
         not_evaluated=tuple(_not_evaluated(seen, health, marks_without_node)),
     )
@@ -187,6 +192,25 @@ def _quiet_class(pod: Pod, node: NodeReadiness, context: AuditContext) -> str:
         return OK
     found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
     return UNKNOWN if found.name == UNKNOWN else OK
+
+
+def waits_for(pod: Pod) -> list[str]:
+    """Why the pod waits, in one word of the scheduler's or the kubelet's; none where it does not.
+
+    A pod that is only being started is not counted: that passes by itself.
+    """
+    status = pod.status
+    scheduled = status.condition("PodScheduled")
+    if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
+        return [scheduled.reason or "Unscheduled"]
+    for reported in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = reported.state.waiting
+        if waiting is not None and waiting.reason not in _STARTING:
+            return [waiting.reason or "Waiting"]
+    return []
+
+
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def _place(finding: PodFinding) -> tuple[int, str, str]:
