@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,9 +17,10 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.daemon.acts_journal import PATTERN
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, Right, check_transport
 from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
-from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
+from kubectl_nodelife.daemon.enforce.settling import settle_moved, settle_unsettled
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.places import journal_path
 from kubectl_nodelife.engine.guard import Caps, Guard, View
@@ -113,6 +115,7 @@ async def act_session(
     try:
         await session.check(say)
         await settle_unsettled(session.intents, session.reader)
+        await _settle_others(session, say)
         loop = asyncio.get_running_loop()
         watching = (session.kill_switch.run(), session.intents.run(session.now_ns))
         tasks = [loop.create_task(work) for work in watching]
@@ -122,6 +125,23 @@ async def act_session(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await session.close()
+
+
+async def _settle_others(session: ActSession, say: Callable[[str], None]) -> None:
+    """Settle what acts before this one have left open, those of moved journals among them."""
+    own = session.intents
+    for path in sorted(glob.glob(f"{glob.escape(os.path.dirname(own.path))}/{PATTERN}")):
+        if path == own.path:
+            continue
+        try:
+            other = Intents(path)
+        except Refused:
+            continue  # an act that is under way
+        try:
+            if left := await settle_moved(own, other, session.reader):
+                say(f"{path}: of {left} writes nobody knows the end")
+        finally:
+            await other.close()
 
 
 def open_journal(environ: Mapping[str, str], identity: str) -> Intents:

@@ -34,6 +34,7 @@ def pause(duration: str, everyone: bool, connection: Connection) -> None:
         return
     query: dict[str, Any] = {"for": duration} if duration else {}
     answer = client.ask(_socket(connection), "pause", **query)
+    _warn(answer)
     terminal.write(f"{answer['paused']}\n")
 
 
@@ -51,8 +52,13 @@ def resume(everyone: bool, connection: Connection) -> None:
     if everyone:
         terminal.write(asyncio.run(_kill_switch(connection, make=False)))
         return
-    client.ask(_socket(connection), "resume")
+    _warn(client.ask(_socket(connection), "resume"))
     terminal.write("resumed\n")
+
+
+def _warn(answer: dict[str, Any]) -> None:
+    if warning := answer.get("warning"):
+        terminal.note(f"warning: {warning}")
 
 
 def _socket(connection: Connection) -> str:

@@ -25,6 +25,9 @@ from kubectl_nodelife.kube.times import HOUR_NS
 
 INTENT, SENT, APPLIED, FAILED, UNKNOWN = "intent", "sent", "applied", "failed", "unknown"
 SCHEMA: Final = 1
+WRITES: Final = ".writes.db"
+"""How the names of journals of writes end."""
+
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 
 T = TypeVar("T")
@@ -132,7 +135,10 @@ class Intents:
         return [Unsettled(row[0], row[1], Intent(*row[2:])) for row in rows.fetchall()]
 
     def mark(self, name: str, value: str | None = None) -> str:
-        """A word kept with the journal, such as the cluster's uid; `value`: keep this from now."""
+        """A word kept with the journal, such as the cluster's uid; `value`: keep this from now.
+
+        Raises sqlite3.Error where it cannot be kept.
+        """
         with self._one_at_a_time:
             if value is not None:
                 self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))

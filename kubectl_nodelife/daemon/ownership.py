@@ -13,12 +13,14 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.daemon.instance import AlreadyRuns
+from kubectl_nodelife.daemon.intents import WRITES
 from kubectl_nodelife.daemon.places import make_private, state_folder
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.client import Client
@@ -108,13 +110,23 @@ def _take(folder: str, about: Mapping[str, Any]) -> int:
     return lock
 
 
-def _move_into(before: str, folder: str, prefix: str) -> None:
-    """What was kept while nobody knew which cluster it was goes to the others, by another name."""
+def _move_into(before: str, folder: str, identity: str) -> None:
+    """What was kept while nobody knew which cluster it was goes to the others, by another name.
+
+    Journals of writes keep a name by which the next to write finds them (`enforce.settling`).
+    """
+    there, word = " ".join(os.listdir(folder)), identity
+    for number in itertools.count(2):
+        if word not in there:
+            break
+        word = f"{identity}-{number}"
     for name in os.listdir(before):
         if name == LOCK:
             os.unlink(f"{before}/{name}")
+        elif WRITES in name:
+            os.replace(f"{before}/{name}", f"{folder}/{name.replace(WRITES, f'.{word}{WRITES}')}")
         else:
-            os.replace(f"{before}/{name}", f"{folder}/{prefix}-{name}")
+            os.replace(f"{before}/{name}", f"{folder}/{word}-{name}")
     os.rmdir(before)
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
+from kubectl_nodelife.daemon.enforce import fault_breaker
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
@@ -66,13 +67,13 @@ def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enfo
     )
     orders = Orders(ENFORCED, ENFORCED, "join", "upstream")
     made = Enforcement(orders, cast(Any, daemon), cast(Any, kept or Kept()))
-    monkeypatch.setattr(enforcement_module, "_FAULT_S", 0.0)
+    monkeypatch.setattr(fault_breaker, "PAUSE_S", 0.0)
     return made
 
 
 def host_of(enforcement: Enforcement, started: list[Action]) -> EnforcingHost:
     """Its host, with an executor that only notes."""
-    note = enforcement._note_bug
+    note = enforcement._faults.note
     host = EnforcingHost("join", lambda names: None, ActionNumbers(), note)
     executor = SimpleNamespace(sending=set(), start=lambda action, now_ns: started.append(action))
     host.executor = cast(Any, executor)
@@ -117,7 +118,7 @@ def test_a_bug_of_one_controller_stops_its_writes_and_no_other_s(
 
 def test_recovery_of_that_controller_stops_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     enforcement = enforcing(monkeypatch)
-    enforcement._note_bug(Bug("node-lifecycle", "pass", KeyError(), NOW))
+    enforcement._faults.note(Bug("node-lifecycle", "pass", KeyError(), NOW))
     assert is_held(enforcement.guard, UNTAINT)
 
 
@@ -139,7 +140,7 @@ def test_a_bug_of_what_all_stand_on_stops_all(monkeypatch: pytest.MonkeyPatch, w
         async def fails() -> None:
             raise_secret()
 
-        asyncio.run(enforcement._contained(what, fails()))
+        asyncio.run(enforcement._faults.contain(what, fails()))
     for action in (delete("pod-gc"), UNTAINT):
         held = enforcement.guard.admit(action, VIEW, NOW)
         assert isinstance(held, Hold) and "a bug of ours" in held.because
@@ -155,7 +156,7 @@ def test_a_part_that_ends_by_a_bug_stops_all(monkeypatch: pytest.MonkeyPatch) ->
             raise_secret()
 
         task = asyncio.create_task(fails())
-        task.add_done_callback(enforcement._part_ended)
+        task.add_done_callback(enforcement._faults.part_ended)
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0)
 

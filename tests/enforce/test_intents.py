@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
 import sqlite3
 from pathlib import Path
@@ -10,10 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.pausing import Pause
-from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
+from kubectl_nodelife.daemon.acts_journal import PATTERN
+from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
+from kubectl_nodelife.daemon.enforce.pausing import KeptBreakers, Pause, adopt
+from kubectl_nodelife.daemon.enforce.settling import (
+    moved_journals,
+    settle_all,
+    settle_unsettled,
+)
 from kubectl_nodelife.daemon.intents import Intent, Intents
+from kubectl_nodelife.daemon.ownership import claim_state
 from kubectl_nodelife.engine.calls import Answer, Get
+from kubectl_nodelife.engine.guard import UPSTREAM, Guard
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
@@ -142,6 +151,116 @@ def test_settled_by_reading_never_by_sending(
         await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
         await settle_unsettled(intents, cast(Any, Reader()))
         assert states(path) == [state] and intents.unsettled() == []
+        await intents.close()
+
+    asyncio.run(run())
+
+
+class Reads:
+    """A reader that finds each pod as it was."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    async def call(self, call: Get) -> Answer:
+        self.asked.append(call.key)
+        meta = ObjectMeta(name=call.key[1], namespace="d", uid="u", resource_version="6")
+        return Answer(200, Pod(meta))
+
+
+def left_open(folder: Path, cluster: str, **marks: str) -> None:
+    """What an enforcing daemon leaves that was killed before it knew its cluster's key."""
+
+    async def run() -> None:
+        intents = Intents(str(folder / "journal.writes.db"))
+        await intents.begin(INTENT)
+        for name, value in {CLUSTER_MARK: cluster, **marks}.items():
+            intents.mark(name, value)
+        await intents.close()
+
+    asyncio.run(run())
+
+
+def claimed(root: Path, key: str) -> Path:
+    with claim_state({"NODELIFE_STATE_DIR": str(root)}, "way", key, {"pid": 1}) as folder:
+        return Path(folder)
+
+
+def moved_state(root: Path, cluster: str = "uid", **marks: str) -> Path:
+    """The cluster's folder, into which an unsettled journal was moved."""
+    left_open(claimed(root, ""), cluster, **marks)
+    (root / "key").mkdir(mode=0o700)
+    (root / "key" / "journal.writes.db").touch(mode=0o600)
+    return claimed(root, "key")
+
+
+@pytest.mark.parametrize("cluster, settled", [("uid", True), ("another", False)])
+def test_a_journal_that_was_moved_is_settled_by_the_next(
+    tmp_path: Path, cluster: str, settled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = moved_state(tmp_path, cluster)
+    moved = folder / "journal.way.writes.db"
+    assert states(moved) == ["intent"]
+
+    async def run() -> None:
+        own, reads = Intents(str(folder / "journal.writes.db")), Reads()
+        own.mark(CLUSTER_MARK, "uid")
+        await settle_all(own, moved_journals(own.path), cast(Any, reads))
+        assert reads.asked == ([("d", "p")] if settled else [])
+        await own.close()
+
+    asyncio.run(run())
+    assert states(moved) == (["applied"] if settled else ["intent"])
+    assert ("of 1 writes nobody knows the end" in caplog.text) is not settled
+
+
+def test_nothing_is_enforced_where_a_moved_journal_cannot_be_looked_into(tmp_path: Path) -> None:
+    folder = moved_state(tmp_path)
+    (folder / "journal.way.writes.db").write_bytes(b"damaged" * 1000)
+    with pytest.raises(Refused, match="cannot be used"):
+        moved_journals(str(folder / "journal.writes.db"))
+
+
+def test_a_pause_and_a_breaker_move_with_it(tmp_path: Path) -> None:
+    open_one = '[{"rule":"surprise","because":"b","since_ns":1}]'
+    folder = moved_state(tmp_path, paused="0", breakers=open_one)
+
+    async def run() -> None:
+        own = Intents(str(folder / "journal.writes.db"))
+        (moved,) = moved_journals(own.path)
+        adopt(own, moved)
+        pause, guard = Pause(own), Guard(UPSTREAM)
+        KeptBreakers(guard, own)
+        assert pause.because(0) and list(guard.breakers) == [("surprise", "")]
+        pause.end()
+        adopt(own, moved)
+        assert not Pause(own).because(0), "once is enough"
+        await moved.close()
+        await own.close()
+
+    asyncio.run(run())
+
+
+def test_journals_of_acts_keep_a_name_by_which_they_are_found(tmp_path: Path) -> None:
+    before = claimed(tmp_path, "")
+    for name in ("acts-1.writes.db", "acts-1.writes.db-wal", "journal.db"):
+        (before / name).touch()
+    (tmp_path / "key").mkdir(mode=0o700)
+    (tmp_path / "key" / "way-journal.db").touch()  # an earlier one is not written over
+    found = {path.name for path in claimed(tmp_path, "key").iterdir()}
+    assert {"acts-1.way-2.writes.db", "acts-1.way-2.writes.db-wal", "way-2-journal.db"} <= found
+    assert fnmatch.filter(found, PATTERN)
+
+
+def test_a_pause_that_cannot_be_kept_holds_all_the_same(path: Path) -> None:
+    async def run() -> None:
+        intents = Intents(str(path))
+        pause = Pause(intents)
+        intents._db.execute("PRAGMA query_only = 1")
+        said = pause.begin()
+        assert pause.because(0)
+        assert said.startswith("writing is paused, until the daemon ends: a restart will not know")
+        assert "cannot be kept (" in said
         await intents.close()
 
     asyncio.run(run())

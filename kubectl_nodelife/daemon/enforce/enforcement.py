@@ -9,10 +9,11 @@ Only the first begins as `--begin` says: the others join, so that no pause ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate, set_of
 from kubectl_nodelife.daemon.enforce.lookouts import (
@@ -22,7 +23,7 @@ from kubectl_nodelife.daemon.enforce.lookouts import (
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
-from kubectl_nodelife.daemon.enforce.settling import settle_unsettled
+from kubectl_nodelife.daemon.enforce.settling import settle_all
 from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
@@ -32,14 +33,12 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
-from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.guard import FAULT, Breaker, Guard, verb_of
-from kubectl_nodelife.engine.quarantine import Bug, words
+from kubectl_nodelife.engine.guard import Breaker, Guard, verb_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import NodelifeError, Refused
@@ -54,7 +53,6 @@ from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 _EVENT_SHARE: Final = 8
-_FAULT_S: Final = 5.0
 _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0
 
@@ -78,13 +76,21 @@ class EnforceHost(Protocol):
 class Enforcement:
     """See the module. `why_not`: why nothing is enforced now."""
 
-    def __init__(self, orders: Orders, daemon: EnforceHost, intents: Intents) -> None:
+    def __init__(
+        self,
+        orders: Orders,
+        daemon: EnforceHost,
+        intents: Intents,
+        moved: Sequence[Intents] = (),
+    ) -> None:
+        """`moved`: journals of writes of earlier processes, to be settled."""
         self.orders = orders
         self.guard = Guard(caps_of(orders))
         self.why_not = "enforcing has not begun"
         self.began_ns = 0
         self.pause = Pause(intents)
         self.intents = intents
+        self._moved = list(moved)
         self._daemon = daemon
         self._ledger = daemon.journal.ledger
         self.recorder = ChangeRecorder(self._ledger)
@@ -107,6 +113,7 @@ class Enforcement:
         )
         self._kept = KeptBreakers(self.guard, intents)
         self.guard.on_change = self._note_breaker
+        self._faults = FaultBreaker(self.guard, orders.controllers, clock.now_ns)
         self._target = target
         self._task: EnforcingTask | None = None
         self._executor: LiveExecutor | None = None
@@ -142,14 +149,16 @@ class Enforcement:
         )
         self._tasks = [loop.create_task(part) for part in parts]
         for task in self._tasks:
-            task.add_done_callback(self._part_ended)
-        await self._contained("settling", settle_unsettled(self.intents, self._side))
+            task.add_done_callback(self._faults.part_ended)
+        await self._faults.contain(
+            "settling", settle_all(self.intents, self._moved, self._side)
+        )
         while True:
             self.why_not = self._gate.closed_because()
             if self.why_not:
                 await asyncio.sleep(_LOOK_S)
                 continue
-            await self._contained("enforcing", self._term())
+            await self._faults.contain("enforcing", self._term())
 
     async def stop_sending(self) -> None:
         """Send nothing more, and wait for what is on its way."""
@@ -162,7 +171,8 @@ class Enforcement:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.keeper.release()
-        await self.intents.close()
+        for journal in (*self._moved, self.intents):
+            await journal.close()
         await self._session.close()
         await self._side_session.close()
 
@@ -182,44 +192,18 @@ class Enforcement:
             "writes": dict(self.recorder.counts),
         }
 
-    def resume(self) -> None:
-        """A person says go on."""
-        self.pause.end()
+    def resume(self) -> str:
+        """A person says go on. What a restart would forget of it, "" where nothing."""
+        warning = self.pause.end()
         self.guard.resume()
-
-    # Bugs of ours
-
-    async def _contained(self, what: str, part: Coroutine[Any, Any, None]) -> None:
-        """Do it; where it fails, nothing is sent any more, and the daemon goes on."""
-        try:
-            await part
-        except Exception as error:
-            self._note_bug(Bug(what, "a step of it", error, self._clock.now_ns()))
-            await asyncio.sleep(_FAULT_S)
-
-    def _part_ended(self, task: asyncio.Task[None]) -> None:
-        """One of those that must always run."""
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self._note_bug(Bug("enforcing", task.get_name(), error, self._clock.now_ns()))
-
-    def _note_bug(self, bug: Bug) -> None:
-        """A controller at which we failed writes no more before a person says so; where it is none
-        of them, nobody does: we may be blind to what matters.
-        """
-        log_bug(bug)
-        controller = bug.controller if bug.controller in self.orders.controllers else ""
-        whose = controller or "any controller"
-        because = f"a bug of ours: {bug.controller} at {words(bug.about)} ({bug.what()})"
-        line = f"{because}: nothing of {whose} is sent"
-        self.guard.open(Breaker(FAULT, line, self._clock.now_ns(), controller=controller))
+        return warning
 
     # A term
 
     async def _term(self) -> None:
         feed = self._daemon.tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
-        host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._note_bug)
+        host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._faults.note)
         task = EnforcingTask(
             feed,
             self._clock,
@@ -230,7 +214,7 @@ class Enforcement:
             host,
             lambda: read_leases(self._client),
         )
-        task.on_bug = self._note_bug
+        task.on_bug = self._faults.note
         task.newest, task.on_time_back, self._restored = self._newest, self._time_back, ""
         executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
         host.executor = self._executor = executor
@@ -246,7 +230,7 @@ class Enforcement:
             if isinstance(c.events, EventSender)
         ]
         for one in running[1:]:
-            one.add_done_callback(self._part_ended)
+            one.add_done_callback(self._faults.part_ended)
         try:
             await self._until_closed(task, running[0])
         finally:
@@ -307,7 +291,7 @@ class Enforcement:
             deliver,
             now_ns,
             task.settings.node_monitor_period_ns,
-            self._note_bug,
+            self._faults.note,
         )
         self.guard.set_of = set_of(cache)
         rate = client_rate(task.settings)

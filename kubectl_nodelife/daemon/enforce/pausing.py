@@ -17,6 +17,7 @@ from kubectl_nodelife.kube.times import format_time
 
 _MARK = "paused"
 _BREAKERS = "breakers"
+_ADOPTED = "adopted"
 SETTINGS = "settings"
 """The rule of a breaker for settings that contradict a manager's: each beginning looks anew."""
 
@@ -30,15 +31,24 @@ class Pause:
         self._paused = bool(kept)
         self._until_ns = int(kept or 0)
 
-    def begin(self, until_ns: int = 0) -> None:
-        """Stop writing."""
+    def begin(self, until_ns: int = 0) -> str:
+        """Stop writing. Why a restart would end it, "" where it would not."""
         self._paused, self._until_ns = True, until_ns
-        self._intents.mark(_MARK, str(until_ns))
+        return self._keep(str(until_ns), "writing is paused, until the daemon ends")
 
-    def end(self) -> None:
-        """Go on."""
+    def end(self) -> str:
+        """Go on. Why a restart would pause again, "" where it would not."""
         self._paused = False
-        self._intents.mark(_MARK, "")
+        return self._keep("", "writing goes on, until the daemon ends")
+
+    def _keep(self, text: str, meanwhile: str) -> str:
+        try:
+            self._intents.mark(_MARK, text)
+        except sqlite3.Error as error:
+            line = f"{meanwhile}: a restart will not know of it, it cannot be kept ({error})"
+            log.error("%s", line)
+            return line
+        return ""
 
     def because(self, now_ns: int) -> str:
         """Why nothing is written, "" where that is allowed."""
@@ -64,6 +74,19 @@ class KeptBreakers:
             self._intents.mark(_BREAKERS, msgspec.json.encode(kept).decode())
         except sqlite3.Error as error:
             log.error("an open breaker is lost with the process, it cannot be kept: %s", error)
+
+
+def adopt(own: Intents, moved: Intents) -> None:
+    """Take over a pause and open breakers from a journal that was moved, once. Raises
+    sqlite3.Error.
+    """
+    if moved.mark(_ADOPTED):
+        return
+    if (paused := moved.mark(_MARK)) and not own.mark(_MARK):
+        own.mark(_MARK, paused)
+    if breakers := [*_read(own.mark(_BREAKERS)), *_read(moved.mark(_BREAKERS))]:
+        own.mark(_BREAKERS, msgspec.json.encode(breakers).decode())
+    moved.mark(_ADOPTED, "yes")
 
 
 def _read(text: str) -> list[Breaker]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce.enforcement import EnforceHost, Enforcement
-from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.enforce.pausing import adopt
+from kubectl_nodelife.daemon.enforce.settling import moved_journals
+from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.errors import BadInput, Refused
@@ -14,7 +17,9 @@ from kubectl_nodelife.kube.duration import parse_duration
 
 
 def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
-    """Raises Refused where there is no journal that can be kept, or it has just been replaced."""
+    """Raises Refused where there is no journal that can be kept, or it has just been replaced, and
+    where one that was moved cannot be looked into.
+    """
     path = daemon.journal.store.path
     if fault := daemon.journal.fault():
         raise Refused(
@@ -22,9 +27,20 @@ def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
             on="journal",
             remedy="enforcing needs a journal on disk that is whole; look at it, then start again",
         )
-    intents = Intents(path.removesuffix(".db") + ".writes.db")
+    intents = Intents(path.removesuffix(".db") + WRITES)
+    moved: list[Intents] = []
+    try:
+        moved = moved_journals(intents.path)
+        for journal in moved:
+            adopt(intents, journal)
+    except sqlite3.Error as error:
+        raise Refused(
+            f"a pause or a breaker may be lost: {error}",
+            on=intents.path,
+            remedy="make room on the disk",
+        ) from None
     daemon.journal.ledger.untold = frozenset(orders.controllers)
-    return Enforcement(orders, daemon, intents)
+    return Enforcement(orders, daemon, intents, moved)
 
 
 def pausing_orders(enforcement: Enforcement | None, clock: DaemonClock) -> dict[str, Answer]:
@@ -35,13 +51,12 @@ def pausing_orders(enforcement: Enforcement | None, clock: DaemonClock) -> dict[
             raise BadInput("this daemon does not enforce: there is nothing to pause")
         text = (query.get("for") or [""])[0]
         until_ns = clock.now_ns() + parse_duration(text) if text else 0
-        enforcement.pause.begin(until_ns)
-        return {"paused": enforcement.pause.because(clock.now_ns())}
+        warning = enforcement.pause.begin(until_ns)
+        return {"paused": enforcement.pause.because(clock.now_ns()), "warning": warning}
 
     async def resume(query: Query) -> dict[str, Any]:
         if enforcement is None:
             raise BadInput("this daemon does not enforce: there is nothing to resume")
-        enforcement.resume()
-        return {"resumed": True}
+        return {"resumed": True, "warning": enforcement.resume()}
 
     return {"pause": pause, "resume": resume}

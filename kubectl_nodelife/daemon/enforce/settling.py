@@ -1,16 +1,54 @@
-"""Finds out what became of the writes of a process that ended in the middle."""
+"""Finds out what became of the writes of a process that ended in the middle.
+
+A journal of writes that was begun before it was known which cluster it is of was moved to the
+cluster's folder, under another name (`daemon.ownership`). What it left open is settled as well, and
+what it says that only a person ends, a pause or a breaker, holds on.
+"""
 
 from __future__ import annotations
 
+import glob
 from typing import Final
 
-from kubectl_nodelife.daemon.intents import Intent, Intents
+from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
+from kubectl_nodelife.daemon.intents import WRITES, Intent, Intents
+from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.live.writer import Writer
 
 _CREATES: Final = ("CreatePod", "CreateControllerRevision")
 _DELETES: Final = ("DeletePod", "DeleteControllerRevision", "EvictPod")
+
+
+def moved_journals(path: str) -> list[Intents]:
+    """The moved journals beside the journal of that name. Raises Refused where one is of no use."""
+    stem = path.removesuffix(WRITES)
+    return [Intents(found) for found in sorted(glob.glob(f"{glob.escape(stem)}.*{WRITES}"))]
+
+
+async def settle_moved(own: Intents, moved: Intents, writer: Writer) -> int:
+    """Settle what a moved journal left open; how many writes stay open all the same.
+
+    Of another cluster's nothing can be known.
+    """
+    if (cluster := moved.mark(CLUSTER_MARK)) in ("", own.mark(CLUSTER_MARK)):
+        await settle_unsettled(moved, writer)
+    elif moved.unsettled():
+        log.warning("%s is of another cluster (%s)", moved.path, cluster)
+    return len(moved.unsettled())
+
+
+async def settle_all(own: Intents, moved: list[Intents], writer: Writer) -> None:
+    """Settle what earlier processes have left open in these journals; `moved` are closed after."""
+    await settle_unsettled(own, writer)
+    while moved:
+        journal = moved.pop()
+        try:
+            if left := await settle_moved(own, journal, writer):
+                log.warning("%s: of %d writes nobody knows the end", journal.path, left)
+        finally:
+            await journal.close()
 
 
 async def settle_unsettled(intents: Intents, writer: Writer) -> None:
