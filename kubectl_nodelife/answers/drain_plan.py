@@ -78,6 +78,7 @@ def _pod(pod: PodPlan) -> dict[str, Any]:
         "landing": [_place(place) for place in pod.landing],
         "faults": [_fault(fault) for fault in pod.faults],
         "unblock": None if remedy is None else {"change": remedy.change, "risk": remedy.risk},
+        "unblockHint": pod.hint or None,
         "owner": pod.owner or None,
         "budgets": pod.budgets,
         "graceSeconds": pod.grace,

@@ -1,4 +1,4 @@
-"""Budgets in words, and the cheapest change that lets a pod go, with its risk."""
+"""Budgets in words: their arithmetic, and why one refuses. What unblocks a pod is in `remedies`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.play import Play
-from kubectl_nodelife.drain.results import PodPlan, Remedy
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
-from kubectl_nodelife.sim.kubectl.progress import PodDeletion
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import sync_failure
 from kubectl_nodelife.workloads.eviction import EvictionRefused
-from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF
 
 OPERATORS: Final = (
     ("cnpg.io/cluster", "CloudNativePG", "switch the primary over, or set nodeMaintenanceWindow"),
@@ -93,121 +89,3 @@ class Advice:
         if unready > 0:
             return f"{unready} of its pods are not Ready, and nothing that was read changes that"
         return "it does not refill"
-
-    def remedy(
-        self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None
-    ) -> Remedy | None:
-        """The cheapest change that unblocks the pod, or None where there is nothing to change."""
-        gate = actor.held[0] if actor.held is not None else plan.gate
-        if gate == "kubelet-unreachable":
-            return _unreachable(plan, actor, self._play.scope.snapshot)
-        made = _REMEDIES.get(gate)
-        return made(plan, actor) if made is not None else None
-
-
-def _budget_remedy(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    operator = operator_of(actor.pod)
-    if operator is not None:
-        name, way = operator
-        return Remedy(f"{name} pins this budget by design: {way}", "without it data may be lost")
-    ledger = actor.ledgers[0]
-    status, budget = ledger.budget.status, ledger.budget
-    if status.desired_healthy >= status.expected_pods:
-        if budget.spec.max_unavailable is not None:
-            return Remedy(
-                f"kubectl patch pdb {budget.name} -n {budget.namespace} --type merge"
-                ' -p \'{"spec":{"maxUnavailable":1}}\'',
-                "one pod fewer serves while its replacement starts",
-            )
-        missing = status.desired_healthy + 1 - status.expected_pods
-        return Remedy(
-            f"scale {plan.owner or 'the workload'} up by {missing}",
-            "needs room for it, and an autoscaler may undo it",
-        )
-    return Remedy(
-        f"make {status.desired_healthy + 1 - ledger.healthy} more of the budget's pods Ready",
-        "none, if they can be mended",
-    )
-
-
-def _two_budgets(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    names = " or ".join(ledger.budget.name for ledger in actor.ledgers)
-    return Remedy(
-        f"delete one of the budgets or narrow its selector: {names}",
-        "the other one alone guards the pod then",
-    )
-
-
-def _unready(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    budget = actor.ledgers[0].budget
-    return Remedy(
-        f"kubectl patch pdb {budget.name} -n {budget.namespace} --type merge"
-        ' -p \'{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}\'',
-        "pods that are still starting may be evicted too",
-    )
-
-
-def _sync_failed(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    budget = actor.ledgers[0].budget
-    return Remedy(
-        f"give budget {budget.name} an integer minAvailable, or make its selector match only pods"
-        " of owners with a scale",
-        "the number must be kept up by hand when the workload is scaled",
-    )
-
-
-def _stale(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        "find out why kube-controller-manager does not sync budgets", "none; evictions wait for it"
-    )
-
-
-def _landing(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        "add a node, or free one, that the replacement fits; then the budget refills",
-        "none but its cost",
-    )
-
-
-def _webhook(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        "mend the webhook or policy that refuses, or exempt this pod from it",
-        "what it protects is not protected meanwhile",
-    )
-
-
-def _finalizer(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        f"let the controller of the finalizer finish; else kubectl patch pod {plan.name}"
-        f' -n {plan.namespace} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\'',
-        "what the finalizer was to clean up stays behind",
-    )
-
-
-def _unreachable(plan: PodPlan, actor: PlannedPod, snapshot: PlanSnapshot) -> Remedy:
-    advice = snapshot.force_advice(actor.pod)
-    risk = "if the machine still runs, its pods and their replacements write to the same volumes"
-    if advice.force_delete != AFTER_POWER_OFF:
-        return Remedy(advice.sentence, "none")
-    return Remedy(f"bring the kubelet of {plan.node} back; or, {advice.sentence}", risk)
-
-
-def _namespace(plan: PodPlan, actor: PlannedPod) -> Remedy:
-    return Remedy(
-        f"delete the pod (kubectl delete pod {plan.name} -n {plan.namespace}), which the namespace"
-        " controller should have done",
-        "none: the namespace goes anyway",
-    )
-
-
-_REMEDIES = {
-    "pdb": _budget_remedy,
-    "two-pdbs": _two_budgets,
-    "unready-under-pdb": _unready,
-    "pdb-sync-failed": _sync_failed,
-    "pdb-stale": _stale,
-    "landing": _landing,
-    "webhook": _webhook,
-    "finalizer": _finalizer,
-    "namespace-terminating": _namespace,
-}

@@ -143,8 +143,13 @@ def _never(view: BudgetView, expectation: Expectation | None) -> Iterable[Budget
         yield BudgetFinding(
             f"{view.rule} asks for {expectation.desired} of {expectation.expected} pods: it spares"
             " none, ever",
-            "use maxUnavailable: 1 instead, or scale up by one",
+            f"use maxUnavailable: 1 instead{_scale_up(view.rule)}",
         )
+
+
+def _scale_up(rule: str) -> str:
+    """A budget of a number of pods is not spared by the number that there are, but by one more."""
+    return "" if rule.endswith("%") else ", or scale up by one"
 
 
 def _rounding(

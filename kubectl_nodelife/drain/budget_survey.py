@@ -25,13 +25,11 @@ from kubectl_nodelife.drain.budget_findings import (
     guarded,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
     PodDisruptionBudget,
-    ReplicaSet,
 )
 from kubectl_nodelife.workloads.budget_ledger import standing
 from kubectl_nodelife.workloads.budgets import (
@@ -41,6 +39,7 @@ from kubectl_nodelife.workloads.budgets import (
     expected_pods,
     sync_failure,
 )
+from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
 
 POOL_LABELS: Final = (
@@ -176,16 +175,9 @@ def _state(
 
 
 def _owner_name(snapshot: PlanSnapshot, pod: Pod) -> str:
-    """`Deployment/web`, or what owns the pod directly."""
-    owner = controller_of(pod.metadata)
-    if owner is None:
-        return "<none>"
-    found = snapshot.find(owner.kind, pod.namespace, owner.name)
-    if isinstance(found, ReplicaSet):
-        above = controller_of(found.metadata)
-        if above is not None:
-            return f"{above.kind}/{above.name}"
-    return f"{owner.kind}/{owner.name}"
+    """`Deployment/web`: the topmost owner."""
+    chain = owner_chain(pod, snapshot)
+    return f"{chain[-1].kind}/{chain[-1].name}" if chain else "<none>"
 
 
 def _floors(snapshot: PlanSnapshot) -> dict[tuple[str, str, str], int]:

@@ -18,14 +18,13 @@ def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[
 
     `due_ns`: when it is to be gone, since the plan's moment.
     """
-    if pod.metadata.deletion_grace_period_seconds != 0:
-        silent = snapshot.silent_kubelet(node)
-        if silent is not None and not snapshot.out_of_service(node):
-            return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
+    silent, collected = snapshot.silent_kubelet(node), snapshot.out_of_service(node)
+    if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
+        return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
     finalizers = [f for f in pod.metadata.finalizers if f not in REMOVED_BY_THE_CLUSTER]
     if finalizers:
         return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
-    if due_ns < -OVERDUE_NS:
+    if due_ns < -OVERDUE_NS and not (silent is not None and collected):
         return (
             "kubelet-unreachable",
             f"it should have been gone {-due_ns // SECOND_NS} s ago; its kubelet has not ended it",

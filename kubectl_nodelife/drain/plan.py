@@ -37,6 +37,7 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.wave_times import set_wave_estimates
 from kubectl_nodelife.drain.waves import plan_waves, play_waves
@@ -185,6 +186,7 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         waves.append(
             WavePlan(index, seconds(wave.start_ns), seconds(wave.end_ns), list(wave.nodes), pods)
         )
+    add_remedies(play, (pod for wave in waves for pod in wave.pods))
     return DrainPlan(
         verdict=worst([node.verdict for node in nodes]),
         flags_needed=[flag for flag in _FLAG_ORDER if flag in flags],

@@ -28,7 +28,7 @@ def worst(verdicts: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The cheapest change that would let a pod go, and what it may cost."""
+    """The cheapest change that lets a pod go, as a replay of the plan has shown, and its cost."""
 
     change: str
     risk: str
@@ -59,7 +59,7 @@ class PodPlan:
     """One pod of a planned node.
 
     `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
-    `tries`: how often kubectl asks.
+    `tries`: how often kubectl asks. `hint`: what is to be said where no `remedy` was found.
     """
 
     namespace: str
@@ -74,6 +74,7 @@ class PodPlan:
     landing: list[PlannedPlacement] = field(default_factory=list)
     faults: list[PodFault] = field(default_factory=list)
     remedy: Remedy | None = None
+    hint: str = ""
     owner: str = ""
     budgets: list[str] = field(default_factory=list)
     grace: int | None = None

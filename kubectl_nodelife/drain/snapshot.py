@@ -44,6 +44,7 @@ T = TypeVar("T", bound=KubeObject)
 
 _NO_LABELS: Mapping[str, str] = {}
 _NEWEST = Release()
+_INDEXES_OF_PODS = frozenset({"pods_by_node", "pods_by_namespace", "anti_affinity_pods"})
 _VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 
 
@@ -89,6 +90,24 @@ class PlanSnapshot:
         """All objects of a type, as they came."""
         found: list[T] = self._by_type.get(type_, [])  # type: ignore[assignment]
         return found
+
+    def changed(
+        self, objects: Sequence[KubeObject], without: Sequence[KubeObject] = ()
+    ) -> PlanSnapshot:
+        """The cluster with these objects in place of those of their names, or besides them."""
+        by_type: dict[type[KubeObject], list[KubeObject]] = {**self._by_type, Pod: [*self.pods]}
+        types = {type(obj) for obj in (*objects, *without)}
+        for type_ in types:
+            gone = {obj.key for obj in (*objects, *without) if type(obj) is type_}
+            kept = [obj for obj in by_type.get(type_, ()) if obj.key not in gone]
+            by_type[type_] = kept + [obj for obj in objects if type(obj) is type_]
+        made = PlanSnapshot((), self.now_ns, self.kinds_read, self.unreadable, self.release)
+        made._by_type = by_type
+        made.nodes = {node.name: node for node in made.all_of(Node)}
+        made.pods = made.all_of(Pod)
+        if Pod not in types:
+            made.__dict__ |= {k: v for k, v in self.__dict__.items() if k in _INDEXES_OF_PODS}
+        return made
 
     # --- Owners and Volumes ----------------------------------------------------------------------
 
@@ -248,7 +267,7 @@ class PlanSnapshot:
     def out_of_service(self, node_name: str) -> bool:
         """Whether the pod garbage collector removes terminating pods of the node by force."""
         node = self.nodes.get(node_name)
-        return node is not None and any(
+        return (node is not None and self.release.collects_out_of_service) and any(
             taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
         )
 

@@ -101,8 +101,6 @@ class Judge:
         self._judge(plan, actor, target)
         plan.landing = self._landing(actor)
         self._add_doubts(plan, pod)
-        if plan.verdict == NEVER:
-            plan.remedy = self._advice.remedy(plan, actor, target)
         return plan
 
     def _blank(self, pod: Pod, node: str) -> PodPlan:

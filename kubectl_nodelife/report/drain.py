@@ -176,6 +176,8 @@ def _blocker_lines(plan: DrainPlan) -> Iterable[str]:
         remedy = pods[0].remedy
         if remedy is not None:
             yield f"  to unblock: {remedy.change} (risk: {remedy.risk})"
+        elif pods[0].hint:
+            yield f"  {pods[0].hint}"
 
 
 def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:

@@ -85,7 +85,7 @@ def _blockers(plan: DrainPlan) -> Blockers:
         names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
         more = f" and {len(pods) - 5} more" if len(pods) > 5 else ""
         blocker = {"gate": gate, "names": names + more, "reason": reason}
-        shown.append({**blocker, "remedy": pods[0].remedy})
+        shown.append({**blocker, "remedy": pods[0].remedy, "hint": pods[0].hint})
     return Blockers(shown, len(told) - len(shown))
 
 

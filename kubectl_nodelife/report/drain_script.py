@@ -25,6 +25,8 @@ def _lines(plan: DrainPlan) -> Iterable[str]:
             yield _comment(f"{pod.verdict}: {pod.namespace}/{pod.name}: {pod.reason}")
             if pod.remedy is not None:
                 yield _comment(f"  to unblock: {pod.remedy.change} (risk: {pod.remedy.risk})")
+            elif pod.hint:
+                yield _comment(f"  {pod.hint}")
     yield "set -u"
     nodes = {node.name: node for node in plan.nodes}
     possible = [n.name for n in plan.nodes if n.verdict not in (NEVER, REFUSED)]

@@ -53,6 +53,7 @@ WHEN_GONE: Final = "when-gone"
 NEVER: Final = "never"
 
 _JOB_FINISHED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
+LABEL_POD_TEMPLATE_HASH: Final = "pod-template-hash"
 _TOPOLOGY_LABELS = frozenset({LABEL_ZONE, LABEL_REGION})
 """Labels that a pod gets from its node when it is bound (PodTopologyLabels)."""
 
@@ -164,6 +165,33 @@ def _ignores_disruption(job: Job) -> bool:
         and any(c.type == "DisruptionTarget" and c.status == "True" for c in rule.on_pod_conditions)
         for rule in policy.rules
     )
+
+
+def owner_chain(pod: Pod, owners: OwnerLookup) -> list[OwnerReference]:
+    """The pod's controller, its controller, and so on to the topmost that is known.
+
+    A Deployment above a ReplicaSet that was not read is told by the hash in the pod's labels.
+    """
+    chain: list[OwnerReference] = []
+    owner = controller_of(pod.metadata)
+    while owner is not None and owner not in chain:
+        chain.append(owner)
+        found = owners.find(owner.kind, pod.namespace, owner.name)
+        if found is not None:
+            owner = controller_of(found.metadata)
+        elif owner.kind == "ReplicaSet" and not owners.was_read("ReplicaSet"):
+            owner = _deployment_above(owner, pod)
+        else:
+            owner = None
+    return chain
+
+
+def _deployment_above(replica_set: OwnerReference, pod: Pod) -> OwnerReference | None:
+    label = (pod.metadata.labels or {}).get(LABEL_POD_TEMPLATE_HASH, "")
+    name = replica_set.name.removesuffix(f"-{label}")
+    if not label or name == replica_set.name:
+        return None
+    return OwnerReference("Deployment", name, api_version="apps/v1", controller=True)
 
 
 def is_active(pod: Pod) -> bool:

@@ -55,7 +55,7 @@ def test_the_page_has_blockers_on_top(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "This drain does not finish"
     assert lines[2].startswith("never (pdb): default/web-") and "minAvailable 2" in lines[2]
-    assert "to unblock: scale" in lines[3]
+    assert "to unblock: kubectl scale deployment web -n default --replicas=3" in lines[3]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,275 @@
+"""Changes that may let a stuck pod go: what to do, what it risks, and the cluster once it is done.
+
+These are candidates, the cheapest first. Whether one helps is found out by playing the drain again
+on the cluster that it would make (`unblock`); nothing here is told to anybody before that.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.drain.history import PlanHistory
+from kubectl_nodelife.drain.results import PodPlan
+from kubectl_nodelife.drain.scale_up import scale_up
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.kube.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+)
+from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
+from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_MOST_TRIED: Final = 5
+"""Of alike candidates: nodes to uncordon, budgets to delete, webhooks to mend."""
+
+
+class RemedyCandidate(NamedTuple):
+    """What to do, what it risks, and the objects that are then there, or (`without`) no more."""
+
+    text: str
+    risk: str
+    objects: tuple[KubeObject, ...] = ()
+    without: tuple[KubeObject, ...] = ()
+
+
+class StuckPod(NamedTuple):
+    """A pod that does not go. `planned`: the nodes of the plan."""
+
+    pod: Pod
+    plan: PodPlan
+    gate: str
+    snapshot: PlanSnapshot
+    planned: frozenset[str]
+    history: PlanHistory
+
+    def budgets(self) -> list[PodDisruptionBudget]:
+        """The budgets that match it."""
+        meta = self.pod.metadata
+        return list(self.snapshot.budgets.find(meta.namespace, meta.labels))
+
+
+def candidates(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """The changes that come into question for the gate that holds the pod."""
+    for propose in _OF_GATE.get(stuck.gate, ()):
+        yield from propose(stuck)
+
+
+# --- budgets -------------------------------------------------------------------------------------
+
+
+def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """As many of the budget's pods as are missing become Ready."""
+    budget = stuck.budgets()[0]
+    status = budget.status
+    missing = status.desired_healthy + 1 - status.current_healthy
+    unready = [pod for pod in _members(stuck.snapshot, budget) if not pod.ready()]
+    if 0 < missing <= len(unready):
+        names = ", ".join(f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing][:3])
+        more = f" and {missing - 3} more" if missing > 3 else ""
+        text = f"mend {names}{more}, so that {missing} more of the budget's pods are Ready"
+        yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
+
+
+def _members(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> list[Pod]:
+    return [
+        pod
+        for pod in snapshot.pods_by_namespace.get(budget.namespace, ())
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in TERMINAL_PHASES
+        and matches(budget.spec.selector, pod.metadata.labels)
+    ]
+
+
+def _trouble(pod: Pod) -> str:
+    """Why the pod is not Ready, in the kubelet's or the scheduler's word."""
+    if not pod.spec.node_name:
+        return "Pending, on no node"
+    for container in pod.status.container_statuses or ():
+        if container.state.waiting is not None and container.state.waiting.reason:
+            return container.state.waiting.reason
+    return "not Ready"
+
+
+def _made_ready(pod: Pod) -> Pod:
+    others = tuple(c for c in pod.status.conditions if c.type != "Ready")
+    ready = PodCondition(type="Ready", status="True")
+    return replace(pod, status=replace(pod.status, phase="Running", conditions=(*others, ready)))
+
+
+def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    for made in scale_up(stuck.pod, stuck.budgets()[0], stuck.snapshot, stuck.history):
+        yield RemedyCandidate(made.text, made.risk, made.objects)
+
+
+def _allow_one(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    risk = "one pod fewer serves while its replacement starts"
+    owner = controller_of(stuck.pod.metadata)
+    if owner is not None and _siblings(stuck) == 1:
+        risk = f"{owner.kind} {owner.name} has this one pod: none serves until the next is Ready"
+    rule = {"minAvailable": None, "maxUnavailable": 1}
+    if stuck.budgets()[0].spec.min_available is None:
+        del rule["minAvailable"]
+    yield from _patched(stuck, rule, risk, min_available=None, max_unavailable=1)
+
+
+def _siblings(stuck: StuckPod) -> int:
+    owner = controller_of(stuck.pod.metadata)
+    pods = stuck.snapshot.pods_by_namespace.get(stuck.pod.namespace, ())
+    return sum(1 for pod in pods if controller_of(pod.metadata) == owner)
+
+
+def _always_allow(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    risk = "pods that are still starting may be evicted too"
+    rule = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    yield from _patched(stuck, rule, risk, unhealthy_pod_eviction_policy="AlwaysAllow")
+
+
+def _count_pods(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """An integer minAvailable needs no scale of an owner."""
+    least = max(0, len(_members(stuck.snapshot, stuck.budgets()[0])) - 1)
+    rule = {"maxUnavailable": None, "minAvailable": least}
+    risk = "the number must be kept up by hand when the workload is scaled"
+    yield from _patched(stuck, rule, risk, max_unavailable=None, min_available=least)
+
+
+def _patched(
+    stuck: StuckPod, rule: dict[str, Any], risk: str, **fields: Any
+) -> Iterator[RemedyCandidate]:
+    """A budget with other rules, unless its owner would set them back."""
+    budget = stuck.budgets()[0]
+    if controller_of(budget.metadata) is not None:
+        return
+    patch = shlex.quote(json.dumps({"spec": rule}, separators=(",", ":")))
+    command = f"kubectl patch pdb {budget.name} -n {budget.namespace} --type merge -p {patch}"
+    # The controller writes a status for the new rules: none is there yet.
+    unseen = replace(budget.metadata, generation=0)
+    spec = replace(budget.spec, **fields)
+    changed = PodDisruptionBudget(metadata=unseen, spec=spec, status=PodDisruptionBudgetStatus())
+    yield RemedyCandidate(command, risk, (changed,))
+
+
+def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    for budget in stuck.budgets()[:_MOST_TRIED]:
+        others = " and ".join(b.name for b in stuck.budgets() if b.key != budget.key)
+        text = f"kubectl delete pdb {budget.name} -n {budget.namespace}, or narrow its selector"
+        yield RemedyCandidate(text, f"{others} alone guards the pod then", without=(budget,))
+
+
+# --- room, admission, and what keeps a deleted pod -----------------------------------------------
+
+
+def _room(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """A cordoned node that takes pods again, or one more node like the one that is drained."""
+    nodes = stuck.snapshot.nodes
+    closed = [n for n in nodes.values() if n.spec.unschedulable and n.name not in stuck.planned]
+    for node in closed[:_MOST_TRIED]:
+        if stuck.snapshot.silent_kubelet(node.name) is None:
+            spec = replace(node.spec, unschedulable=False, taints=_uncordoned(node))
+            why = "whoever cordoned it had a reason"
+            yield RemedyCandidate(f"kubectl uncordon {node.name}", why, (replace(node, spec=spec),))
+    drained = nodes[stuck.plan.node]
+    shape = ", ".join(
+        f"{name} {amount}"
+        for name, amount in (drained.status.allocatable or {}).items()
+        if name in ("cpu", "memory")
+    )
+    meta = drained.metadata
+    name = f"{drained.name}-another"
+    labels = {**(meta.labels or {}), HOSTNAME: name}
+    meta = replace(meta, name=name, uid=name, labels=labels)
+    spec = replace(drained.spec, unschedulable=False, taints=_uncordoned(drained))
+    another = replace(drained, metadata=meta, spec=spec)
+    yield RemedyCandidate(
+        f"add a node like {drained.name} ({shape})", "none but its cost", (another,)
+    )
+
+
+def _uncordoned(node: Node) -> tuple[Taint, ...]:
+    return tuple(t for t in node.spec.taints if t.key != "node.kubernetes.io/unschedulable")
+
+
+def _without_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """Each webhook configuration and policy binding in turn, to find the one that refuses."""
+    snapshot = stuck.snapshot
+    found: list[tuple[str, KubeObject]] = []
+    for words, type_ in (
+        ("ValidatingWebhookConfiguration", ValidatingWebhookConfiguration),
+        ("MutatingWebhookConfiguration", MutatingWebhookConfiguration),
+        ("ValidatingAdmissionPolicyBinding", ValidatingAdmissionPolicyBinding),
+    ):
+        found += [(words, obj) for obj in snapshot.all_of(type_)]
+    for words, obj in found[: 4 * _MOST_TRIED]:
+        yield RemedyCandidate(
+            f"mend what {words} {obj.name} asks, or exempt the pod from it",
+            "what it protects is not protected meanwhile",
+            without=(obj,),
+        )
+
+
+def _drop_finalizers(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    pod = stuck.pod
+    kept = tuple(f for f in pod.metadata.finalizers if f in REMOVED_BY_THE_CLUSTER)
+    changed = replace(pod, metadata=replace(pod.metadata, finalizers=kept))
+    yield RemedyCandidate(
+        f"let the controller of the finalizer finish; else kubectl patch pod {pod.name}"
+        f' -n {pod.namespace} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\'',
+        "what the finalizer was to clean up stays behind",
+        (changed,),
+    )
+
+
+def _fence(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """The same advice as `explain`, `audit` and `repair` give."""
+    snapshot, pod = stuck.snapshot, stuck.pod
+    advice = snapshot.force_advice(pod)
+    if advice.force_delete != AFTER_POWER_OFF:
+        return
+    text = f"bring the kubelet of {stuck.plan.node} back; or, {advice.sentence}"
+    risk = "if the machine still runs, its pods and their replacements write to the same volumes"
+    if advice.out_of_service_taint == AFTER_POWER_OFF:
+        node = snapshot.nodes[stuck.plan.node]
+        taint = Taint(key=TAINT_NODE_OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
+        spec = replace(node.spec, taints=(*node.spec.taints, taint))
+        yield RemedyCandidate(text, risk, (replace(node, spec=spec),))
+    else:
+        yield RemedyCandidate(text, risk, without=(pod,))
+
+
+def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    pod = stuck.pod
+    marked = delete_pod(pod, stuck.snapshot.now_ns, None)
+    yield RemedyCandidate(
+        f"kubectl delete pod {pod.name} -n {pod.namespace}, which the namespace controller should"
+        " have done",
+        "none: the namespace goes anyway",
+        () if marked is None else (marked,),
+        (pod,) if marked is None else (),
+    )
+
+
+Propose = Callable[[StuckPod], Iterable[RemedyCandidate]]
+_OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
+    "pdb": (_mend, _scale, _allow_one),
+    "unready-under-pdb": (_always_allow, _mend),
+    "two-pdbs": (_delete_budget,),
+    "pdb-sync-failed": (_count_pods,),
+    "landing": (_room,),
+    "webhook": (_without_admission,),
+    "finalizer": (_drop_finalizers,),
+    "kubelet-unreachable": (_fence,),
+    "namespace-terminating": (_delete_pod,),
+}
