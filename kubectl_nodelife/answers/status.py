@@ -205,6 +205,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         "zone": zone_name(outlook),
         "ready": outlook.ready or None,
         "reason": outlook.reason,
+        "message": outlook.message,
         "leaseAgeSeconds": _seconds(outlook.lease_age_ns),
         "statusAgeSeconds": _seconds(outlook.status_age_ns),
     }

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
-    EndpointSlice,
     MatchCondition,
     MatchResources,
     MutatingWebhookConfiguration,
@@ -34,6 +33,7 @@ from kubectl_nodelife.kube.cel.cost import MATCH_CONDITIONS_BUDGET, POLICY_BUDGE
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.service import EndpointSlice
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
 from kubectl_nodelife.workloads.eviction import EvictionRefused

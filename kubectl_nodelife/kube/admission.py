@@ -123,26 +123,3 @@ class ValidatingAdmissionPolicyBinding(KubeObject, frozen=True):
     """`admissionregistration/v1.ValidatingAdmissionPolicyBinding`."""
 
     spec: ValidatingAdmissionPolicyBindingSpec = ValidatingAdmissionPolicyBindingSpec()
-
-
-class Service(KubeObject, frozen=True):
-    """`core/v1.Service`: only whether it exists decides anything here."""
-
-
-class EndpointConditions(ApiStruct, frozen=True):
-    """`discovery/v1.EndpointConditions`. `ready` None counts as ready."""
-
-    ready: bool | None = None
-
-
-class Endpoint(ApiStruct, frozen=True):
-    """`discovery/v1.Endpoint`."""
-
-    addresses: tuple[str, ...] = ()
-    conditions: EndpointConditions = EndpointConditions()
-
-
-class EndpointSlice(KubeObject, frozen=True):
-    """`discovery/v1.EndpointSlice`; its label `kubernetes.io/service-name` names the service."""
-
-    endpoints: tuple[Endpoint, ...] = ()

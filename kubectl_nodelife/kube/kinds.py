@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubectl_nodelife.kube.admission import (
-    EndpointSlice,
     MutatingWebhookConfiguration,
-    Service,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
@@ -21,6 +19,7 @@ from kubectl_nodelife.kube.core import Event, PriorityClass
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.service import EndpointSlice, Service
 from kubectl_nodelife.kube.storage import (
     PersistentVolume,
     PersistentVolumeClaim,

@@ -12,6 +12,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import LOST, EvictionForecast, eviction_forecast
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.explain_classic import how_it_works, pace, pod_fate, timeout_terms
+from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
@@ -34,6 +35,8 @@ def node_sections(
     )
     pods = list(_pods(outlook, of_node)) if pods_read else ["Not known: no pods were read."]
     yield ExplainedQuestion("What becomes of its pods?", pods)
+    lost = of_node.ready in ("False", "Unknown")
+    yield from endpoint_sections(outlook.cache, list(of_node.pods), lost=lost)
 
 
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
@@ -121,6 +124,8 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
         reason = f" ({ready.reason})" if ready.reason else ""
         lasted = format_duration(since // SECOND_NS * SECOND_NS)
         yield f"Ready is {ready.status}{reason} for {lasted}."
+    if of_node.message:
+        yield f"It says: {of_node.message}"
     if of_node.node.spec.taints:
         yield f"Its taints: {', '.join(str(t) for t in of_node.node.spec.taints)}."
     if of_node.node.spec.unschedulable:

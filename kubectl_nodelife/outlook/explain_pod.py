@@ -18,6 +18,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.explain_classic import how_it_works, pod_fate
+from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain_node import eviction_terms
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
@@ -32,9 +33,15 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
         yield ExplainedQuestion("Why is it Terminating?", [because[0].upper() + because[1:]])
-        return
-    if node is None:
-        return
+    elif node is not None:
+        yield from _eviction(outlook, pod, node)
+    if node is not None:
+        lost = outlook.node(node).ready in ("False", "Unknown")
+        yield from endpoint_sections(outlook.cache, [pod], lost=lost)
+
+
+def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuestion]:
+    """When it is evicted, or why it is not."""
     of_node = outlook.node(node)
     timer = next((t for t in of_node.timers if (t.namespace, t.name) == pod.key), None)
     operators = outlook.settings.gate("TaintTolerationComparisonOperators")
@@ -134,5 +141,8 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         read = "was read" if outlook.cache.nodes else "was read at all"
         yield f"It is bound to {pod.spec.node_name}, but no such node {read}."
         return
-    verdict = node_verdict(outlook.node(node), outlook.now_ns)
+    of_node = outlook.node(node)
+    verdict = node_verdict(of_node, outlook.now_ns)
     yield f"Its node {node.name} is {verdict.state}: {verdict.because}."
+    if of_node.message:
+        yield f"Its node says: {of_node.message}"

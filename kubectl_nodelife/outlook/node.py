@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import SILENT_REASONS
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, classic_eviction
 from kubectl_nodelife.outlook.time_range import Range
 
@@ -93,6 +94,18 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     first_look: bool = False
     leases_count: bool = True
     classic: ClassicEviction | None = None
+
+    @property
+    def message(self) -> str:
+        """What the kubelet of a node that is not ready says: it names CRI, CNI or CSI.
+
+        "" for what the controller itself writes of a silent one. Text of the cluster: whoever shows
+        it must make it safe.
+        """
+        ready = self.node.ready()
+        if ready is None or ready.status == "True" or ready.reason in SILENT_REASONS:
+            return ""
+        return ready.message
 
     @property
     def sign_age_ns(self) -> int | None:

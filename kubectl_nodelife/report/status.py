@@ -14,7 +14,9 @@ from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
+from kubectl_nodelife.report.terminal import printable
 
+_MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"
 
 _NODE_COLUMNS = (
@@ -22,6 +24,7 @@ _NODE_COLUMNS = (
     Column("zone", wide=True),
     Column("ready"),
     Column("reason", wide=True),
+    Column("message", wide=True),
     Column("lease age"),
     Column("status age", wide=True),
     Column("unknown in"),
@@ -90,7 +93,8 @@ class ExplanationPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The questions with their sentences and sums."""
         for section in self._explanation.sections:
-            yield f"{section.question}\n" + "\n".join(f"  {s}" for s in section.sentences)
+            sentences = "\n".join(f"  {printable(s)}" for s in section.sentences)
+            yield f"{section.question}\n{sentences}"
             if section.terms:
                 yield Table(_TERM_COLUMNS, _term_rows(section))
 
@@ -127,6 +131,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         zone_name(outlook),
         outlook.ready or UNKNOWN,
         outlook.reason,
+        shortened(outlook.message) or NONE,
         UNKNOWN if outlook.lease_age_ns is None else human_duration(outlook.lease_age_ns),
         UNKNOWN if outlook.status_age_ns is None else human_duration(outlook.status_age_ns),
         NONE if unknown_in is None else due_in(unknown_in.low_ns).removeprefix("in "),
@@ -184,6 +189,11 @@ def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
 
 def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.1f}".removesuffix(".0") + "s"
+
+
+def shortened(text: str) -> str:
+    """The text of a cell whose length the cluster decides."""
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."
 
 
 def short_taint(taint: Taint) -> str:

@@ -4,7 +4,8 @@ The controllers that run on it are the real ones; what is simulated here is ever
 
 - in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one
 - the cluster: `world` over `api`, `kubelet` (with `conditions`), `scheduler` (with `store_cache`),
-  `owners`, `disruption` (budgets), `defaults`, `names`; `agenda` knows what happens when
+  `owners`, `disruption` (budgets), `endpoints` (Services), `defaults`, `names`; `agenda` knows what
+  happens when
 - people: `script` does what the scenario says; `kubectl` is `kubectl drain`, `drained` its cluster
 - out: `timeline` words the records, of `acts` too; `story` and `losses` sum them up
 """

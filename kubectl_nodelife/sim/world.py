@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
+from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
@@ -83,6 +84,7 @@ class World:
         self.scheduler = Scheduler(self.api, kinds_read)
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
+        self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
         self._end_ns = end_ns
         self._rounds = 0
@@ -98,6 +100,7 @@ class World:
         self.scheduler.begin()
         self.owners.begin()
         self.disruption.begin()
+        self.endpoints.begin()
         self.kubelets.begin()
         self.agenda.run(self.api.now_ns)
         self.scheduler.place_waiting()

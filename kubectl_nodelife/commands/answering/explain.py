@@ -12,8 +12,8 @@ from kubectl_nodelife.report.status import ExplanationPage
 
 
 def reading(query: Query) -> KindsToRead:
-    """Nodes, their Leases, and pods."""
-    return KindsToRead(KINDS, needed=("Node",), not_told=not_told)
+    """Nodes, their Leases, pods, and what sends traffic to them."""
+    return KindsToRead((*KINDS, "Service", "EndpointSlice"), needed=("Node",), not_told=not_told)
 
 
 def answer(view: ClusterView, query: Query) -> Response:

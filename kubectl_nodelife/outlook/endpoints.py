@@ -1,0 +1,81 @@
+"""Which Services lose which endpoints with a node, and what still points at pods that are dead.
+
+When a node is lost its pods are marked not ready; that takes them out of their Services. The rules
+are those of `workloads/endpoints.py`; EndpointSlices tell what traffic goes by at this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.service import EndpointSlice, Service
+from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
+
+SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class ServiceLoss(msgspec.Struct, frozen=True):
+    """What a Service has of some pods: names of its ready endpoints among them, and of those that
+    are out already; `left`: ready endpoints elsewhere. `keeps`: it sends traffic to pods that are
+    not ready too (publishNotReadyAddresses), so that nothing is taken out.
+    """
+
+    namespace: str
+    name: str
+    ready: list[str]
+    out: list[str]
+    left: int
+    keeps: bool
+
+
+class DeadEndpoint(msgspec.Struct, frozen=True):
+    """An EndpointSlice that still sends traffic to a pod."""
+
+    namespace: str
+    slice_name: str
+    service: str
+    pod: str
+
+
+def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
+    """What each Service loses if these pods are marked not ready, in order of their names."""
+    here = {pod.key for pod in pods}
+    found = []
+    for service in cache.all("Service"):
+        assert isinstance(service, Service)
+        members = [pod for pod in pods if selects(service, pod)]
+        if not members:
+            continue
+        elsewhere = (p for p in cache.pods.values() if p.key not in here and selects(service, p))
+        ready = sorted(pod.name for pod in members if is_ready_endpoint(service, pod))
+        found.append(
+            ServiceLoss(
+                service.namespace,
+                service.name,
+                ready,
+                sorted({pod.name for pod in members}.difference(ready)),
+                sum(is_ready_endpoint(service, pod) for pod in elsewhere),
+                service.spec.publish_not_ready_addresses,
+            )
+        )
+    return sorted(found, key=lambda loss: (loss.namespace, loss.name))
+
+
+def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoint]:
+    """The ready endpoints of all EndpointSlices whose target is one of these pods."""
+    wanted = {pod.key for pod in pods}
+    found = []
+    for slice_ in cache.all("EndpointSlice"):
+        assert isinstance(slice_, EndpointSlice)
+        service = (slice_.metadata.labels or {}).get(SERVICE_NAME, "")
+        for endpoint in slice_.endpoints:
+            target = endpoint.target_ref
+            if target is None or target.kind != "Pod" or endpoint.conditions.ready is False:
+                continue
+            if (target.namespace or slice_.namespace, target.name) in wanted:
+                found.append(DeadEndpoint(slice_.namespace, slice_.name, service, target.name))
+    return sorted(found, key=lambda e: (e.namespace, e.service, e.pod, e.slice_name))

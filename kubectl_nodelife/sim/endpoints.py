@@ -1,0 +1,86 @@
+"""Tells which Services lose and regain which ready endpoints.
+
+Stands in for the EndpointSlice controller (staging/src/k8s.io/endpointslice), by the rules of
+`workloads/endpoints.py`. It writes no EndpointSlices: a record on the Service says what traffic
+goes to from then on. Only those Services are followed that are there at the start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.service import Service
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
+
+LOST = "EndpointsLost"
+BACK = "EndpointsReady"
+
+
+class ServiceEndpoints:
+    """One Service's ready endpoints, and what has changed at this instant."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.ready: set[str] = set()
+        self.lost: set[str] = set()
+        self.back: set[str] = set()
+        self.cause: Action | None = None
+
+
+class EndpointsController:
+    """Follows pods, and tells each Service's changes once an instant."""
+
+    def __init__(self, api: Api, agenda: Agenda) -> None:
+        self._api = api
+        self._agenda = agenda
+        self._services: list[ServiceEndpoints] = []
+
+    def begin(self) -> None:
+        """Count what is there, and follow it from now on; without Services nothing is followed."""
+        self._services = [
+            ServiceEndpoints(s)
+            for s in self._api.store.all("Service")
+            if isinstance(s, Service) and s.spec.selector and not s.spec.publish_not_ready_addresses
+        ]
+        if not self._services:
+            return
+        for one in self._services:
+            one.ready = {p.name for p in self._api.store.pods.values() if _counts(one.service, p)}
+        self._api.on_pod(self._pod_changed)
+        self._api.on_pod_conditions(self._pod_changed)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        pod = new or old
+        assert pod is not None
+        for one in self._services:
+            ready = new is not None and _counts(one.service, new)
+            if ready == (pod.name in one.ready) or one.service.namespace != pod.namespace:
+                continue
+            if not one.lost and not one.back:
+                self._agenda.add(self._api.now_ns, KUBELET, partial(self._tell, one))
+            (one.ready.add if ready else one.ready.discard)(pod.name)
+            (one.back if ready else one.lost).add(pod.name)
+            (one.lost if ready else one.back).discard(pod.name)
+            one.cause = cause
+
+    def _tell(self, one: ServiceEndpoints, now_ns: int) -> None:
+        for reason, pods, verb in (
+            (LOST, one.lost, "no traffic goes to"),
+            (BACK, one.back, "traffic goes again to"),
+        ):
+            if pods:
+                names = ", ".join(sorted(pods))
+                because = f"{verb} {names}; ready endpoints: {len(one.ready)}"
+                warning = reason == LOST and not one.ready
+                done = told(one.service, reason, because, cause=one.cause, warning=warning)
+                self._api.note(done)
+        one.lost, one.back, one.cause = set(), set(), None
+
+
+def _counts(service: Service, pod: Pod) -> bool:
+    return selects(service, pod) and is_ready_endpoint(service, pod)
