@@ -12,4 +12,3 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The switch that rewrites the narrations."""
     parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
     parser.addoption("--seeds", type=int, default=60, help="seeds of the enforcing simulation")
-    parser.addoption("--ends", action="store_true", help="compare how simulated clusters end, too")

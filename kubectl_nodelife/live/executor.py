@@ -46,8 +46,10 @@ HELD: Final = 425
 """The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
 
 IN_FLIGHT: Final = 32
+_AGAIN_S: Final = 0.1
 NODE_LANES: Final = 16
 NODE_LIFECYCLE: Final = "node-lifecycle"
+TAINT_EVICTION: Final = "taint-eviction"
 
 
 class _Item(msgspec.Struct):
@@ -203,11 +205,23 @@ class LiveExecutor:
     # One action
 
     async def _carry_out(self, item: _Item) -> Result:
-        """Wait until it may be sent, and converse with the API server."""
+        """Wait until it may be sent, and converse with the API server.
+
+        Where the gate closes meanwhile, or others use a cap up first, it waits once more.
+        """
+        waited = False
+        while True:
+            refused = await self._admitted(item, waited=waited)
+            if refused is not None:
+                return refused
+            result = await self._converse(item)
+            if result.code != HELD:
+                return result
+            waited = True
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _converse(self, item: _Item) -> Result:
         action = item.action
-        refused = await self._admitted(item)
-        if refused is not None:
-            return refused
         if self._needs_evidence(action):
             lost = await self._port.evidence.is_lost(action.target[1][1])
             if not lost.ok:
@@ -242,8 +256,10 @@ class LiveExecutor:
             self._port.journal.note(intent, state, result.code, result.message, version)
         return result
 
-    async def _admitted(self, item: _Item) -> Result | None:
-        """Wait while a guard holds the action; None where it may be sent."""
+    async def _admitted(self, item: _Item, *, waited: bool) -> Result | None:
+        """Wait while a guard holds the action; None where it may be sent. `waited`: it has already
+        waited, so that it may not be wanted any more.
+        """
         action, port = item.action, self._port
         told = ""
         while True:
@@ -251,7 +267,7 @@ class LiveExecutor:
             admission = port.guard.admit(action, port.view(), now_ns)
             if self._stopped:
                 return Result(HELD, "enforcing has ended")
-            if told and not self._stands(action):
+            if (told or waited) and not self._stands(action):
                 return Result(200, "it is not wanted any more")
             if admission == GO:
                 return None
@@ -262,8 +278,7 @@ class LiveExecutor:
             if admission.because != told:
                 told = admission.because
                 port.recorder.held(action, told, admission.until_ns)
-            patient = isinstance(action, DeletePod) and action.taints
-            if now_ns - item.decided_ns > port.patience_ns and not patient:
+            if now_ns - item.decided_ns > port.patience_ns and not _is_patient(action):
                 return Result(HELD, told)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
@@ -301,6 +316,7 @@ class LiveExecutor:
         first = not intent
         await self.token(action.controller)
         if first:
+            self._check_gate(action)
             version = checked_by_server(call.preconditions).get("resourceVersion", "")
             request = request_of_call(call)
             digest = hashlib.sha256(
@@ -311,12 +327,12 @@ class LiveExecutor:
             except OSError as error:
                 raise _NotSent(f"the journal cannot be written: {error}") from None
         async with self._in_flight:
+            try:
+                self._check_gate(action)
+            except _NotSent as error:
+                port.journal.note(intent, "failed", HELD, f"not sent: {error}")
+                raise
             now_ns = port.now_ns()
-            admission = port.guard.admit(action, port.view(), now_ns)
-            if self._stopped or admission != GO:
-                why = "enforcing has ended" if self._stopped else getattr(admission, "because", "")
-                port.journal.note(intent, "failed", HELD, f"not sent: {why}")
-                raise _NotSent(why)
             port.guard.sending(action, now_ns)
             port.journal.note(intent, "sent")
             self.sending.add(action.target)
@@ -333,10 +349,22 @@ class LiveExecutor:
             port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
             return intent, answer
 
+    def _check_gate(self, action: Action) -> None:
+        """Raises _NotSent where the action may not be sent at this instant."""
+        if self._stopped:
+            raise _NotSent("enforcing has ended")
+        port = self._port
+        admission = port.guard.admit(action, port.view(), port.now_ns())
+        if admission != GO:
+            raise _NotSent(getattr(admission, "because", ""))
+
     def _is_open_for(self, action: Action) -> bool:
         """Whether the gate is still open for what the server wants to have a moment later."""
-        port = self._port
-        return not self._stopped and port.guard.admit(action, port.view(), port.now_ns()) == GO
+        try:
+            self._check_gate(action)
+        except _NotSent:
+            return False
+        return True
 
     async def token(self, controller: str) -> None:
         """Wait for a token of the controller's bucket."""
@@ -347,6 +375,11 @@ class LiveExecutor:
 
     async def _sleep_until(self, at_ns: int) -> None:
         await asyncio.sleep(max(0.0, (at_ns - self._port.now_ns()) / SECOND_NS))
+
+
+def _is_patient(action: Action) -> bool:
+    """Whether it waits for as long as it takes: an eviction that is due is not decided anew."""
+    return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
 
 
 class _NotSent(Exception):

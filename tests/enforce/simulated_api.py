@@ -72,8 +72,10 @@ class SimulatedServer:
         self.live()
 
     def _next_due(self) -> int | None:
-        due = (self.cluster.world.agenda.next_at(), self.cluster._renewals.next_due())
-        return min((at_ns for at_ns in due if at_ns is not None), default=None)
+        one, other = self.cluster.world.agenda.next_at(), self.cluster._renewals.next_due()
+        if one is None or other is None:
+            return one if other is None else other
+        return min(one, other)
 
     def live(self) -> None:
         """Let the cluster's own parts do what is due."""
@@ -96,7 +98,7 @@ class SimulatedServer:
         found = [
             (change, kind)
             for kind, collection in self.store.collections.items()
-            if kind != "Event"
+            if collection.log and collection.log[-1].version > self._seen and kind != "Event"
             for change in collection.since(self._seen)
         ]
         self._seen = self.store.version

@@ -136,7 +136,10 @@ class SimulatedWatches:
 
     def _catch_up(self, kind: str) -> None:
         events: list[Any] = []
-        for change in self._server.store.collections[kind].since(self._seen[kind]):
+        collection = self._server.store.collections[kind]
+        if not collection.log or collection.log[-1].version <= self._seen[kind]:
+            return
+        for change in collection.since(self._seen[kind]):
             obj = change.entry.obj
             self._seen[kind] = change.version
             gone = change.type == DELETED

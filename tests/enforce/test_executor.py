@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live import executor as executor_module
@@ -71,6 +71,9 @@ class Lab:
         self.view = View(kill_switch_absent_ns=NOW)
         self.evidence = Result(200)
         self.on_intent: Callable[[], None] = lambda: None
+        self.on_held: Callable[[], None] = lambda: None
+        self.now_ns = NOW
+        self.guard = Guard(UPSTREAM)
         self.most = self.running = 0
         self._answer = answer or (lambda call: Answer(200, self.objects.get(call.key)))
         self.cache = Cache()
@@ -80,13 +83,13 @@ class Lab:
             self.objects[obj.key] = obj
         port = Port(
             self.cache,
-            Guard(UPSTREAM),
+            self.guard,
             lambda: self.view,
             self,
             self,
             self,
             self.events.append,
-            lambda: NOW,
+            lambda: self.now_ns,
             5 * SECOND_NS,
         )
         names = ("node-lifecycle", "taint-eviction")
@@ -133,7 +136,10 @@ class Lab:
         return self.evidence
 
     def planned(self, *_: Any) -> None: ...
-    def held(self, *_: Any) -> None: ...
+
+    def held(self, *_: Any) -> None:
+        self.on_held()
+
     def sending(self, *_: Any) -> None: ...
     def answered(self, *_: Any) -> None: ...
     def ended(self, *_: Any) -> None: ...
@@ -147,27 +153,49 @@ def test_the_intent_comes_before_the_first_byte() -> None:
     assert lab.outcomes == [("DeletePod", 200)]
 
 
-def test_a_gate_that_closes_meanwhile_sends_nothing() -> None:
+def test_a_gate_that_closes_meanwhile_sends_nothing_until_it_opens() -> None:
     lab = Lab()
 
     def lose() -> None:
-        lab.view = replace(lab.view, leads=False)
+        lab.view, lab.on_intent = replace(lab.view, leads=False), lambda: None
 
-    lab.on_intent = lose
+    def lead() -> None:
+        lab.log.append("held")
+        lab.view = replace(lab.view, leads=True)
+
+    lab.on_intent, lab.on_held = lose, lead
     lab.play(DELETE)
-    assert lab.log[:2] == ["intent p", "failed"] and "Delete p" not in lab.log
-    assert lab.outcomes == [("DeletePod", HELD)]
+    assert lab.log == ["intent p", "failed", "held", "intent p", "sent", "Delete p", "applied"]
 
 
 def test_without_a_journal_nothing_is_sent() -> None:
     lab = Lab()
 
     def full() -> None:
-        raise OSError("disk full")
+        if lab.log.count("intent p") < 3:
+            raise OSError("disk full")
 
     lab.on_intent = full
     lab.play(DELETE)
-    assert lab.log == ["intent p"] and lab.outcomes == [("DeletePod", HELD)]
+    assert lab.log == ["intent p"] * 3 + ["sent", "Delete p", "applied"]
+
+
+def test_what_others_used_up_first_waits_its_turn() -> None:
+    lab = Lab()
+    lab.guard.caps = replace(UPSTREAM, deletions_a_minute=1)
+    due = replace(DELETE, taints=(Taint("k", "NoExecute"),))
+
+    def next_minute() -> None:
+        lab.log.append("held")
+        lab.now_ns += 60 * SECOND_NS
+        lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
+
+    lab.on_held = next_minute
+    lab.cache.apply(Put("Node", replace(NODE, spec=NodeSpec(taints=due.taints))), NOW)
+    lab.play(due, replace(due, pod="q", pod_uid="u-q"))
+    assert lab.log.count("held") == 1 and lab.log[-2:] == ["Delete q", "applied"]
+    assert lab.log.count("intent q") == 1, "a cap is looked at before the disk is troubled"
+    assert [code for _, code in lab.outcomes] == [200, 200]
 
 
 def test_a_node_that_could_not_be_called_lost_keeps_its_pods() -> None:
@@ -265,10 +293,10 @@ def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
     lab.executor._port.on_bug = bugs.append
     real = lab.executor._admitted
 
-    async def fails(item: Any) -> Any:
+    async def fails(item: Any, **more: Any) -> Any:
         if item.action is DELETE:
             raise KeyError
-        return await real(item)
+        return await real(item, **more)
 
     monkeypatch.setattr(lab.executor, "_admitted", fails)
     lab.play(TARGET, DELETE, OTHER)

@@ -48,15 +48,18 @@ class World:
 
     def advance(self, to_ns: int) -> bool:
         """Go on to that instant, or to the first thing that happens before; whether one did."""
-        due = [at_ns for at_ns in (self.next_due(),) if at_ns is not None]
-        due += [self._agenda[0][0]] if self._agenda else []
-        if not due or min(due) > to_ns:
+        own_ns = self.next_due()
+        next_ns = self._agenda[0][0] if self._agenda else None
+        if own_ns is not None and (next_ns is None or own_ns < next_ns):
+            next_ns = own_ns
+        if next_ns is None or next_ns > to_ns:
             self.now_ns = to_ns
             return False
-        self.now_ns = max(self.now_ns, min(due))
+        self.now_ns = max(self.now_ns, next_ns)
         while self._agenda and self._agenda[0][0] <= self.now_ns:
             heapq.heappop(self._agenda)[2]()
-        self.live()
+        if own_ns is not None and own_ns <= self.now_ns:
+            self.live()
         return True
 
     def stand_still(self, duration_ns: int, *, suspended: bool) -> None:

@@ -34,10 +34,11 @@ from kubectl_nodelife.engine.actions import (
     RemoveTaints,
     Requeue,
     SetNodeConditions,
+    SetNodeLabels,
     SetPodReason,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.controller import Actions, Part
 from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Change, Outcome
@@ -122,6 +123,7 @@ class NodeLifecycleController:
         if key == _MONITOR:
             self.next_pass_ns = now_ns + self.settings.node_monitor_period_ns + self.memory.drift_ns
             self._update_tries.clear()
+            yield from self._work_again(cache, now_ns)
             yield from monitor_node_health(self.memory, cache, now_ns)
             yield Requeue(self.name, _MONITOR, self.next_pass_ns)
         elif key == _EVICTION_LOOP:
@@ -159,9 +161,13 @@ class NodeLifecycleController:
         if isinstance(action, (DeletePod, SetPodReason)) and outcome.code != 404:
             pod = cache.pod(action.namespace, action.pod)
             return self._requeue_node(pod.spec.node_name if pod else "", now_ns)
+        if isinstance(action, SetNodeLabels):
+            self.memory.unworked.add(action.node)
         if isinstance(action, (AddTaints, RemoveTaints)):
             self.memory.look_at.add(action.node)
-            if isinstance(action, AddTaints) and action.taints[0].effect == NO_EXECUTE:
+            if any(t.effect != NO_EXECUTE for t in action.taints):
+                self.memory.unworked.add(action.node)
+            elif isinstance(action, AddTaints):
                 return self._requeue_node(action.node, now_ns)
         return ()
 
@@ -203,15 +209,29 @@ class NodeLifecycleController:
             yield from no_schedule_pass(node, now_ns, cause)
         yield from reconcile_labels(node, profile.has("beta_labels_are_truth"), cause)
 
+    def _work_again(self, cache: Cache, now_ns: int) -> Iterator[Part]:
+        """Nodes of which a NoSchedule taint or a label could not be written.
+
+        Upstream drops them, and waits for the node's next event ("TODO: Add nodeName back to the
+        queue"), which a dead kubelet never causes.
+        """
+        unworked, self.memory.unworked = self.memory.unworked, set()
+        for name in sorted(unworked):
+            if (node := cache.node(name)) is not None:
+                yield part(name, self.process_node(node, now_ns, None))
+
     # What came of it
 
     def _put_off(self, action: Action, cache: Cache) -> None:
         """What the action needs is in quarantine: a later pass decides anew, and no token of the
         zone is spent on the node until then.
         """
-        if not isinstance(action, (SetNodeConditions, AddTaints, RemoveTaints)):
+        if not isinstance(action, (SetNodeConditions, AddTaints, RemoveTaints, SetNodeLabels)):
             return
         name = action.node
+        self.memory.unworked.add(name)
+        if isinstance(action, SetNodeLabels):
+            return
         health, node = self.memory.health.get(name), cache.node(name)
         self.memory.look_at.add(name)
         if isinstance(action, SetNodeConditions) and health is not None and node is not None:

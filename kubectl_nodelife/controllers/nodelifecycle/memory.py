@@ -19,6 +19,7 @@ class Memory:
     `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    `unworked`: nodes of which a taint that mirrors its state, or a label, could not be written.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
@@ -35,6 +36,7 @@ class Memory:
         self.evicted_nodes: set[str] = set()
         self.gone: set[str] = set()
         self.retry: set[str] = set()
+        self.unworked: set[str] = set()
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
@@ -55,6 +57,7 @@ class Memory:
         other.passes, other.expiry = self.passes.fork(), self.expiry.fork()
         other.look_at, other.gone = set(self.look_at), set(self.gone)
         other.evicted_nodes, other.retry = set(self.evicted_nodes), set(self.retry)
+        other.unworked = set(self.unworked)
         return other
 
     def eviction_rate(self, state: str, size: int) -> float:

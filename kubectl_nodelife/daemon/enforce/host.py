@@ -76,6 +76,7 @@ class EnforcingHost:
             if isinstance(controller, NodeLifecycleController):
                 self.lifecycle = controller
                 controller.memory.begins_cold = joining
+                controller.memory.unworked.update(self.cache.nodes)  # as at any start upstream
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         self.engine = Engine(
