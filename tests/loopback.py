@@ -16,12 +16,14 @@ import yaml
 from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.target import Overrides, Target, find_target
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.inputs import read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
+from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(
@@ -75,7 +77,9 @@ async def sandbox(
     }
     beginning = read_beginning(None, yaml.safe_dump(scenario).encode(), time.time_ns(), read_named)
     settings = make_settings(beginning.setting.profile, flags)
-    cluster = SandboxCluster(beginning.setting, make_controllers(settings, controllers))
+    rules = rules_for(settings.profile) if STATUS_MANAGERS in controllers else None
+    made = make_controllers(settings, controllers)
+    cluster = SandboxCluster(beginning.setting, made, status_rules=rules)
     async with make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s) as served:
         yield served
 

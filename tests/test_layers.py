@@ -17,18 +17,19 @@ RULES = {
     "kube": "",
     "workloads": "kube",
     "engine": "kube",
+    "kubelet": "kube workloads engine",
     "controllers": "kube workloads engine",
     "drain": "kube workloads engine sim",
-    "outlook": "kube workloads engine controllers",
+    "outlook": "kube workloads engine kubelet controllers",
     "live": "kube engine",
-    "sim": "kube workloads engine",
-    "sandbox": "kube workloads engine controllers sim live",
+    "sim": "kube workloads engine kubelet",
+    "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
     "answers": "kube workloads engine controllers drain outlook",
     "daemon": "kube workloads engine controllers drain outlook live sim sandbox answers",
     "acts": "kube workloads engine drain outlook live sim answers daemon",
     "report": "kube workloads engine drain outlook sim answers",  # their data types
-    "commands": "kube workloads engine controllers drain outlook live sim sandbox snapshot"
+    "commands": "kube workloads engine kubelet controllers drain outlook live sim sandbox snapshot"
     " answers daemon acts report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
@@ -40,7 +41,7 @@ RULES = {
 OPEN = {"errors", "build_info", ""}
 MAY_IMPORT = {folder: {*OPEN, *others.split()} for folder, others in RULES.items()}
 
-CORE = {"kube", "workloads", "engine", "controllers", "drain", "outlook", "answers"}
+CORE = {"kube", "workloads", "engine", "kubelet", "controllers", "drain", "outlook", "answers"}
 BANNED_IN_CORE = {"time", "random", "threading", "socket", "asyncio", "os", "logging", "click"}
 BANNED_IN_CORE |= {"aiohttp", "kubernetes", "subprocess"}
 

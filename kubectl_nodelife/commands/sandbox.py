@@ -10,16 +10,16 @@ import time
 import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
-from kubectl_nodelife.controllers import CONTROLLERS, make_controllers
+from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.assignments import parse_assignments
-from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.inputs import read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
-from kubectl_nodelife.sim.scenario import Setting
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, STATUS_MANAGERS, Setting
 
 SCENARIO = b"""
 apiVersion: nodelife.dev/v1alpha1
@@ -38,7 +38,7 @@ spec:
     default="all",
     show_default=True,
     metavar="all|none|NAME,...",
-    help=f"Our controllers that run inside: {', '.join(CONTROLLERS)}.",
+    help=f"Our controllers that run inside: {', '.join(CONTROLLER_NAMES)}.",
 )
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
@@ -59,10 +59,12 @@ def sandbox(
     """
     beginning = read_beginning(filename, SCENARIO, time.time_ns(), read_named)
     settings = _settings(beginning.setting, assignments)
+    wanted = _wanted(controllers)
     cluster = SandboxCluster(
         beginning.setting.under(settings),
-        _controllers(controllers, settings),
+        make_controllers(settings, wanted),
         documents=beginning.documents,
+        status_rules=rules_for(settings.profile) if STATUS_MANAGERS in wanted else None,
     )
     served = make_sandbox(cluster, f"{beginning.setting.profile.name}.0", verbose=verbose)
     with contextlib.suppress(asyncio.CancelledError):
@@ -78,17 +80,19 @@ def _settings(setting: Setting, assignments: tuple[str, ...]) -> Settings:
         raise BadInput(str(error)) from None
 
 
-def _controllers(names: str, settings: Settings) -> list[Controller]:
-    """The controllers to run inside. Raises BadInput."""
-    wanted = [] if names == "none" else list(CONTROLLERS) if names == "all" else names.split(",")
-    unknown = sorted(set(wanted) - CONTROLLERS.keys())
+def _wanted(names: str) -> list[str]:
+    """The names of the controllers to run inside. Raises BadInput."""
+    if names in ("none", "all"):
+        return list(CONTROLLER_NAMES) if names == "all" else []
+    wanted = names.split(",")
+    unknown = sorted(set(wanted) - set(CONTROLLER_NAMES))
     if unknown:
         raise BadInput(
             f"there is no controller {unknown[0]!r}",
             on="--controllers",
-            remedy=f"name some of {', '.join(CONTROLLERS)}, or all, or none",
+            remedy=f"name some of {', '.join(CONTROLLER_NAMES)}, or all, or none",
         )
-    return make_controllers(settings, wanted)
+    return wanted
 
 
 async def _serve(served: Sandbox) -> None:

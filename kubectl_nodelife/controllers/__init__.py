@@ -19,8 +19,11 @@ CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "taint-eviction": ("tainteviction", "TaintEvictionController"),
     "daemonset": ("daemonset", "DaemonSetController"),
     "pod-gc": ("podgc", "PodGCController"),
-    "pod-status": ("pod_status.controller", "PodStatusController"),
 }
+
+IN_KUBELETS: Final = "pod-status"
+"""Stands among the names of controllers and is part of the simulated kubelets: the world runs it
+(`sim/status_manager`). A real cluster's kubelets do it themselves."""
 
 
 def make_controllers(
@@ -32,7 +35,7 @@ def make_controllers(
     taint manager (flag enable-taint-manager) there is no taint-eviction. Raises KeyError for an
     unknown name.
     """
-    unknown = set(names) - CONTROLLERS.keys()
+    unknown = set(names) - CONTROLLERS.keys() - {IN_KUBELETS}
     if unknown:
         raise KeyError(min(unknown))
     made: list[Controller] = []

@@ -21,6 +21,7 @@ from kubectl_nodelife.engine.loop import EngineHost, Tick
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.live.loop import Slices, drive
 from kubectl_nodelife.sandbox.deleting import Deleter
 from kubectl_nodelife.sandbox.heartbeats import Renewals
@@ -50,9 +51,11 @@ class SandboxCluster:
         documents: Iterable[tuple[str, dict[str, object]]] = (),
         now_ns: Callable[[], int] = time.time_ns,
         store: ObjectStore | None = None,
+        status_rules: StatusRules | None = None,
     ) -> None:
         """`documents`: whole objects, as (kind, document), that stand in for the setting's slices
-        of the same names; other objects come from the slices.
+        of the same names; other objects come from the slices. `status_rules`: of the kubelets'
+        status managers; None: they have none.
         """
         self.clock = now_ns
         start_ns = now_ns()
@@ -68,6 +71,7 @@ class SandboxCluster:
             setting.scenario.kubelet,
             end_ns=_FOR_EVER_NS,
             kinds_read=frozenset(BY_KIND),
+            status_rules=status_rules,
         )
         self.api.bind = self.world.scheduler.bind
         Script(self.world, setting.scenario.events)

@@ -15,6 +15,13 @@ from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.calls import CALL_WORDS
+from kubectl_nodelife.sim.container_reading import (
+    ContainerEvent,
+    ResourcesEvent,
+    read_container,
+    read_resources,
+)
 from kubectl_nodelife.sim.fields import (
     FieldPath,
     describe,
@@ -23,12 +30,14 @@ from kubectl_nodelife.sim.fields import (
     nearest,
     one_of,
     sequence,
+    switch,
     text,
     texts,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 _STATUSES = ("True", "False", "Unknown")
+_KUBELET_CHANGES = ("heartbeats", "conditions", "failingCalls", "statusChannel")
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -48,11 +57,17 @@ class ReportedCondition(msgspec.Struct, frozen=True):
 
 
 class KubeletEvent(msgspec.Struct, frozen=True):
-    """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now."""
+    """Kubelets fall silent ("stop"), start again ("start"), or report other conditions from now.
+
+    `failing_calls`: which API calls of their status managers fail from now; None: as before.
+    `status_channel`: "full" or "free"; "": as before.
+    """
 
     targets: Targets
     heartbeats: str = ""
     conditions: dict[str, ReportedCondition] = {}
+    failing_calls: tuple[str, ...] | None = None
+    status_channel: str = ""
 
 
 class TaintEvent(msgspec.Struct, frozen=True):
@@ -94,7 +109,16 @@ class DeleteEvent(msgspec.Struct, frozen=True):
     name: str
 
 
-Happening = KubeletEvent | TaintEvent | CordonEvent | DrainEvent | ApplyEvent | DeleteEvent
+Happening = (
+    KubeletEvent
+    | TaintEvent
+    | CordonEvent
+    | DrainEvent
+    | ApplyEvent
+    | DeleteEvent
+    | ContainerEvent
+    | ResourcesEvent
+)
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True):
@@ -145,10 +169,11 @@ def _targets(value: dict[str, Any], at: FieldPath) -> Targets:
 
 
 def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
-    kubelet = mapping(value, at, ("nodes", "selector", "heartbeats", "conditions"))
+    kubelet = mapping(value, at, ("nodes", "selector", *_KUBELET_CHANGES))
     targets = _targets(kubelet, at)
-    if "heartbeats" not in kubelet and "conditions" not in kubelet:
-        raise at.fault("nothing happens to the kubelet", "give heartbeats, conditions or both")
+    if not kubelet.keys() & set(_KUBELET_CHANGES):
+        remedy = f"give one or more of {', '.join(_KUBELET_CHANGES)}"
+        raise at.fault("nothing happens to the kubelet", remedy)
     heartbeats = ""
     if "heartbeats" in kubelet:
         heartbeats = one_of(kubelet["heartbeats"], at.key("heartbeats"), ("stop", "start"))
@@ -157,7 +182,16 @@ def _read_kubelet(value: Any, at: FieldPath) -> KubeletEvent:
         type_: _condition(value, place.key(type_))
         for type_, value in mapping(kubelet.get("conditions", {}), place).items()
     }
-    return KubeletEvent(targets, heartbeats, conditions)
+    failing, channel = None, ""
+    if "failingCalls" in kubelet:
+        place = at.key("failingCalls")
+        failing = tuple(
+            one_of(item, place.item(i), tuple(CALL_WORDS.values()))
+            for i, item in enumerate(sequence(kubelet["failingCalls"], place))
+        )
+    if "statusChannel" in kubelet:
+        channel = one_of(kubelet["statusChannel"], at.key("statusChannel"), ("full", "free"))
+    return KubeletEvent(targets, heartbeats, conditions, failing, channel)
 
 
 def _condition(value: Any, at: FieldPath) -> ReportedCondition:
@@ -220,9 +254,7 @@ def _read_drain(value: Any, at: FieldPath) -> DrainEvent:
     given: dict[str, Any] = {}
     for key, field in _DRAIN_SWITCHES.items():
         if key in drain:
-            if not isinstance(drain[key], bool):
-                raise at.key(key).fault(f"found {describe(drain[key])}", "give true or false")
-            given[field] = drain[key]
+            given[field] = switch(drain[key], at.key(key))
     if "podSelector" in drain:
         given["pod_selector"] = text(drain["podSelector"], at.key("podSelector"))
         try:
@@ -275,6 +307,8 @@ def _read_delete(value: Any, at: FieldPath) -> DeleteEvent:
 
 _READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
     "kubelet": _read_kubelet,
+    "container": read_container,
+    "resources": read_resources,
     "taint": _read_taint,
     "cordon": _read_cordon,
     "uncordon": _read_uncordon,

@@ -92,6 +92,13 @@ def count(value: Any, at: FieldPath, *, least: int = 0, most: int) -> int:
     return value
 
 
+def switch(value: Any, at: FieldPath) -> bool:
+    """The value as true or false."""
+    if not isinstance(value, bool):
+        raise at.fault(f"found {describe(value)}", "give true or false")
+    return value
+
+
 def duration_ns(value: Any, at: FieldPath, *, least_ns: int = 0, most_ns: int | None = None) -> int:
     """The value, a Go duration such as `1m30s`, in ns."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:

@@ -5,13 +5,13 @@ simulated one by one: the engine is told the schedule (`Heartbeats`) when it beg
 ends, and only the posts that can change something are made (a first one, one with another
 condition, one that undoes what somebody else wrote). Follows pkg/kubelet (kubelet_node_status.go,
 status manager, pod workers) as far as the controllers can see it; no containers, probes, images or
-volumes. Pods that were marked not ready stay so when their node returns: that repair belongs to the
-pod-status controller.
+volumes. What a kubelet believes of a pod, and that it sets right what others wrote, is its status
+manager's (`status_manager`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -22,49 +22,19 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
-from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.conditions import overwritten, own_conditions, posted, reason_of
 from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
 
 DEFAULT_GRACE_SECONDS = 30
-_REPORT_INTERVAL_NS = 5 * MINUTE_NS
-_UPDATE_FREQUENCY_NS = 10 * SECOND_NS
 
 _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-
-
-class KubeletTerms(msgspec.Struct, frozen=True):
-    """How the kubelets of a scenario behave; ns.
-
-    `node_status_report_interval_ns` None: as the kubelets of that release do by default.
-    `pod_stop_ns` None: a pod uses all of its grace period.
-    """
-
-    lease_renew_interval_ns: int = 10 * SECOND_NS
-    lease_renew_phase_ns: int = 0
-    node_status_report_interval_ns: int | None = None
-    pod_start_ns: int = 2 * SECOND_NS
-    pod_stop_ns: int | None = None
-
-    @property
-    def post_every_ns(self) -> int:
-        """How long after a status post the next one comes, if nothing changes."""
-        return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
-
-    def for_leases(self, leases_count: bool) -> KubeletTerms:
-        """Without Leases a kubelet posts its status each time it has looked at it.
-
-        Follows `tryUpdateNodeStatus` of v1.16, where only the gate NodeLease lets it leave out a
-        status that did not change.
-        """
-        if leases_count or self.node_status_report_interval_ns is not None:
-            return self
-        return replace(self, node_status_report_interval_ns=_UPDATE_FREQUENCY_NS)
 
 
 class Kubelet:
@@ -104,7 +74,11 @@ class Kubelets:
     def __init__(self, api: Api, agenda: Agenda, terms: KubeletTerms) -> None:
         self._api = api
         self._agenda = agenda
-        self._terms = terms
+        self.terms = terms
+        self.writes = False
+        self._on_start: list[Callable[[str], None]] = []
+        self._on_run: list[Callable[[Pod], bool]] = []
+        self._on_stop: list[Callable[[Pod, Action | None], bool]] = []
         self._kubelets: dict[str, Kubelet] = {}
         self._endings: dict[Key, _Ending] = {}
         self._starting: dict[Key, _Start] = {}
@@ -112,7 +86,7 @@ class Kubelets:
 
     def begin(self) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
-        first_ns = self._api.now_ns + self._terms.lease_renew_phase_ns
+        first_ns = self._api.now_ns + self.terms.lease_renew_phase_ns
         alive = []
         for node in self._api.store.nodes.values():
             kubelet = self._kubelets[node.name] = Kubelet(node.name, own_conditions(node))
@@ -135,6 +109,42 @@ class Kubelets:
         kubelet = self._kubelets.get(node)
         return kubelet is not None and kubelet.alive
 
+    def alive_since(self, node: str) -> int | None:
+        """The instant of the kubelet's first heartbeat, ns; None where it is silent."""
+        kubelet = self._kubelets.get(node)
+        return kubelet.first_ns if kubelet is not None and kubelet.alive else None
+
+    def attend(
+        self,
+        on_start: Callable[[str], None] | None = None,
+        on_run: Callable[[Pod], bool] | None = None,
+        on_stop: Callable[[Pod, Action | None], bool] | None = None,
+    ) -> None:
+        """Have `on_start` told of each node whose kubelet is heard of again; `on_run` asked before
+        a pod runs and `on_stop` when a deleted one's time is over: True takes that over."""
+        self._on_start += [on_start] if on_start else []
+        self._on_run += [on_run] if on_run else []
+        self._on_stop += [on_stop] if on_stop else []
+
+    def forget_listeners(self) -> None:
+        """Ask nobody any more."""
+        for listeners in (self._on_start, self._on_run, self._on_stop):
+            listeners.clear()
+
+    def write(self, pod: Pod, cause: Action | None) -> None:
+        """Write a pod in a kubelet's name; `writes` tells its status manager so."""
+        self.writes = True
+        try:
+            self._api.put("Pod", pod, cause)
+        finally:
+            self.writes = False
+
+    def no_longer_starts(self, pod: Pod) -> None:
+        """The pod's containers run or have ended: it is not started any more."""
+        start = self._starting.get(pod.key)
+        if start is not None and start.uid == pod.uid:
+            del self._starting[pod.key]
+
     def stop(self, node: str, cause: Action | None) -> None:
         """The kubelet falls silent: no renewal from this instant on, this instant included."""
         kubelet = self._kubelets.get(node)
@@ -156,6 +166,8 @@ class Kubelets:
                 self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
             elif pod.key in self._starting:
                 self._run_soon(pod.key, self._starting[pod.key])
+        for listener in self._on_start:
+            listener(node)
 
     def report(
         self, node: str, conditions: Mapping[str, ReportedCondition], cause: Action | None
@@ -195,7 +207,7 @@ class Kubelets:
 
     def _next_post(self, kubelet: Kubelet, after_ns: int, cause: Action | None) -> None:
         """Count the report interval anew from a post at `after_ns`."""
-        kubelet.post_ns = after_ns + self._terms.post_every_ns
+        kubelet.post_ns = after_ns + self.terms.post_every_ns
         self._tell(kubelet, None, cause)
 
     def _tell(self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None) -> None:
@@ -203,10 +215,10 @@ class Kubelets:
             Heartbeats(
                 kubelet.name,
                 kubelet.first_ns,
-                self._terms.lease_renew_interval_ns,
+                self.terms.lease_renew_interval_ns,
                 stop_ns,
                 kubelet.post_ns,
-                self._terms.post_every_ns,
+                self.terms.post_every_ns,
                 cause,
             )
         )
@@ -253,7 +265,7 @@ class Kubelets:
 
     def _post_due(self, kubelet: Kubelet) -> int:
         """The next scheduled post after now."""
-        every_ns = self._terms.post_every_ns
+        every_ns = self.terms.post_every_ns
         missed = (self._api.now_ns - kubelet.post_ns) // every_ns + 1
         return kubelet.post_ns + max(0, missed) * every_ns
 
@@ -293,7 +305,7 @@ class Kubelets:
         grace_ns, asked_ns = _deletion(pod)
         if cause is not None:
             asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
-        stop_ns = self._terms.pod_stop_ns
+        stop_ns = self.terms.pod_stop_ns
         at_ns = asked_ns + (grace_ns if stop_ns is None else min(grace_ns, stop_ns))
         ending = self._endings[pod.key] = _Ending(pod.uid, at_ns, cause)
         self._starting.pop(pod.key, None)
@@ -309,6 +321,8 @@ class Kubelets:
             return
         if not self.alive(pod.spec.node_name):
             return
+        if any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
+            return
         done = self._api.note(
             DeletePod(
                 controller=CLUSTER,
@@ -323,7 +337,7 @@ class Kubelets:
         self._api.drop("Pod", key, done)
 
     def _run_soon(self, key: Key, start: _Start) -> None:
-        at_ns = self._api.now_ns + self._terms.pod_start_ns
+        at_ns = self._api.now_ns + self.terms.pod_start_ns
         start = self._starting[key] = _Start(start.uid, at_ns, start.cause)
         self._agenda.add(at_ns, KUBELET, partial(self._run, key, start))
 
@@ -335,6 +349,8 @@ class Kubelets:
         if not self.alive(pod.spec.node_name):
             return
         del self._starting[key]
+        if any(reports_it(pod) for reports_it in self._on_run):
+            return
         status = self._running_status(pod.status, at_ns)
         ready = status.condition("Ready")
         assert ready is not None
@@ -350,7 +366,7 @@ class Kubelets:
                 phase="Running",
             )
         )
-        self._api.put("Pod", replace(pod, status=status), done)
+        self.write(replace(pod, status=status), done)
 
     def _running_status(self, status: PodStatus, at_ns: int) -> PodStatus:
         """The status with everything running. Pods that start together share one."""

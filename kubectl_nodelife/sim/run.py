@@ -64,6 +64,7 @@ def run(
             end_ns=setting.start_ns + duration_ns,
             kinds_read=setting.kinds_read,
             faults=faults,
+            status_rules=setting.status_rules,
         )
         Script(world, scenario.events)
         kinds = sorted({kind for c in controllers for kind in c.watches})

@@ -24,6 +24,8 @@ from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
+from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, as_created, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
@@ -43,14 +45,16 @@ from kubectl_nodelife.sim.fields import (
     nearest,
     one_of,
     sequence,
+    switch,
     text,
 )
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
-from kubectl_nodelife.sim.kubelet import KubeletTerms
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.names import made_uid
 
 API_VERSION = "nodelife.dev/v1alpha1"
-CONTROLLER_NAMES = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", "pod-status")
+STATUS_MANAGERS = "pod-status"
+CONTROLLER_NAMES = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", STATUS_MANAGERS)
 DEFAULT_TIME_NS = int(parse_time("2026-01-01T00:00:00Z"))
 DEFAULT_DURATION_NS = 20 * MINUTE_NS
 
@@ -74,6 +78,11 @@ _KUBELET_FIELDS = {
     "podStartDuration": "pod_start_ns",
     "podStopDuration": "pod_stop_ns",
 }
+_KUBELET_SWITCHES = {
+    "podsListed": "pods_listed",
+    "keepTerminatedPodVolumes": "keep_terminated_pod_volumes",
+    "cgroupsPerQOS": "cgroups_per_qos",
+}
 _PERIODS = ("leaseRenewInterval", "nodeStatusReportInterval")
 # field -> (its name here, least, most)
 _GENERATE_FIELDS = {
@@ -84,6 +93,7 @@ _GENERATE_FIELDS = {
     "seed": ("seed", 0, (1 << 48) - 1),
     "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
 }
+_OF_STATUS_MANAGERS = (ContainerEvent, ResourcesEvent)
 _MILLISECOND_NS = 1_000_000
 _LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
 _MOST_GENERATED = 2_000_000
@@ -136,6 +146,11 @@ class Setting(msgspec.Struct, frozen=True):
         admission = DefaultTolerationSeconds(*settings.default_toleration_seconds)
         scenario = replace(self.scenario, kubelet=kubelet)
         return replace(self, scenario=scenario, admission=admission)
+
+    @property
+    def status_rules(self) -> StatusRules | None:
+        """The rules of the kubelets' status managers; None where none run."""
+        return rules_for(self.profile) if STATUS_MANAGERS in self.scenario.controllers else None
 
     @property
     def objects(self) -> Iterator[KubeObject]:
@@ -234,8 +249,11 @@ def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
 
 
 def _kubelet(value: Any, at: FieldPath) -> KubeletTerms:
-    terms = {}
-    for key, item in mapping(value, at, tuple(_KUBELET_FIELDS)).items():
+    terms: dict[str, Any] = {}
+    for key, item in mapping(value, at, (*_KUBELET_FIELDS, *_KUBELET_SWITCHES)).items():
+        if key in _KUBELET_SWITCHES:
+            terms[_KUBELET_SWITCHES[key]] = switch(item, at.key(key))
+            continue
         least_ns = _MILLISECOND_NS if key in _PERIODS else 0
         terms[_KUBELET_FIELDS[key]] = duration_ns(item, at.key(key), least_ns=least_ns)
     return KubeletTerms(**terms)
@@ -320,6 +338,12 @@ def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObj
 
 def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
     """An event may only name nodes that exist at some time."""
+    for event in scenario.events:
+        if isinstance(event.what, _OF_STATUS_MANAGERS) and (
+            STATUS_MANAGERS not in scenario.controllers
+        ):
+            what = f"the kubelets' status managers ({STATUS_MANAGERS}) do not run"
+            raise event.place.fault(what, f"add {STATUS_MANAGERS} to controllers")
     nodes = set(present)
     for event in scenario.events:
         if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":

@@ -25,6 +25,7 @@ from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.sim.acts import MakePod, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
 from kubectl_nodelife.sim.drained import start_drain
 from kubectl_nodelife.sim.events import (
@@ -69,6 +70,10 @@ class Script:
                 self._apply(apply)
             case DeleteEvent() as gone:
                 self._delete(gone)
+            case ContainerEvent() as container if self._world.container_events is not None:
+                self._world.container_events.play(container)
+            case ResourcesEvent() as resources if self._world.container_events is not None:
+                self._world.container_events.leave(resources)
 
     def _nodes(self, targets: Targets) -> list[Node]:
         """The nodes that are there now; for one that is not, a record says so."""
@@ -96,12 +101,26 @@ class Script:
             elif event.heartbeats == "start":
                 why = "the kubelet starts: it renews its lease and posts its status"
                 cause = self._api.note(told(about, "HeartbeatsStarted", why))
+            self._surround(name, event)
             if event.conditions:
                 kubelets.report(name, event.conditions, cause)
             if event.heartbeats == "stop":
                 kubelets.stop(name, cause)
             elif event.heartbeats == "start":
                 kubelets.start(name, cause)
+
+    def _surround(self, name: str, event: KubeletEvent) -> None:
+        """What the kubelet's status manager meets from now on."""
+        managers, events = self._world.managers, self._world.container_events
+        if managers is None or events is None:
+            return
+        if event.failing_calls is not None:
+            managers.of(name).failing = frozenset(event.failing_calls)
+            words = ", ".join(event.failing_calls)
+            why = f"its API calls fail: {words}" if words else "its API calls succeed again"
+            self._api.note(told(("Node", "", name), "StatusCalls", why))
+        if event.status_channel:
+            events.fill_channel(name, event.status_channel == "full")
 
     def _taint(self, node: Node, event: TaintEvent) -> None:
         taints = add_or_update_taints(node.spec.taints, event.add)

@@ -26,13 +26,17 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
-from kubectl_nodelife.sim.kubelet import Kubelets, KubeletTerms
+from kubectl_nodelife.sim.kubelet import Kubelets
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
+from kubectl_nodelife.sim.status_manager import StatusManagers
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -74,9 +78,11 @@ class World:
         end_ns: int,
         kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
+        status_rules: StatusRules | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
         epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
+        `status_rules`: of the kubelets' status managers; None: they have none.
         """
         self.agenda = Agenda()
         self.api = api
@@ -90,6 +96,13 @@ class World:
         self._rounds = 0
         self._rounds_since_ns = 0
         self._faults = faults
+        self.managers: StatusManagers | None = None
+        self.container_events: ContainerEvents | None = None
+        if status_rules is not None:
+            self.managers = StatusManagers(
+                api, self.agenda, self.kubelets, status_rules, self._hits_kubelet
+            )
+            self.container_events = ContainerEvents(self.managers)
 
     def begin(self, kinds: Iterable[str]) -> Cache:
         """Wake the cluster's own parts. Returns what a first list shows.
@@ -102,6 +115,8 @@ class World:
         self.disruption.begin()
         self.endpoints.begin()
         self.kubelets.begin()
+        if self.managers is not None:
+            self.managers.begin()
         self.agenda.run(self.api.now_ns)
         self.scheduler.place_waiting()
         self.api.pending.extend(Synced(kind) for kind in kinds)
@@ -142,6 +157,9 @@ class World:
         """
         self.agenda.clear()
         self.api.forget_listeners()
+        self.kubelets.forget_listeners()
+        if self.managers is not None:
+            self.managers.end()
         self.scheduler.placement.end()
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
@@ -203,6 +221,15 @@ class World:
             self.agenda.add(at_ns, KUBELET, lambda _: self.api.pending.append(outcome))
         else:
             self.api.pending.append(outcome)
+
+    def _hits_kubelet(self, action: Action) -> bool:
+        """Whether a fault hits a kubelet's write, so that it fails."""
+        fault = self._faults(action, self.api.now_ns) if self._faults is not None else None
+        if fault is None or fault.applied:
+            return False
+        self.api.note(action)
+        self.failures.append(Outcome(action, fault.code, fault.message))
+        return True
 
     def _refuse(self, action: Action, code: int, message: str) -> None:
         self.api.pending.append(self._failed(action, code, message))

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kubelet.calls import (
     Answer,
     ApiCall,
     CallRefused,
     PatchPodStatusCall,
     drive,
 )
-from kubectl_nodelife.controllers.pod_status.conditions import ready_condition
-from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
-from kubectl_nodelife.controllers.pod_status.status import with_condition
-from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, PodStatus
-from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kubelet.conditions import ready_condition
+from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
+from kubectl_nodelife.kubelet.status import with_condition
 from kubectl_nodelife.outlook.audit.classify import (
     classify,
 )

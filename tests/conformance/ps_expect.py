@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import ContainerState, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kubelet.releases import StatusRules
 from tests.conformance.ps_functions import (
     Case,
     condition,

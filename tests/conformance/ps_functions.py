@@ -8,19 +8,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
-    containers_ready_condition,
-    initialized_condition,
-    ready_condition,
-)
-from kubectl_nodelife.controllers.pod_status.merge import merge_pod_status
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules, rules_for
-from kubectl_nodelife.controllers.pod_status.status import (
-    is_status_equal_by_kubelet,
-    normalize_status,
-    with_last_transition_times,
-)
-from kubectl_nodelife.controllers.pod_status.transition import illegal_transition
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import (
     ContainerState,
@@ -32,6 +19,19 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import decode_time, format_time, parse_time
+from kubectl_nodelife.kubelet.conditions import (
+    containers_ready_condition,
+    initialized_condition,
+    ready_condition,
+)
+from kubectl_nodelife.kubelet.merge import merge_pod_status
+from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
+from kubectl_nodelife.kubelet.status import (
+    is_status_equal_by_kubelet,
+    normalize_status,
+    with_last_transition_times,
+)
+from kubectl_nodelife.kubelet.transition import illegal_transition
 
 Case = dict[str, Any]
 

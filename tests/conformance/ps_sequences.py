@@ -11,7 +11,10 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
+from kubectl_nodelife.kube.times import format_time, parse_time
+from kubectl_nodelife.kubelet.calls import (
     Answer,
     ApiCall,
     CallRefused,
@@ -21,12 +24,9 @@ from kubectl_nodelife.controllers.pod_status.calls import (
     PatchPodStatusCall,
     drive,
 )
-from kubectl_nodelife.controllers.pod_status.machine import CachedStatus, PodStatusMachine
-from kubectl_nodelife.controllers.pod_status.pods import is_static_pod
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
-from kubectl_nodelife.kube.times import format_time, parse_time
+from kubectl_nodelife.kubelet.machine import CachedStatus, PodStatusMachine
+from kubectl_nodelife.kubelet.pods import is_static_pod
+from kubectl_nodelife.kubelet.releases import StatusRules
 from tests.conformance.ps_functions import NOW_NS, Case, read
 
 CALL_WORDS = {GetPodCall: "get", PatchPodStatusCall: "patch", DeletePodCall: "delete"}

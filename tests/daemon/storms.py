@@ -163,7 +163,8 @@ class Beside:
         self.end_ns = setting.start_ns + scenario.duration_ns
         self._told = Timeline(setting.start_ns)
         api = self._api = Api(self._told, setting.start_ns, setting.cluster.copy())
-        self._world = World(api, scenario.kubelet, end_ns=self.end_ns)
+        rules = setting.status_rules if acts else None
+        self._world = World(api, scenario.kubelet, end_ns=self.end_ns, status_rules=rules)
         Script(self._world, scenario.events)
         controllers = make_controllers(self.settings, CONTROLLERS) if acts else []
         kinds = sorted({kind for c in controllers for kind in c.watches})

@@ -103,6 +103,7 @@ def test_all_that_is_planned_is_confirmed(
         scenario.kubelet,
         end_ns=setting.start_ns + scenario.duration_ns,
         kinds_read=setting.kinds_read,
+        status_rules=setting.status_rules,
     )
     Script(world, scenario.events)
     controllers = make_controllers(settings, scenario.controllers)

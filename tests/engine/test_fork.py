@@ -77,7 +77,13 @@ def begin(setting: Setting) -> tuple[Engine, World]:
     """A world and its engine, before the first tick."""
     api = Api(Timeline(setting.start_ns), setting.start_ns, setting.cluster.copy())
     end_ns = setting.start_ns + setting.scenario.duration_ns
-    world = World(api, setting.scenario.kubelet, end_ns=end_ns, kinds_read=setting.kinds_read)
+    world = World(
+        api,
+        setting.scenario.kubelet,
+        end_ns=end_ns,
+        kinds_read=setting.kinds_read,
+        status_rules=setting.status_rules,
+    )
     Script(world, setting.scenario.events)
     settings = make_settings(setting.profile, {})
     controllers = make_controllers(settings, ALL, pass_drift_ns=PASS_DRIFT_NS)

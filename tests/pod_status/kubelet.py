@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kubelet.calls import (
     Answer,
     ApiCall,
     CallRefused,
@@ -12,12 +14,10 @@ from kubectl_nodelife.controllers.pod_status.calls import (
     PatchPodStatusCall,
     drive,
 )
-from kubectl_nodelife.controllers.pod_status.machine import (
+from kubectl_nodelife.kubelet.machine import (
     PodStatusMachine,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules, rules_for
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from tests.pod_status.objects import NOW_NS, pod
 
 

@@ -12,17 +12,6 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
-    Answer,
-    ApiCall,
-    CallRefused,
-    DeletePodCall,
-    PatchPodStatusCall,
-    drive,
-)
-from kubectl_nodelife.controllers.pod_status.machine import SYNC_PERIOD_NS, PodStatusMachine
-from kubectl_nodelife.controllers.pod_status.releases import rules_for
-from kubectl_nodelife.controllers.pod_status.status import with_condition
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
@@ -36,6 +25,17 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.calls import (
+    Answer,
+    ApiCall,
+    CallRefused,
+    DeletePodCall,
+    PatchPodStatusCall,
+    drive,
+)
+from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
+from kubectl_nodelife.kubelet.releases import rules_for
+from kubectl_nodelife.kubelet.status import with_condition
 from tests.pod_status.objects import NOW_NS, pod
 
 STATES = {

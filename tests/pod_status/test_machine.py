@@ -7,32 +7,48 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import ContainerState, ContainerStateRunning
+from kubectl_nodelife.kubelet.calls import (
     DeletePodCall,
     GetPodCall,
     PatchPodStatusCall,
 )
-from kubectl_nodelife.controllers.pod_status.conditions import need_to_reconcile_pod_readiness
-from kubectl_nodelife.controllers.pod_status.machine import (
-    MAX_WAITING_REQUESTS,
-    containers_are_stopped,
-)
-from kubectl_nodelife.controllers.pod_status.releases import SINCE_UNTIL
-from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import ContainerState, ContainerStateRunning
+from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
+from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
+from kubectl_nodelife.kubelet.pods import static_pod_of
+from kubectl_nodelife.kubelet.reclaim import containers_are_stopped
+from kubectl_nodelife.kubelet.releases import SINCE_UNTIL
 from tests.pod_status.kubelet import Kubelet, rules_of
 from tests.pod_status.objects import NOW_NS, ago, marked, pod
 
 
 def test_a_full_queue_drops_requests_and_the_batch_finds_them() -> None:
-    kubelet = Kubelet("v1.16")
-    for number in range(MAX_WAITING_REQUESTS + 5):
-        assert kubelet.say(str(number))
-    assert len(kubelet.machine.requests) == MAX_WAITING_REQUESTS
-    assert kubelet.sync() == "gp"
-    assert kubelet.stored is not None
-    assert kubelet.stored.status.message == str(MAX_WAITING_REQUESTS + 4)
-    assert not kubelet.machine.requests
+    for profile, left in (("v1.17", MAX_WAITING_REQUESTS), ("v1.18", 0)):
+        kubelet = Kubelet(profile)
+        for number in range(MAX_WAITING_REQUESTS + 5):
+            assert kubelet.say(str(number))
+        assert len(kubelet.machine.requests) == MAX_WAITING_REQUESTS
+        assert kubelet.sync() == "gp"
+        assert kubelet.stored is not None
+        assert kubelet.stored.status.message == str(MAX_WAITING_REQUESTS + 4)
+        assert len(kubelet.machine.requests) == left
+        assert kubelet.sync(all_pods=False) == ""  # needsUpdate: none of them is news
+
+
+def test_each_request_of_a_static_pod_is_sent_since_it_asks_with_the_raw_uid() -> None:
+    """`syncPod` asks `needsUpdate` with the static pod's uid, versions stand under the mirror's:
+    what was sent already is sent again (up to 1.26)."""
+    for profile, calls in (("v1.16", "gpgp"), ("v1.27", "gp")):
+        mirror = pod(metadata__annotations={"kubernetes.io/config.mirror": "hash"})
+        kubelet = Kubelet(profile, mirror)
+        static = static_pod_of(mirror)
+        kubelet.machine.observe(static)
+        for message in ("one", "two"):
+            status = replace(mirror.status, message=message)
+            assert kubelet.machine.set_pod_status(static, status, NOW_NS)
+        assert kubelet.sync(all_pods=False) == calls
+        assert kubelet.machine.api_versions == {mirror.uid: 2}
 
 
 def test_older_releases_send_each_change_newer_ones_the_last() -> None:
@@ -100,8 +116,8 @@ def test_a_patch_names_the_uid_from_1_18_on() -> None:
         assert patch.uid == uid
 
 
-def test_an_empty_patch_is_sent_before_1_20() -> None:
-    for profile, calls in (("v1.19", "gp"), ("v1.20", "g")):
+def test_an_empty_patch_is_sent_before_1_18() -> None:
+    for profile, calls in (("v1.17", "gp"), ("v1.18", "g")):
         kubelet = Kubelet(profile)
         kubelet.say("one")
         kubelet.sync()

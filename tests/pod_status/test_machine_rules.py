@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.kubelet.calls import (
     DeletePodCall,
 )
 from tests.pod_status.kubelet import Kubelet
@@ -81,21 +81,6 @@ def test_each_entry_point_says_whether_it_made_a_new_version() -> None:
     never = pod(spec__restartPolicy="Never")
     machine.terminate_pod(never, NOW_NS)
     assert not machine.set_pod_status(never, pod().status, NOW_NS)  # a container came back
-
-
-def test_an_older_kubelet_sends_a_static_pods_request_once() -> None:
-    source = {"kubernetes.io/config.source": "file"}
-    mirror = pod(
-        metadata__uid="u-mirror",
-        metadata__annotations={**source, "kubernetes.io/config.mirror": "x"},
-    )
-    kubelet = Kubelet("v1.16", mirror)
-    static = pod(metadata__uid="u-static", metadata__annotations=source)
-    kubelet.machine.observe(static)
-    kubelet.machine.set_pod_status(static, replace(static.status, message="one"), NOW_NS)
-    kubelet.machine.requests.append(kubelet.machine.requests[0])
-    assert kubelet.sync(all_pods=False) == "gp"
-    assert kubelet.machine.api_versions == {"u-mirror": 1}
 
 
 def test_an_orphan_unsettles_the_kubelet() -> None:

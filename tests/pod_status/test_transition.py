@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.kube.pod import ContainerState, Pod, PodSpec, PodStatus
+from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,
     initialized_condition,
     owned_types,
     ready_condition,
     shared_types,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules, rules_for
-from kubectl_nodelife.controllers.pod_status.transition import (
+from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
+from kubectl_nodelife.kubelet.transition import (
     has_pod_initialized,
     illegal_transition,
     terminated_status,
 )
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.kube.pod import ContainerState, Pod, PodSpec, PodStatus
 
 WAITING: dict[str, Any] = {"waiting": {}}
 RUNNING: dict[str, Any] = {"running": {}}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.pods import PodTable
-from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.pods import PodTable
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classify import Classification
 from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness

@@ -41,6 +41,7 @@ def test_every_field_is_documented() -> None:
     from kubectl_nodelife.sim import scenario
 
     fields = {*scenario._SPEC_FIELDS, *scenario._KUBELET_FIELDS, *scenario._GENERATE_FIELDS}
+    fields |= set(scenario._KUBELET_SWITCHES)
     assert [
         name for name in sorted(fields) if f"`{name}`" not in TEXT and f"{name}:" not in TEXT
     ] == []

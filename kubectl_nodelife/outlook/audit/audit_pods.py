@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
-    CONTAINERS_READY,
-    INITIALIZED,
-    READY,
-)
-from kubectl_nodelife.controllers.pod_status.releases import rules_for
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.conditions import (
+    CONTAINERS_READY,
+    INITIALIZED,
+    READY,
+)
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.audit.classify import (
     OK,
     SETTLE_NS,

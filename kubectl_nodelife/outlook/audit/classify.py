@@ -14,7 +14,10 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
     READINESS_GATES_NOT_READY,
@@ -24,10 +27,7 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     initialized_condition,
     ready_condition,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 OK: Final = "ok"

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
+from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET
+from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
     READY,
@@ -17,11 +21,7 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     initialized_condition,
     ready_condition,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
-from kubectl_nodelife.kube.times import format_time
-from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.classify import LAGGING
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness

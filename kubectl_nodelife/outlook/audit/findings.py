@@ -11,8 +11,6 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
@@ -27,6 +25,8 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     TRUE,
 )
+from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.classify import (
     MARKED_NODE_DOWN,

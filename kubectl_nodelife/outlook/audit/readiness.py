@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kubelet.conditions import (
     READY,
     TERMINAL_PHASES,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.wellknown import FALSE, TRUE
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.classify import (
     GATES,

@@ -22,8 +22,6 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES
-from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.calls import Request, request_of
 from kubectl_nodelife.engine.ordered_actions import SetPodReady
@@ -31,6 +29,8 @@ from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE, UNKNOWN
+from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES
+from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.classify import (
     GATES,

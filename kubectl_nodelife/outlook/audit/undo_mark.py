@@ -12,14 +12,6 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
-    CONTAINERS_READY,
-    READY,
-    containers_ready_condition,
-    is_sidecar,
-)
-from kubectl_nodelife.controllers.pod_status.pods import is_mirror_pod
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
@@ -28,6 +20,14 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     TRUE,
 )
+from kubectl_nodelife.kubelet.conditions import (
+    CONTAINERS_READY,
+    READY,
+    containers_ready_condition,
+    is_sidecar,
+)
+from kubectl_nodelife.kubelet.pods import is_mirror_pod
+from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit.classify import (
     STUCK_NOT_READY,
     Classification,

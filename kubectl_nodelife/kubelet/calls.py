@@ -8,6 +8,7 @@ down as it happens, and neither a network nor a simulated world has to be known 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import Final
 
 import msgspec
 
@@ -40,6 +41,8 @@ class DeletePodCall(msgspec.Struct, frozen=True):
 
 
 ApiCall = GetPodCall | PatchPodStatusCall | DeletePodCall
+
+CALL_WORDS: Final = {GetPodCall: "get", PatchPodStatusCall: "patch", DeletePodCall: "delete"}
 
 
 class CallRefused(msgspec.Struct, frozen=True):

@@ -12,8 +12,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.conditions import TERMINAL_PHASES, is_sidecar
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import (
     Container,
     ContainerRestartRule,
@@ -24,6 +22,8 @@ from kubectl_nodelife.kube.pod import (
     PodSpec,
     PodStatus,
 )
+from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES, is_sidecar
+from kubectl_nodelife.kubelet.releases import StatusRules
 
 Statuses = tuple[ContainerStatus, ...]
 
@@ -42,7 +42,7 @@ def illegal_transition(
 ) -> str | None:
     """Why the step from `old` to `new` is refused: a container that may not restart left the state
     "terminated"; None where nothing speaks against it. Follows `checkContainerStateTransition`."""
-    if spec.restart_policy == "Always":
+    if spec.restart_policy in ("", "Always"):  # "": as the API server defaults it
         return None
     if rules.restart_all_containers and _may_restart_all(spec):
         return None

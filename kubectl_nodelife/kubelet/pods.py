@@ -32,6 +32,26 @@ def is_static_pod(pod: Pod) -> bool:
     return source != "api"
 
 
+def static_pod_of(mirror: Pod) -> Pod:
+    """The static pod that the kubelet read from a file, as far as its mirror shows it.
+
+    Its uid is the hash of that file's pod, which the mirror's annotation tells. Follows
+    `applyDefaults` in pkg/kubelet/config and `CreateMirrorPod`.
+    """
+    annotations = dict(mirror.metadata.annotations or {})
+    uid = annotations.pop(CONFIG_MIRROR_ANNOTATION)
+    if annotations.get(CONFIG_SOURCE_ANNOTATION, "api") == "api":
+        annotations[CONFIG_SOURCE_ANNOTATION] = "file"
+    metadata = replace(
+        mirror.metadata,
+        uid=uid or f"{mirror.uid}-static",
+        annotations=annotations,
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+    )
+    return replace(mirror, metadata=metadata, status=PodStatus(phase="Pending"))
+
+
 class PodTable:
     """Pods by uid, mirrors by the name that they share with their static pod."""
 

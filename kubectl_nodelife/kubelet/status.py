@@ -12,8 +12,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.conditions import owned_types, shared_types
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
     ContainerState,
@@ -23,6 +21,8 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.conditions import owned_types, shared_types
+from kubectl_nodelife.kubelet.releases import StatusRules
 
 MAX_POD_TERMINATION_MESSAGE_BYTES: Final = 12 * 1024
 

@@ -19,14 +19,17 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.calls import (
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.calls import (
     CallRefused,
     Calls,
     DeletePodCall,
     GetPodCall,
     PatchPodStatusCall,
 )
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     DISRUPTION_TARGET,
     INITIALIZED,
@@ -37,26 +40,23 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     containers_ready_condition,
     ready_condition,
 )
-from kubectl_nodelife.controllers.pod_status.merge import merge_pod_status
-from kubectl_nodelife.controllers.pod_status.pods import (
+from kubectl_nodelife.kubelet.merge import merge_pod_status
+from kubectl_nodelife.kubelet.pods import (
     PodTable,
     is_mirror_pod,
     is_static_pod,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.controllers.pod_status.status import (
+from kubectl_nodelife.kubelet.releases import StatusRules
+from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
     normalize_status,
     with_condition,
     with_last_transition_times,
 )
-from kubectl_nodelife.controllers.pod_status.transition import (
+from kubectl_nodelife.kubelet.transition import (
     illegal_transition,
     terminated_status,
 )
-from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodStatus
-from kubectl_nodelife.kube.times import SECOND_NS
 
 SYNC_PERIOD_NS: Final = 10 * SECOND_NS
 """A batch over all pods runs this often; changes are sent at once besides."""
@@ -97,6 +97,8 @@ class PodStatusMachine:
         self.statuses: dict[str, CachedStatus] = {}
         self.api_versions: dict[str, int] = {}
         self.requests: deque[tuple[str, CachedStatus]] = deque()
+        self.request_room = MAX_WAITING_REQUESTS
+        self._agreed: dict[str, tuple[PodStatus, PodStatus]] = {}
         self.settled = True
         """A batch over all pods would find nothing to do, until something changes."""
 
@@ -106,6 +108,16 @@ class PodStatusMachine:
         """The pod manager learns of a pod, or of a mirror: new, or as it is now."""
         self.pods.set(pod)
         self.settled = False
+
+    def believe(self, pod: Pod, status: PodStatus, api_uid: str) -> None:
+        """Take the pod over from a kubelet that had reported `status`: version 1, and sent.
+
+        `api_uid`: the pod's, or that of its mirror.
+        """
+        self.observe(pod)
+        status = normalize_status(pod.spec, status, self.rules)
+        self.statuses[pod.uid] = CachedStatus(1, pod.namespace, pod.name, status)
+        self.api_versions[api_uid] = 1
 
     def forget(self, pod: Pod) -> None:
         """The pod manager drops a pod or a mirror; the cached status stays, an orphan now."""
@@ -174,6 +186,7 @@ class PodStatusMachine:
         """Drop what is believed of other pods than `uids`. Follows `RemoveOrphanedStatuses`."""
         for uid in [uid for uid in self.statuses if uid not in uids]:
             del self.statuses[uid]
+            self._agreed.pop(uid, None)
             self.settled = False
 
     # ---- what it says -------------------------------------------------------------------------
@@ -204,7 +217,8 @@ class PodStatusMachine:
     def sync_batch(self, now_ns: int) -> Calls:
         """What the sender does every `SYNC_PERIOD_NS`: send what changed, what is ready to be
         deleted, and what somebody else has changed since. Follows `syncBatch(true)`."""
-        self.requests.clear()  # the batch covers them
+        if self.rules.batch_empties_queue:
+            self.requests.clear()  # the batch covers them
         mirrors = self.pods.mirror_uids()
         known_mirrors = set(mirrors.values())
         for uid in [u for u in self.api_versions if u not in self.statuses]:
@@ -243,8 +257,14 @@ class PodStatusMachine:
             if mirror is None:
                 return False
             pod = mirror
+        agreed = self._agreed.get(uid)
+        if agreed is not None and agreed[0] is pod.status and agreed[1] is status:
+            return False  # the same two were compared before
         shown = normalize_status(pod.spec, pod.status, self.rules)
-        return not self._is_equal(shown, status)
+        if not self._is_equal(shown, status):
+            return True
+        self._agreed[uid] = (pod.status, status)
+        return False
 
     # ---- how --------------------------------------------------------------------------------
 
@@ -281,7 +301,7 @@ class PodStatusMachine:
             status=status,
             is_finished=finished,
         )
-        if self.rules.request_per_change and len(self.requests) < MAX_WAITING_REQUESTS:
+        if self.rules.request_per_change and len(self.requests) < self.request_room:
             self.requests.append((pod.uid, accepted))
         self.settled = False
         return True
@@ -308,15 +328,17 @@ class PodStatusMachine:
         """Each request on its own, with the check that its version was not sent in the meantime."""
         while self.requests:
             uid, requested = self.requests.popleft()
-            if self.needs_update(self._api_uid(uid), requested):
-                yield from self._sync_pod(uid, requested, now_ns)
-
-    def _api_uid(self, uid: str) -> str:
-        return self.pods.mirror_uids().get(uid) or uid
+            yield from self._sync_pod(uid, requested, now_ns)
 
     def _sync_pod(self, uid: str, cached: CachedStatus, now_ns: int) -> Calls:
         """Send one pod's status, and delete the pod if that was the last to say. A failure leaves
-        the recorded version alone, so that the next batch tries again. Follows `syncPod`."""
+        the recorded version alone, so that the next batch tries again. Follows `syncPod`.
+
+        Releases with a queue of requests ask `needs_update` here, with the pod's own uid: of a
+        static pod, whose versions are noted under its mirror's uid, each request is sent.
+        """
+        if self.rules.request_per_change and not self.needs_update(uid, cached):
+            return
         pod = yield GetPodCall(cached.namespace, cached.name)
         if isinstance(pod, CallRefused):
             return  # gone: the orphans' removal cleans up; any other failure: the next batch
@@ -349,15 +371,6 @@ class PodStatusMachine:
         if not self.rules.delete_when_finished:
             return self.kubelet.pod_resources_are_reclaimed(pod, cached.status)
         return pod.status.phase in TERMINAL_PHASES and cached.is_finished
-
-
-def containers_are_stopped(status: PodStatus) -> bool:
-    """Whether each regular container is terminated or waiting: the part that a status can tell of
-    `pod_resources_are_reclaimed`. Follows the kubelet's `notRunning`."""
-    return all(
-        s.state.terminated is not None or s.state.waiting is not None
-        for s in status.container_statuses or ()
-    )
 
 
 def _is_terminating(pod: Pod) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.pod_status.conditions import (
+from kubectl_nodelife.kube.pod import PodCondition, PodStatus
+from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     DISRUPTION_TARGET,
     READY,
@@ -17,12 +18,11 @@ from kubectl_nodelife.controllers.pod_status.conditions import (
     shared_types,
     terminal_phase_condition,
 )
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
-from kubectl_nodelife.controllers.pod_status.status import (
+from kubectl_nodelife.kubelet.releases import StatusRules
+from kubectl_nodelife.kubelet.status import (
     with_condition,
     with_last_transition_times,
 )
-from kubectl_nodelife.kube.pod import PodCondition, PodStatus
 
 
 def merge_pod_status(

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from kubectl_nodelife.controllers.pod_status.releases import StatusRules
 from kubectl_nodelife.kube.pod import (
     Container,
     ContainerStatus,
@@ -21,6 +20,7 @@ from kubectl_nodelife.kube.pod import (
     PodSpec,
     PodStatus,
 )
+from kubectl_nodelife.kubelet.releases import StatusRules
 
 READY: Final = "Ready"
 CONTAINERS_READY: Final = "ContainersReady"

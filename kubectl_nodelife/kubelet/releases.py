@@ -19,6 +19,7 @@ _OLDEST_DESCRIBED = 16  # with container start-up; an older profile behaves as t
 SINCE_UNTIL: Final[dict[str, Span]] = {
     "owns_unschedulable": (0, 19),
     "request_per_change": (0, 27),
+    "batch_empties_queue": (18, None),
     "terminate_overwrites_all": (0, 19),
     "terminate_keeps_never_started": (24, None),  # PR 108366
     "terminate_sets_phase": (27, None),  # PR 115331
@@ -31,7 +32,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "init_matched_by_index": (29, None),
     "ephemeral_counted": (23, None),
     "patch_has_uid": (18, None),
-    "empty_patch_skipped": (20, None),
+    "empty_patch_skipped": (18, None),
     "ready_to_start_containers": (29, None),
     "resize_conditions": (33, None),
     "restart_rules": (35, None),
@@ -48,6 +49,8 @@ class StatusRules(msgspec.Struct, frozen=True):
     """`Unschedulable` is in the list of condition types that only the kubelet writes."""
     request_per_change: bool
     """A queue of requests wakes the sender, and not one signal for a batch of what changed."""
+    batch_empties_queue: bool
+    """The batch takes all requests out of the queue first, since it covers them."""
     terminate_overwrites_all: bool
     """TerminatePod makes every container "terminated, exit code 0", whatever it was."""
     terminate_keeps_never_started: bool

@@ -1,0 +1,236 @@
+"""What a scenario says of containers and of what is left of a pod, told to its kubelet.
+
+Each event is a call of the kubelet's other parts to its status manager (`sim/status_manager`): the
+prober's SetContainerReadiness and SetContainerStartup, a pod sync's SetPodStatus, TerminatePod. Of
+the pods that it is about every step is told: the version that was made, why none was, what the
+sender does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
+from kubectl_nodelife.kubelet.containers import (
+    ContainerStep,
+    generated,
+    stepped,
+    with_container_statuses,
+)
+from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
+from kubectl_nodelife.kubelet.pods import is_mirror_pod
+from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
+from kubectl_nodelife.kubelet.transition import illegal_transition
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.container_reading import ContainerEvent, PodTargets, ResourcesEvent
+from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
+
+
+class ContainerEvents:
+    """Plays these events on the status managers."""
+
+    def __init__(self, managers: StatusManagers) -> None:
+        self._managers = managers
+        self._api = managers.api
+        self._kubelets = managers.kubelets
+        self._failing: list[ContainerEvent] = []
+        self._kubelets.attend(on_run=self._runs, on_stop=self._stops)
+
+    def play(self, event: ContainerEvent) -> None:
+        """A container event, on the pods that are there; one that fails to start also counts for
+        those that come later, until the same targets' containers run."""
+        if event.step is not None:
+            self._failing = [e for e in self._failing if e.targets != event.targets]
+            if event.step.state == "waiting":
+                self._failing.append(event)
+        for pod in self._pods(event.targets):
+            self._play(event, pod)
+
+    def leave(self, event: ResourcesEvent) -> None:
+        """What the node has of a pod changed."""
+        for pod in self._pods(event.targets):
+            self._know(pod)
+            manager = self._managers.of(pod.spec.node_name)
+            before = manager.left.get(pod.uid, ())
+            manager.left[pod.uid] = event.left
+            if before != event.left:
+                words = ", ".join(event.left) or "nothing"
+                why = f"the node holds of the pod beyond its end: {words}"
+                cause = self._api.note(told(pod, "ResourcesLeft", why))
+                if pod.uid in manager.stopped:
+                    self._go_on(manager, pod, cause)
+
+    def fill_channel(self, node: str, full: bool) -> None:
+        """The channel to a kubelet's sender has no room, or has room again."""
+        manager = self._managers.of(node)
+        manager.machine.request_room = 0 if full else MAX_WAITING_REQUESTS
+        if not self._managers.rules.request_per_change:
+            why = "the channel of this release is a signal with one place: nothing can be lost"
+        elif full:
+            why = f"all {MAX_WAITING_REQUESTS} places are taken: changes wait for the batch"
+        else:
+            why = "there is room again: changes are sent at once"
+        word = "StatusChannelFull" if full else "StatusChannelFree"
+        self._api.note(told(("Node", "", node), word, why))
+
+    def _pods(self, targets: PodTargets) -> list[Pod]:
+        found = [pod for pod in self._api.store.pods.values() if targets.match(pod)]
+        for name in set(targets.names) - {pod.name for pod in found}:
+            why = "the scenario names this pod, which does not exist now"
+            self._api.note(told(("Pod", targets.namespace, name), "NotFound", why, warning=True))
+        return [pod for pod in found if pod.spec.node_name]
+
+    def _know(self, pod: Pod) -> Pod:
+        """The pod as its machine knows it, with container statuses in what is believed."""
+        believed = with_container_statuses(pod, self._api.now_ns)
+        manager = self._managers.of(pod.spec.node_name)
+        own = self._managers.know(pod, believed)
+        cached = manager.machine.statuses[own.uid]
+        if cached.status.container_statuses is None:
+            whole = with_container_statuses(replace(own, status=cached.status), self._api.now_ns)
+            manager.machine.statuses[own.uid] = replace(cached, status=whole)
+        manager.watched.update((own.uid, pod.uid))
+        return own
+
+    def _play(self, event: ContainerEvent, pod: Pod) -> None:
+        own = self._know(pod)
+        names = _named(event, own)
+        if not names:
+            why = f"the pod has no container {event.container}"
+            self._api.note(told(pod, "StatusIgnored", why, warning=True))
+            return
+        if event.step is not None:
+            if event.step.state != "waiting":
+                self._kubelets.no_longer_starts(pod)
+            self._set_pod_status(pod, own, names, event.step, None)
+            return
+        for name in names:
+            self._probed(pod, own, name, event)
+
+    def _probed(self, pod: Pod, own: Pod, name: str, event: ContainerEvent) -> None:
+        """SetContainerReadiness, SetContainerStartup."""
+        machine = self._managers.of(pod.spec.node_name).machine
+        now_ns = self._api.now_ns
+        container_id = _id_of(machine.statuses[own.uid].status, name)
+        if event.ready is not None:
+            made = machine.set_container_readiness(own.uid, container_id, event.ready, now_ns)
+            what = f"container {name} is {'' if event.ready else 'not '}ready"
+        else:
+            started = bool(event.started)
+            made = machine.set_container_startup(own.uid, container_id, started, now_ns)
+            what = f"container {name} has {'' if started else 'not '}started"
+        self._tell(pod, own, made, what, f"{what}, as the kubelet believes already", None)
+
+    def _set_pod_status(
+        self,
+        pod: Pod,
+        own: Pod,
+        names: list[str],
+        step: ContainerStep,
+        cause: Action | None,
+        *,
+        is_terminal: bool = False,
+    ) -> None:
+        """SetPodStatus, after a pod sync that found these containers in another state."""
+        machine = self._managers.of(pod.spec.node_name).machine
+        now_ns, before = self._api.now_ns, machine.statuses[own.uid].status
+        status = generated(
+            own.spec,
+            stepped(own, before, names, step, now_ns),
+            machine.rules,
+            is_terminal=is_terminal,
+        )
+        what = f"container {', '.join(names)} is {step.state}" + (
+            f" ({step.reason})" if step.reason else ""
+        )
+        why = illegal_transition(before, status, own.spec, machine.rules)
+        if why is not None:
+            note = told(pod, "StatusRefused", f"the update is aborted: {why}", warning=True)
+            self._api.note(note)
+            return
+        made = machine.set_pod_status(self._as_shown(pod, own), status, now_ns)
+        self._tell(pod, own, made, what, f"{what}: the same status", cause)
+
+    def _tell(
+        self, pod: Pod, own: Pod, made: bool, what: str, ignored: str, cause: Action | None
+    ) -> None:
+        machine = self._managers.of(pod.spec.node_name).machine
+        if not made:
+            self._api.note(told(pod, "StatusIgnored", f"no new version: {ignored}", cause=cause))
+            return
+        version = machine.statuses[own.uid].version
+        because = f"{what}: version {version}"
+        note = self._api.note(told(pod, "StatusChanged", because, cause=cause))
+        if not machine.wakes_sender():
+            why = f"the channel is full: version {version} waits for the batch"
+            self._api.note(told(pod, "StatusDeferred", why, cause=note))
+        elif not self._kubelets.alive(pod.spec.node_name):
+            why = f"the kubelet is cut off: version {version} waits"
+            self._api.note(told(pod, "StatusDeferred", why, cause=note))
+        sentence = f"the kubelet of {pod.spec.node_name} reports version {version}: {what}"
+        self._managers.accepted(pod, own.uid, sentence, note)
+
+    def _runs(self, pod: Pod) -> bool:
+        """Whether the start of the pod's containers is told here: the kubelet knows the pod
+        already, or something keeps it from starting."""
+        failing = next((e for e in reversed(self._failing) if e.targets.match(pod)), None)
+        if failing is not None and failing.step is not None:
+            own = self._know(pod)
+            self._set_pod_status(pod, own, _named(failing, own), failing.step, None)
+            return True
+        if not self._managers.knows(pod):
+            return False
+        own = self._know(pod)
+        names = [container.name for container in own.spec.containers]
+        self._set_pod_status(pod, own, names, ContainerStep("running"), None)
+        return True
+
+    def _stops(self, pod: Pod, cause: Action | None) -> bool:
+        """Whether the end of the pod is told here, as that of a pod whose steps are told."""
+        manager = self._managers.of(pod.spec.node_name)
+        if pod.uid not in manager.watched or is_mirror_pod(pod):
+            return False
+        if pod.uid not in manager.stopped:
+            manager.stopped.add(pod.uid)
+            self._go_on(manager, pod, cause)
+        return True
+
+    def _go_on(self, manager: StatusManager, pod: Pod, cause: Action | None) -> None:
+        """TerminatePod, as soon as nothing holds it back; then the batch asks whether the object
+        can go."""
+        own = self._know(pod)
+        machine = manager.machine
+        machine.observe(pod)
+        waits = RUNNING_CONTAINERS in manager.left.get(pod.uid, ())
+        if machine.rules.delete_when_finished and not waits:
+            if not containers_are_stopped(machine.statuses[own.uid].status):
+                names = [container.name for container in own.spec.containers]
+                step = ContainerStep("terminated")
+                self._set_pod_status(pod, own, names, step, cause, is_terminal=True)
+            waits = bool(manager.holds(pod.uid, machine.statuses[own.uid].status))
+        if not waits and not machine.statuses[own.uid].is_finished:
+            made = machine.terminate_pod(pod, self._api.now_ns)
+            self._tell(pod, own, made, "the kubelet is done with the pod", "", cause)
+        if pod.key in self._api.store.pods:
+            self._managers.tell_holds(manager, pod)
+            self._managers.wake(pod.spec.node_name)
+
+    def _as_shown(self, pod: Pod, own: Pod) -> Pod:
+        """The pod as a sync has it: as the API shows it, but a static pod as its file has it."""
+        return own if is_mirror_pod(pod) else pod
+
+
+def _named(event: ContainerEvent, pod: Pod) -> list[str]:
+    """The containers that the event names, or all regular ones."""
+    containers: Iterator[Container] = iter((*pod.spec.containers, *pod.spec.init_containers))
+    if not event.container:
+        return [container.name for container in pod.spec.containers]
+    return [c.name for c in containers if c.name == event.container]
+
+
+def _id_of(status: PodStatus, name: str) -> str:
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return next((s.container_id for s in statuses if s.name == name), "")

@@ -1,0 +1,45 @@
+"""How the simulated kubelets of a scenario behave: intervals, and flags of the kubelet."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+
+_REPORT_INTERVAL_NS = 5 * MINUTE_NS
+_UPDATE_FREQUENCY_NS = 10 * SECOND_NS
+
+
+class KubeletTerms(msgspec.Struct, frozen=True):
+    """How the kubelets of a scenario behave; ns.
+
+    `node_status_report_interval_ns` None: as the kubelets of that release do by default.
+    `pod_stop_ns` None: a pod uses all of its grace period. `pods_listed`: somebody asks the
+    kubelet for its pods between any two batches, as metrics agents do; None: in releases which that
+    blinds (1.15 to 1.17).
+    """
+
+    lease_renew_interval_ns: int = 10 * SECOND_NS
+    lease_renew_phase_ns: int = 0
+    node_status_report_interval_ns: int | None = None
+    pod_start_ns: int = 2 * SECOND_NS
+    pod_stop_ns: int | None = None
+    pods_listed: bool | None = None
+    keep_terminated_pod_volumes: bool = False
+    cgroups_per_qos: bool = True
+
+    @property
+    def post_every_ns(self) -> int:
+        """How long after a status post the next one comes, if nothing changes."""
+        return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
+
+    def for_leases(self, leases_count: bool) -> KubeletTerms:
+        """Without Leases a kubelet posts its status each time it has looked at it.
+
+        Follows `tryUpdateNodeStatus` of v1.16, where only the gate NodeLease lets it leave out a
+        status that did not change.
+        """
+        if leases_count or self.node_status_report_interval_ns is not None:
+            return self
+        return replace(self, node_status_report_interval_ns=_UPDATE_FREQUENCY_NS)

@@ -1,0 +1,348 @@
+"""The pod status managers of simulated kubelets: what each believes, what it has sent, and when.
+
+Each kubelet has one for as long as the simulation lasts (`kubelet/machine`). Every 10 s, counted
+from the kubelet's first heartbeat, its batch looks whether somebody changed what it had reported,
+and sets that right: so pods that were marked not ready become ready again when their node returns.
+What the kubelet itself has to report is sent at once. A kubelet whose heartbeats have stopped is
+cut off: it goes on counting versions and sends nothing until it is back.
+
+A pod enters its kubelet's machine when there is first something to say of it: what it showed until
+then is what the kubelet believes, version 1. So a large cluster costs only what happens in it. What
+scenarios say of containers and of what is left of a pod is in `container_events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
+from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.calls import (
+    CALL_WORDS,
+    Answer,
+    ApiCall,
+    CallRefused,
+    Calls,
+    GetPodCall,
+    PatchPodStatusCall,
+)
+from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
+from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
+from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
+from kubectl_nodelife.kubelet.releases import StatusRules
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda
+from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.kubelet import Kubelets
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+
+NAME = "pod-status"
+"""The controller name in records of what a status manager sends."""
+
+HOUSEKEEPING_NS = 2 * SECOND_NS
+"""How long after a pod is gone its kubelet cleans up what it believed of it."""
+
+Injected = Callable[[Action], bool]
+"""Whether a fault of the simulation hits the call that this action stands for."""
+
+
+class PodNews(msgspec.Struct):
+    """What led to the version of a pod that is to be sent: the sentence, and the record."""
+
+    because: str = ""
+    cause: Action | None = None
+
+
+class StatusManager:
+    """One kubelet's: its machine, and what the scenario says of its surroundings.
+
+    `failing`: API calls ("get", "patch", "delete") that fail now. `left`: pod's uid -> which
+    resources of it the node still has. `watched`: pods whose every step is told. `stopped`: uids of
+    deleted pods whose time is over.
+    """
+
+    def __init__(self, rules: StatusRules, reclaim: ReclaimTerms) -> None:
+        self.machine = PodStatusMachine(rules, self)
+        self.reclaim = reclaim
+        self.news: dict[str, PodNews] = {}
+        self.failing: frozenset[str] = frozenset()
+        self.left: dict[str, tuple[str, ...]] = {}
+        self.watched: set[str] = set()
+        self.stopped: set[str] = set()
+        self.held: dict[str, list[str]] = {}
+        self.batch_at_ns: int | None = None
+
+    def could_have_running_containers(self, pod: Pod) -> bool:
+        """Whether something of the pod could still run."""
+        believed = self.machine.pod_status(pod.uid)
+        return not containers_are_stopped(believed or pod.status)
+
+    def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
+        """Whether nothing is left of a pod that was stopped; of others the simulated kubelet takes
+        the object out itself."""
+        return pod.uid in self.stopped and not self.holds(pod.uid, status)
+
+    def holds(self, uid: str, status: PodStatus) -> list[str]:
+        """Which resources hold the object of the pod."""
+        return what_holds(self.left.get(uid, ()), status, self.reclaim, self.machine.rules)
+
+
+class StatusManagers:
+    """Those of all kubelets, by node name."""
+
+    def __init__(
+        self,
+        api: Api,
+        agenda: Agenda,
+        kubelets: Kubelets,
+        rules: StatusRules,
+        injected: Injected,
+    ) -> None:
+        self.api = api
+        self.rules = rules
+        self.kubelets = kubelets
+        self._agenda = agenda
+        self._terms: KubeletTerms = kubelets.terms
+        self._injected = injected
+        self._managers: dict[str, StatusManager] = {}
+
+    def begin(self) -> None:
+        """From now on statuses are kept."""
+        self.api.on_pod(self._pod_changed)
+        self.api.on_pod_conditions(self._pod_changed)
+        self.kubelets.attend(on_start=self.wake)
+
+    def end(self) -> None:
+        """Undo the circles in which machines and their kubelets hold one another."""
+        for manager in self._managers.values():
+            del manager.machine
+        self._managers.clear()
+        del self._injected
+
+    def of(self, node: str) -> StatusManager:
+        """The manager of that node's kubelet."""
+        manager = self._managers.get(node)
+        if manager is None:
+            terms = ReclaimTerms(
+                self._terms.keep_terminated_pod_volumes, self._terms.cgroups_per_qos
+            )
+            manager = self._managers[node] = StatusManager(self.rules, terms)
+        return manager
+
+    def know(self, pod: Pod, status: PodStatus | None = None) -> Pod:
+        """Let the kubelet's machine have the pod, believing `status` or what it shows; returns the
+        pod as the machine knows it, which of a mirror is its static pod."""
+        machine = self.of(pod.spec.node_name).machine
+        uid = machine.pods.translate_uid(pod.uid)
+        if uid in machine.statuses and (known := machine.pods.by_uid(uid)) is not None:
+            return known
+        own = pod
+        if is_mirror_pod(pod):
+            own = static_pod_of(pod)
+            machine.observe(pod)
+        machine.believe(own, status or pod.status, pod.uid)
+        return own
+
+    def knows(self, pod: Pod) -> bool:
+        """Whether the kubelet's machine has the pod already."""
+        manager = self._managers.get(pod.spec.node_name)
+        if manager is None:
+            return False
+        machine = manager.machine
+        return machine.pods.translate_uid(pod.uid) in machine.statuses
+
+    def accepted(self, pod: Pod, uid: str, because: str, cause: Action | None) -> None:
+        """A new version waits to be sent: the sender is woken."""
+        node = pod.spec.node_name
+        manager = self.of(node)
+        manager.news[uid] = PodNews(because, cause)
+        if manager.machine.wakes_sender():
+            self._send(node, manager.machine.sync_changed(self.api.now_ns))
+        self.wake(node)
+
+    def wake(self, node: str) -> None:
+        """Set the next batch of a kubelet that lives and has something to look at."""
+        manager = self._managers.get(node)
+        if manager is None or manager.machine.settled or manager.batch_at_ns is not None:
+            return
+        since_ns = self.kubelets.alive_since(node)
+        if since_ns is not None:
+            batches = (self.api.now_ns - since_ns) // SYNC_PERIOD_NS + 1
+            manager.batch_at_ns = since_ns + max(1, batches) * SYNC_PERIOD_NS
+            self._agenda.add(manager.batch_at_ns, KUBELET, partial(self._batch, node))
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        """The kubelet's watch shows a pod. What the kubelet wrote itself it believes already."""
+        if new is None or (old is not None and old.uid != new.uid):
+            if old is not None:
+                self._gone(old)
+            return
+        node = new.spec.node_name
+        if not node or self.kubelets.writes:
+            return
+        if old is None:
+            if is_mirror_pod(new) and (manager := self._managers.get(node)) is not None:
+                manager.machine.observe(new)
+                self.wake(node)
+            return
+        if new.status is old.status or new.status == old.status:
+            if self.knows(new):
+                self.of(node).machine.observe(new)
+                self.wake(node)
+            return
+        own = self.know(old)
+        manager = self.of(node)
+        manager.machine.observe(new)
+        manager.news.setdefault(own.uid, PodNews()).cause = cause
+        self.wake(node)
+
+    def _gone(self, pod: Pod) -> None:
+        """The watch shows that the pod is gone; what was believed of it is an orphan now."""
+        manager = self._managers.get(pod.spec.node_name)
+        if manager is None:
+            return
+        machine = manager.machine
+        machine.forget(pod)
+        for kept in (manager.left, manager.held, manager.news):
+            kept.pop(pod.uid, None)
+        manager.stopped.discard(pod.uid)
+        if is_mirror_pod(pod) or pod.uid not in machine.statuses:
+            manager.watched.discard(pod.uid)
+        elif pod.uid in manager.watched:
+            at_ns = self.api.now_ns + HOUSEKEEPING_NS
+            self._agenda.add(at_ns, KUBELET, partial(self._clean_up, manager, pod))
+        else:
+            machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
+
+    def _clean_up(self, manager: StatusManager, pod: Pod, at_ns: int) -> None:
+        """Follows `removeOrphanedPodStatuses` in `HandlePodCleanups`."""
+        machine = manager.machine
+        cached = machine.statuses.get(pod.uid)
+        manager.watched.discard(pod.uid)
+        if cached is not None:
+            machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
+            why = f"the pod is gone: its kubelet drops what it believed, version {cached.version}"
+            self.api.note(told(pod, "OrphanedStatusRemoved", why))
+
+    def _batch(self, node: str, at_ns: int) -> None:
+        manager = self.of(node)
+        manager.batch_at_ns = None
+        if not self.kubelets.alive(node):
+            return  # its return sets the next one
+        if self._terms.pods_listed is not False:
+            manager.machine.list_pods()
+        self._send(node, manager.machine.sync_batch(at_ns))
+        for pod in manager.machine.pods:
+            self.tell_holds(manager, pod)
+        self.wake(node)
+
+    def _send(self, node: str, calls: Calls) -> None:
+        manager = self.of(node)
+        answer: Answer | None = None
+        while True:
+            try:
+                call = next(calls) if answer is None else calls.send(answer)
+            except StopIteration:
+                return
+            answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
+
+    def _answer(self, manager: StatusManager, call: ApiCall) -> Answer:
+        """What the API server answers."""
+        pod = self.api.store.pods.get((call.namespace, call.name))
+        word = CALL_WORDS[type(call)]
+        if word in manager.failing:
+            about = pod or ("Pod", call.namespace, call.name)
+            why = f"the API server fails to {word} the pod: the next batch tries again"
+            self.api.note(told(about, "StatusSendFailed", why, warning=True))
+            return CallRefused()
+        if pod is None:
+            return CallRefused(not_found=True)
+        if isinstance(call, GetPodCall):
+            return pod
+        if call.uid and call.uid != pod.uid:
+            return CallRefused()
+        if isinstance(call, PatchPodStatusCall):
+            return self._patch(manager, pod, call.status)
+        return self._delete(manager, pod)
+
+    def _patch(self, manager: StatusManager, pod: Pod, status: PodStatus) -> Answer:
+        """A patch of the status: one record for each condition that it changes."""
+        if status == pod.status:
+            return pod
+        uid = manager.machine.pods.translate_uid(pod.uid)
+        news = manager.news.get(uid) or PodNews()
+        actions = list(_records(pod, status, news, manager.machine.statuses[uid].version))
+        if any(self._injected(action) for action in actions):
+            return CallRefused()
+        for action in actions:
+            self.api.note(action)
+        patched = replace(pod, status=status)
+        self.kubelets.write(patched, actions[-1])
+        manager.machine.observe(patched)
+        manager.news.pop(uid, None)
+        return patched
+
+    def _delete(self, manager: StatusManager, pod: Pod) -> Answer:
+        news = manager.news.get(pod.uid) or PodNews()
+        done = self.api.note(
+            DeletePod(
+                controller=CLUSTER,
+                because=f"the kubelet of {pod.spec.node_name} has stopped the pod, and nothing of "
+                "it is left on the node",
+                cause=news.cause,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                grace_period_seconds=0,
+            )
+        )
+        self.api.drop("Pod", pod.key, done)
+        return pod
+
+    def tell_holds(self, manager: StatusManager, pod: Pod) -> None:
+        """A record where something holds a stopped pod's object, once for each set of things."""
+        if pod.uid not in manager.stopped:
+            return
+        status = manager.machine.pod_status(pod.uid) or pod.status
+        holds = manager.holds(pod.uid, status)
+        if holds and holds != manager.held.get(pod.uid):
+            manager.held[pod.uid] = holds
+            words = "; ".join(HOLDS[word] for word in holds)
+            why = f"its kubelet cannot let the object go: {words}"
+            self.api.note(told(pod, "PodHeld", why, warning=True))
+
+
+def _records(pod: Pod, status: PodStatus, news: PodNews, version: int) -> Iterator[Action]:
+    """The patch, told condition by condition; the phase goes with the first."""
+    phase = status.phase if status.phase != pod.status.phase else ""
+    node = pod.spec.node_name
+    for condition in status.conditions:
+        if pod.status.condition(condition.type) == condition:
+            continue
+        because = news.because or (
+            f"the kubelet of {node} sees that {condition.type} is not what it had reported, and "
+            "sets it right"
+        )
+        yield SetPodCondition(
+            controller=NAME,
+            because=because,
+            cause=news.cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            condition=condition,
+            phase=phase,
+        )
+        phase = ""
+    if phase or all(c in pod.status.conditions for c in status.conditions):
+        because = news.because or (
+            f"the kubelet of {node} sees that the status is not what it had reported, and sets it "
+            "right"
+        )
+        record = told(pod, "StatusPatched", f"{because} (version {version})", cause=news.cause)
+        yield replace(record, controller=NAME)
