@@ -1,4 +1,4 @@
-"""The node conditions that a simulated kubelet sees and posts.
+"""The conditions that a simulated kubelet sees and posts: of its node, and of a pod that runs.
 
 Reasons are those of pkg/kubelet/nodestatus/setters.go.
 """
@@ -11,7 +11,11 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.pod import PodCondition, PodStatus
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
+from kubectl_nodelife.sim.api import whole_seconds
+
+_RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 # condition -> (status, reason) of a kubelet with nothing to complain about
 _HEALTHY = {
@@ -81,3 +85,29 @@ def posted(
         conditions.append(new)
         changed.append(new)
     return tuple(conditions), tuple(changed)
+
+
+class RunningStatuses:
+    """Pods' statuses with everything running. Pods that start together share one."""
+
+    def __init__(self) -> None:
+        self._last = (PodStatus(), -1, PodStatus())
+
+    def of(self, status: PodStatus, at_ns: int) -> PodStatus:
+        """What `status` becomes when the containers run from that instant on."""
+        before, since_ns, after = self._last
+        if since_ns == at_ns and before == status:
+            return after
+        now = whole_seconds(at_ns)
+        conditions = {c.type: c for c in status.conditions}
+        for type_ in _RUNNING_CONDITIONS:
+            old = conditions.get(type_)
+            if old is None or old.status != "True":
+                conditions[type_] = PodCondition(
+                    type=type_, status="True", last_transition_time=now
+                )
+        after = replace(
+            status, phase="Running", conditions=tuple(conditions.values()), start_time=now
+        )
+        self._last = (status, at_ns, after)
+        return after

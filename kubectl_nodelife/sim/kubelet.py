@@ -21,11 +21,17 @@ from kubectl_nodelife.engine.actions import Action, DeletePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
-from kubectl_nodelife.sim.conditions import overwritten, own_conditions, posted, reason_of
+from kubectl_nodelife.sim.conditions import (
+    RunningStatuses,
+    overwritten,
+    own_conditions,
+    posted,
+    reason_of,
+)
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 
@@ -33,8 +39,6 @@ LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
 
 DEFAULT_GRACE_SECONDS = 30
-
-_RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 class Kubelet:
@@ -82,7 +86,7 @@ class Kubelets:
         self._kubelets: dict[str, Kubelet] = {}
         self._endings: dict[Key, _Ending] = {}
         self._starting: dict[Key, _Start] = {}
-        self._last_running = (PodStatus(), -1, PodStatus())
+        self._running = RunningStatuses()
 
     def begin(self) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
@@ -351,7 +355,7 @@ class Kubelets:
         del self._starting[key]
         if any(reports_it(pod) for reports_it in self._on_run):
             return
-        status = self._running_status(pod.status, at_ns)
+        status = self._running.of(pod.status, at_ns)
         ready = status.condition("Ready")
         assert ready is not None
         done = self._api.note(
@@ -367,25 +371,6 @@ class Kubelets:
             )
         )
         self.write(replace(pod, status=status), done)
-
-    def _running_status(self, status: PodStatus, at_ns: int) -> PodStatus:
-        """The status with everything running. Pods that start together share one."""
-        before, since_ns, after = self._last_running
-        if since_ns == at_ns and before == status:
-            return after
-        now = whole_seconds(at_ns)
-        conditions = {c.type: c for c in status.conditions}
-        for type_ in _RUNNING_CONDITIONS:
-            old = conditions.get(type_)
-            if old is None or old.status != "True":
-                conditions[type_] = PodCondition(
-                    type=type_, status="True", last_transition_time=now
-                )
-        after = replace(
-            status, phase="Running", conditions=tuple(conditions.values()), start_time=now
-        )
-        self._last_running = (status, at_ns, after)
-        return after
 
 
 def _deletion(pod: Pod) -> tuple[int, int]:
