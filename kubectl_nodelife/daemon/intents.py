@@ -59,7 +59,7 @@ class Intent(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """A write of an earlier process of which nobody knows what became."""
+    """A write of which nobody knows what became."""
 
     id: int
     state: str
@@ -67,7 +67,8 @@ class Unsettled(NamedTuple):
 
 
 class Intents:
-    """See the module. `error`: why nothing may be sent, "" where all is well.
+    """See the module. `error`: why nothing may be sent, "" where all is well. `has_unsettled`: some
+    write's end may be unknown.
 
     A full disk may pass; any other error is final, and only a new start looks at the file again.
     """
@@ -87,7 +88,8 @@ class Intents:
                 remedy="move it aside, and enforcing begins with an empty one",
             ) from None
         (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
-        self._next_id = int(highest) + 1
+        self._first_id = self._next_id = int(highest) + 1
+        self.has_unsettled = True
         self._inode = file_inode(path)
         self._final = False
         self._one_at_a_time = threading.Lock()  # `mark` must not join a batch that may fail
@@ -111,6 +113,7 @@ class Intents:
     ) -> None:
         """The write is sent, or has ended; goes to the disk with the next batch."""
         self._ends.append((state, code, message[:500], version, number))
+        self.has_unsettled = self.has_unsettled or state == UNKNOWN
 
     async def flush(self) -> None:
         """Bring ends to the disk."""
@@ -126,11 +129,12 @@ class Intents:
                 await self._in_thread(self._prune, now_ns() - RETENTION_NS)
 
     def unsettled(self) -> list[Unsettled]:
-        """What an earlier process left open."""
+        """What an earlier process left open, and what had no answer."""
         names = ", ".join(Intent._fields)
         rows = self._db.execute(
-            f"SELECT id, state, {names} FROM writes WHERE state IN (?, ?, ?) ORDER BY id",
-            (INTENT, SENT, UNKNOWN),
+            f"SELECT id, state, {names} FROM writes WHERE state = ? OR state IN (?, ?) AND id < ? "
+            "ORDER BY id",
+            (UNKNOWN, INTENT, SENT, self._first_id),
         )
         return [Unsettled(row[0], row[1], Intent(*row[2:])) for row in rows.fetchall()]
 

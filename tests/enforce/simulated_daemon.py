@@ -48,6 +48,7 @@ class SimulatedIntents:
     def __init__(self, disk: Disk, dice: random.Random) -> None:
         self.error = ""
         self.dead = False
+        self.has_unsettled = True
         self._disk = disk
         self._dice = dice
         self._ends: list[tuple[int, str]] = []
@@ -64,6 +65,7 @@ class SimulatedIntents:
 
     def note(self, number: int, state: str, *_: Any) -> None:
         self._ends.append((number, state))
+        self.has_unsettled = self.has_unsettled or state == "unknown"
 
     async def flush(self) -> None:
         if not self.dead:
@@ -77,9 +79,11 @@ class SimulatedIntents:
             await self.flush()
 
     def unsettled(self) -> list[Unsettled]:
-        states = ("intent", "sent", "unknown")
-        found = self._disk.rows.items()
-        return [Unsettled(n, state, row) for n, (state, row) in found if state in states]
+        return [
+            Unsettled(n, state, row)
+            for n, (state, row) in self._disk.rows.items()
+            if state == "unknown" or (state in ("intent", "sent") and n <= self.first)
+        ]
 
     def mark(self, name: str, value: str | None = None) -> str:
         if value is not None:

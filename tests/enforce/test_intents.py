@@ -13,10 +13,12 @@ import pytest
 
 from kubectl_nodelife.daemon.acts_journal import PATTERN
 from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
+from kubectl_nodelife.daemon.enforce import settling
 from kubectl_nodelife.daemon.enforce.pausing import KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.enforce.settling import (
     moved_journals,
     settle_all,
+    settle_later,
     settle_unsettled,
 )
 from kubectl_nodelife.daemon.intents import Intent, Intents
@@ -148,7 +150,9 @@ def test_settled_by_reading_never_by_sending(
 
     async def run() -> None:
         intents = Intents(str(path))
-        await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
+        number = await intents.begin(INTENT._replace(action=f'{{"type":"{kind}"}}'))
+        intents.note(number, "unknown")
+        await intents.flush()
         await settle_unsettled(intents, cast(Any, Reader()))
         assert states(path) == [state] and intents.unsettled() == []
         await intents.close()
@@ -166,6 +170,35 @@ class Reads:
         self.asked.append(call.key)
         meta = ObjectMeta(name=call.key[1], namespace="d", uid="u", resource_version="6")
         return Answer(200, Pod(meta))
+
+
+def test_what_cannot_be_read_at_first_is_settled_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "AGAIN_S", 0.01)
+    reads: list[Get] = []
+
+    class Late:
+        async def call(self, call: Get) -> Answer:
+            reads.append(call)
+            return Answer(503) if len(reads) < 3 else Answer(404, reason="NotFound")
+
+    async def run() -> None:
+        intents = Intents(str(path))
+        intents.note(await intents.begin(INTENT), "unknown")
+        in_flight = await intents.begin(INTENT)
+        intents.note(in_flight, "sent")
+        await intents.flush()
+        later = asyncio.ensure_future(settle_later(intents, cast(Any, Late())))
+        while intents.has_unsettled:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        later.cancel()
+        assert len(reads) == 3, "what is on its way is left alone, and what is settled too"
+        await intents.close()
+        assert states(path) == ["failed", "sent"]
+
+    asyncio.run(run())
 
 
 def left_open(folder: Path, cluster: str, **marks: str) -> None:

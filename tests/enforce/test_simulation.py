@@ -1,6 +1,7 @@
 """The enforcing daemon on a simulated API server, on virtual time, with seeded faults.
 
-By hand: `pytest tests/enforce/test_simulation.py --seeds 10000 -n 4`; a failure names its seed.
+CI plays 1,000 seeds. By hand: `pytest tests/enforce/test_simulation.py --seeds 10000 -n 4`; a
+failure names its seed.
 """
 
 from __future__ import annotations

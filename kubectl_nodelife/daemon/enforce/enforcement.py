@@ -23,7 +23,7 @@ from kubectl_nodelife.daemon.enforce.lookouts import (
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
-from kubectl_nodelife.daemon.enforce.settling import settle_all
+from kubectl_nodelife.daemon.enforce.settling import settle_all, settle_later
 from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
@@ -148,11 +148,10 @@ class Enforcement:
             watch_manager(self._side, self._unproven_with, self.guard, self._clock.now_ns),
         )
         self._tasks = [loop.create_task(part) for part in parts]
+        await self._faults.contain("settling", settle_all(self.intents, self._moved, self._side))
+        self._tasks.append(loop.create_task(settle_later(self.intents, self._side)))
         for task in self._tasks:
             task.add_done_callback(self._faults.part_ended)
-        await self._faults.contain(
-            "settling", settle_all(self.intents, self._moved, self._side)
-        )
         while True:
             self.why_not = self._gate.closed_because()
             if self.why_not:

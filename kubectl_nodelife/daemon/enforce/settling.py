@@ -7,6 +7,7 @@ what it says that only a person ends, a pause or a breaker, holds on.
 
 from __future__ import annotations
 
+import asyncio
 import glob
 from typing import Final
 
@@ -17,6 +18,7 @@ from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.live.writer import Writer
 
+AGAIN_S: Final = 10.0
 _CREATES: Final = ("CreatePod", "CreateControllerRevision")
 _DELETES: Final = ("DeletePod", "DeleteControllerRevision", "EvictPod")
 
@@ -51,9 +53,21 @@ async def settle_all(own: Intents, moved: list[Intents], writer: Writer) -> None
             await journal.close()
 
 
+async def settle_later(intents: Intents, writer: Writer) -> None:
+    """Settle what could not be read before, and writes of ours of which nobody knows the end, until
+    cancelled.
+    """
+    while True:
+        await asyncio.sleep(AGAIN_S)
+        if intents.has_unsettled:
+            await settle_unsettled(intents, writer)
+
+
 async def settle_unsettled(intents: Intents, writer: Writer) -> None:
     """Read each object; nothing is sent again. What cannot be read stays open for the next time."""
-    for write in intents.unsettled():
+    found = intents.unsettled()
+    intents.has_unsettled = False
+    for write in found:
         intent = write.intent
         answer = await writer.call(Get(intent.kind, (intent.namespace, intent.name)))
         if answer.code == NOT_FOUND:
@@ -66,6 +80,8 @@ async def settle_unsettled(intents: Intents, writer: Writer) -> None:
             done = moved or _is_a(intent, _CREATES) or (going and _is_a(intent, _DELETES))
             state = "applied" if done else "failed"
             intents.note(write.id, state, 0, "settled by reading the object", version)
+        else:
+            intents.has_unsettled = True
     await intents.flush()
 
 
