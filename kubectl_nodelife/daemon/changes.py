@@ -26,6 +26,10 @@ ENFORCE: Final = "enforce"
 
 API_VERSION: Final = "nodelife.dev/v1alpha1"
 
+_OBJECTS: Final = ("manifest", "revision")
+_STATUS: Final = "status"
+"""Fields in which an action may hold a whole object, or its status."""
+
 _json = msgspec.json.Encoder()
 
 
@@ -67,12 +71,18 @@ COLUMNS: Final = ChangeRecord.__struct_fields__
 
 
 def changes_of(
-    action: Action, now_ns: int, first_id: int, node: str, cause: int | None, patch: str
+    action: Action,
+    now_ns: int,
+    first_id: int,
+    node: str,
+    cause: int | None,
+    patch: str,
+    digest: Digest,
 ) -> Iterator[ChangeRecord]:
     """The records of one action, numbered from `first_id` on."""
     kind, (namespace, name) = action.target
     kept = action.writes and not isinstance(action, RecordEvent)
-    data = encode_action(action).decode() if kept else ""
+    data = action_text(action, digest) if kept else ""
     for number, (word, detail) in enumerate(action.records(), first_id):
         yield ChangeRecord(
             id=number,
@@ -93,11 +103,26 @@ def changes_of(
         )
 
 
+def action_text(action: Action, digest: Digest) -> str:
+    """An action as JSON. Of an object that it creates only what decides is clear."""
+    encoded = encode_action(action)
+    if not any(hasattr(action, name) for name in (*_OBJECTS, _STATUS)):
+        return encoded.decode()
+    made = msgspec.json.decode(encoded)
+    fields, kind = made["action"], action.target[0]
+    held = [fields.get(name) for name in _OBJECTS]
+    held += [{_STATUS: fields[_STATUS]}] if isinstance(fields.get(_STATUS), dict) else []
+    for obj in held:
+        if isinstance(obj, dict):
+            redact(kind, obj, digest)
+    return _json.encode(made).decode()
+
+
 def patch_text(request: Request | None, digest: Digest) -> str:
-    """A request as JSON, "" for none. Of an object that it creates only what decides is clear."""
+    """A request as JSON, "" for none. Of an object that it sends only what decides is clear."""
     if request is None:
         return ""
-    if request.method != "POST" or "kind" not in request.body:
+    if request.method not in ("POST", "PUT") or "kind" not in request.body:
         return _json.encode(request).decode()
     made = msgspec.json.decode(_json.encode(request))  # a copy: the body is the action's own
     redact(made["body"]["kind"], made["body"], digest)

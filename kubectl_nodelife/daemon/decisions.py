@@ -26,7 +26,7 @@ from kubectl_nodelife.daemon.held_events import HeldEvents, Seen
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.list_changes import changes_of
+from kubectl_nodelife.daemon.list_changes import events_of
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.quarantine_log import fill, log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache
@@ -319,7 +319,7 @@ class DecisionTask:
         if first and self.host.engine is None:
             fill(self.host.cache, listed.objects, self.clock.now_ns())
             return []
-        return await changes_of(listed, self.host, self.slices)
+        return await events_of(listed, self.host, self.slices)
 
     async def _begin(self, because: str) -> Iterable[Tick]:
         """Join the running controllers on what was read."""

@@ -93,7 +93,8 @@ class Ledger:
     def _note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
         self.numbers.ensure(action)
         cause = action.cause
-        changes = list(changes_of(action, now_ns, self.next_id, node, self._id_of(cause), patch))
+        number, digest = self._id_of(cause), self.digest
+        changes = list(changes_of(action, now_ns, self.next_id, node, number, patch, digest))
         entry = self._open[action.id] = _Entry(action, changes)
         for number, change in enumerate(changes):
             before = self._inherited.pop(change.same_plan(), None)

@@ -29,7 +29,7 @@ class Shown(Protocol):
 Event = Put | Gone | Unreadable
 
 
-async def changes_of(listed: Listed, before: Shown, slices: Slices) -> list[Event]:
+async def events_of(listed: Listed, before: Shown, slices: Slices) -> list[Event]:
     """The list as events. What is missing in it is gone; but where it holds an object without a
     name, that may be the one, and it is set aside instead.
     """

@@ -15,6 +15,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
+from kubectl_nodelife.kube.errors import places_raised
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Ref
@@ -74,3 +75,8 @@ def log_bug(bug: Bug) -> None:
     where = " < ".join(f"{place.filename}:{place.lineno}" for place in reversed(places[-6:]))
     name = type(bug.error).__name__
     log.error("bug, contained: %s at %s: %s at %s", bug.controller, words(bug.about), name, where)
+
+
+def log_end(part: str, error: BaseException) -> None:
+    """Log that the daemon ends because of a bug."""
+    log.error("ends because of a bug in %s: %s", part, places_raised(error))

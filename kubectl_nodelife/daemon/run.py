@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import time
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -44,7 +43,7 @@ from kubectl_nodelife.daemon.places import (
     runtime_folder,
 )
 from kubectl_nodelife.daemon.preload import import_all
-from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
+from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import (
@@ -201,8 +200,7 @@ class Daemon:
         stop.cancel()
         for task in done:
             if task is not stop and (error := task.exception()) is not None:
-                text = "".join(traceback.format_exception(error))
-                log.error("ends because of a bug in %s: %s", task.get_name(), text)
+                log_end(task.get_name(), error)
                 return 1
         return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 
 
 class InputError(ValueError):
@@ -28,6 +29,30 @@ class InputError(ValueError):
         place = f"{self.on}: " if self.on else ""
         advice = f"; {self.remedy}" if self.remedy else ""
         return " ".join(f"{place}{self.what}{advice}".split())
+
+
+def places_raised(error: BaseException) -> str:
+    """The types of an exception and of those that led to it or are in it, and where each came from.
+
+    As a traceback, but without their texts, which may quote a secret.
+    """
+    return "".join(_blocks(error, set()))
+
+
+def _blocks(error: BaseException, told: set[int]) -> Iterator[str]:
+    told.add(id(error))
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is not None and id(before) not in told:
+        yield from _blocks(before, told)
+        yield "\nwhich led to\n\n"
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_tb(error.__traceback__)
+    yield f"{type(error).__name__}\n"
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            if id(inner) not in told:
+                yield "\nwhich holds\n\n"
+                yield from _blocks(inner, told)
 
 
 def where_raised(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """A bug of ours: a report that can be pasted into an issue, in place of a bare traceback.
 
-Left out on purpose: the values of variables and of the environment, and any bearer token.
+Left out on purpose: the values of variables and of the environment, any bearer token, and the text
+of the exception, which may quote whatever it stumbled over.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import traceback
 from collections.abc import Sequence
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.kube.errors import places_raised
 from kubectl_nodelife.report.terminal import printable, printable_text
 
 
 def bug_report(error: BaseException, arguments: Sequence[str]) -> str:
     """The report: versions, the command line without its token, and the traceback."""
-    trace = "".join(traceback.format_exception(error))
     return printable_text(
         f"kubectl nodelife {__version__}, Python {platform.python_version()}, "
         f"{platform.platform()}\n"
         f"command: kubectl nodelife {' '.join(_without_token(arguments))}\n\n"
-        f"{trace}"
+        f"{places_raised(error)}"
     )
 
 
@@ -31,7 +32,7 @@ def bug_line(error: BaseException, where_to_find: str) -> str:
     """The one line for stderr: what broke, and where its report is."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    what = type(error).__name__
     return printable(
         f"error: a bug in kubectl nodelife{place}: {what}; please report it with {where_to_find}"
     )

@@ -20,7 +20,7 @@ from kubectl_nodelife.kube.pod import Pod
 APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 
 _NOT_KEPT = ("cause", "manifest", "patch")
-"""Nor an object that is created: a template may hold secrets."""
+"""Nor an object that is created, nor a status: a template may hold secrets, and messages too."""
 
 _json = msgspec.json.Encoder(enc_hook=encode_time)
 
@@ -108,7 +108,7 @@ def action_text(action: Action) -> str:
         name: value
         for name in action.__struct_fields__
         if name not in _NOT_KEPT and (value := getattr(action, name)) is not None
-        if not isinstance(value, KubeObject)
+        if not isinstance(value, msgspec.Struct)
     }
     return _json.encode({"type": type(action).__name__, **fields}).decode()
 
