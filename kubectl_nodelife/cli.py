@@ -37,7 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "explain": (
         "kubectl_nodelife.commands.explain:explain",
-        "Say what happens to a node or a pod, when, why, and why not yet.",
+        "Explain a node, zone, pod, DaemonSet or budget, with reasons.",
     ),
     "simulate": (
         "kubectl_nodelife.commands.simulate:simulate",

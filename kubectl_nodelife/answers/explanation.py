@@ -1,18 +1,29 @@
-"""`explain`: what happens to a node or a pod, when, why, and why not yet, as a document."""
+"""`explain`: what happens to an object, when, why, and why not yet, as a document."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.daemonset import daemon_sets
+from kubectl_nodelife.answers.explain_budget import budget_sections
+from kubectl_nodelife.answers.explain_finding import finding_section
+from kubectl_nodelife.answers.explain_in_drain import drain_sections
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
+from kubectl_nodelife.outlook.explain_endpoints import SERVICES, endpoint_sections
 from kubectl_nodelife.outlook.explain_node import node_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
+from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.terminating import release_of
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -44,7 +55,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> Explanation:
-    """The explanation of one node or pod. Raises Failed where the cluster does not have it."""
+    """The explanation of one object. Raises Failed where the cluster does not have it."""
     return Explanation(
         kind=kind,
         namespace=namespace,
@@ -52,7 +63,7 @@ def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> E
         source=view.source,
         profile=view.settings.profile.name,
         moment=view.moment,
-        sections=_sections_of(view, kind, namespace, name),
+        sections=list(_SECTIONS[kind](view, namespace, name)),
         warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
     )
 
@@ -64,21 +75,97 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
     return ["it hangs on an object that cannot be read: what is said here is unknown, not decided"]
 
 
-def _sections_of(
-    view: ClusterView, kind: str, namespace: str, name: str
-) -> list[ExplainedQuestion]:
+def _node(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     outlook = view.outlook
-    if kind == "Node":
-        node = outlook.cache.node(name)
-        if node is None:
-            raise Failed("not found", on=f"node {name}", remedy="check the name")
-        pods_read = "Pod" not in view.unread
-        return list(node_sections(outlook, outlook.node(node), pods_read=pods_read))
-    pod = outlook.cache.pod(namespace, name)
+    node = outlook.cache.node(name)
+    if node is None:
+        raise Failed("not found", on=f"node {name}", remedy="check the name")
+    pods_read = "Pod" not in view.unread
+    return node_sections(outlook, outlook.node(node), pods_read=pods_read)
+
+
+def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
+    zone = find_zone(view.outlook, name)
+    if zone is None:
+        known = ", ".join(zone_names(view.outlook)) or "no zone"
+        raise Failed("not found", on=f"zone {name}", remedy=f"there is {known}")
+    return zone_sections(view.outlook, zone)
+
+
+def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
-        remedy = "check the name, and the namespace with -n"
-        raise Failed("not found", on=f"pod {namespace}/{name}", remedy=remedy)
-    return list(pod_sections(outlook, pod))
+        raise Failed("not found", on=f"pod {namespace}/{name}", remedy=_CHECK)
+    yield from pod_sections(view.outlook, pod)
+    yield finding_section(view, pod)
+    if not view.watched:  # a daemon does not watch what these hang on
+        yield from drain_sections(plan_snapshot(view), pod)
+
+
+def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
+    sections = budget_sections(plan_snapshot(view), namespace, name)
+    if sections is None:
+        raise Failed("not found", on=f"poddisruptionbudget {namespace}/{name}", remedy=_CHECK)
+    return sections
+
+
+def _daemon_set(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
+    sets = daemon_sets(view, namespace, name)()
+    if (namespace, name) not in sets.set_keys(namespace):
+        raise Failed("not found", on=f"daemonset {namespace}/{name}", remedy=_CHECK)
+    return set_sections(sets, (namespace, name))
+
+
+_CHECK: Final = "check the name, and the namespace with -n"
+
+_SECTIONS: Final[dict[str, Callable[[ClusterView, str, str], Iterable[ExplainedQuestion]]]] = {
+    "Node": _node,
+    "Zone": _zone,
+    "Pod": _pod,
+    "PodDisruptionBudget": _budget,
+    "DaemonSet": _daemon_set,
+}
+
+WITHOUT_DAEMON: Final = frozenset({"PodDisruptionBudget"})
+"""Kinds that a daemon does not watch, so that the cluster is looked at."""
+
+
+def plan_snapshot(view: ClusterView) -> PlanSnapshot:
+    """The view as the planner takes it."""
+    kinds = frozenset(kind.name for kind in KINDS) - view.unread.keys()
+    release = release_of(view.settings)
+    return PlanSnapshot(view.objects, view.now_ns, kinds, view.unreadable, release)
+
+
+def continued(told: dict[str, Any], view: ClusterView, namespace: str, name: str) -> Explanation:
+    """A daemon's explanation of a pod, with what hangs on kinds that it does not watch."""
+    pod = view.cache.pod(namespace, name)
+    told_by_both = (section for section in told["answers"] if section["question"] != SERVICES)
+    sections = [_from_document(section) for section in told_by_both]
+    if pod is not None:
+        node = view.cache.node(pod.spec.node_name) if pod.spec.node_name else None
+        if node is not None:
+            lost = view.outlook.node(node).ready in ("False", "Unknown")
+            sections += endpoint_sections(view.cache, [pod], lost=lost)
+        sections += drain_sections(plan_snapshot(view), pod)
+    return Explanation(
+        kind="Pod",
+        namespace=namespace,
+        name=name,
+        source=told["source"],
+        profile=told["profile"],
+        moment=told["moment"],
+        sections=sections,
+        warnings=[*told["warnings"], *view.warnings],
+    )
+
+
+def _from_document(section: dict[str, Any]) -> ExplainedQuestion:
+    terms = [
+        DelayTerm(t["what"], t["lowSeconds"], t["highSeconds"], t["origin"])
+        for t in section.get("terms", ())
+    ]
+    return ExplainedQuestion(section["question"], section["sentences"], terms)
 
 
 def _section(section: ExplainedQuestion) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`kubectl nodelife explain`: what happens to a node or a pod, when, why, and why not yet."""
+"""`kubectl nodelife explain`: what happens to an object, when, why, and why not yet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,23 @@ _KINDS = {
     "pod": "Pod",
     "pods": "Pod",
     "po": "Pod",
+    "daemonset": "DaemonSet",
+    "daemonsets": "DaemonSet",
+    "ds": "DaemonSet",
+    "poddisruptionbudget": "PodDisruptionBudget",
+    "poddisruptionbudgets": "PodDisruptionBudget",
+    "pdb": "PodDisruptionBudget",
+    "budget": "PodDisruptionBudget",
+    "budgets": "PodDisruptionBudget",
+    "zone": "Zone",
+    "zones": "Zone",
 }
+_WITHOUT_NAMESPACE = frozenset({"Node", "Zone"})
+_WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with 'NAME -n NS'"
 
 
 @click.command()
-@click.argument("subject", nargs=-1, metavar="node NAME | pod NAME")
+@click.argument("subject", nargs=-1, metavar="KIND NAME")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
@@ -43,14 +55,18 @@ def explain(
     no_headers: bool,
     connection: Connection,
 ) -> int:
-    """Say in sentences what happens to a node or a pod, with every number put in.
+    """Say in sentences what happens to a node, a zone, a pod, a DaemonSet or a budget.
 
-    Answered by the daemon where one watches the cluster, else by a first look at it.
+    Every number is put in. Answered by the daemon where one watches the cluster, else by a first
+    look at it; what a drain would do to a pod, and budgets, are always looked up.
 
     \b
     Examples:
       kubectl nodelife explain node worker-1
       kubectl nodelife explain pod web-0 -n shop
+      kubectl nodelife explain zone eu-1a
+      kubectl nodelife explain daemonset log-agent -n kube-system
+      kubectl nodelife explain budget web -n shop
       kubectl nodelife explain node worker-1 -f dump/
     """
     kind, namespace, name = parse_subject(subject, connection.namespace)
@@ -62,26 +78,49 @@ def explain(
         "output": output,
         "headers": not no_headers,
     }
-    if kind == "Pod":
+    if kind not in _WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
+    told = _from_daemon_and_look(where, query) if kind == "Pod" else None
+    if told is not None:
+        return ask.show(told)
+    if kind == "PodDisruptionBudget":
+        where = where._replace(no_daemon=True)
     return ask.answer(where, "explain", query)
 
 
-def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME` or `pod/NS/NAME`.
+def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:
+    """A daemon's explanation of a pod, and what a look tells of what it does not watch.
 
-    The namespace of a pod is "" where none is given. Raises BadInput.
+    None where no daemon answers, or the user may not look; then one of them has to do.
+    """
+    if where.filename or where.direct:
+        return None
+    told = ask.ask(where.connection, "explain", **{**query, "output": "json"})
+    if told is None:
+        return None
+    from kubectl_nodelife.commands.answering.explain import with_look
+
+    return with_look(where, told, query)
+
+
+def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
+    """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME`, `pod/NS/NAME` and so on.
+
+    The namespace is "" where none is given. Raises BadInput.
     """
     parts = [part for word in words for part in word.split("/")]
     kind = _KINDS.get(parts[0].lower()) if parts else None
+    if kind == "Zone" and len(parts) > 1 and all(parts):
+        return kind, "", "/".join(parts[1:])
     if kind == "Node" and len(parts) == 2 and parts[1]:
         return kind, "", parts[1]
-    if kind == "Pod" and len(parts) == 2 and parts[1]:
-        return kind, namespace or "", parts[1]
-    if kind == "Pod" and len(parts) == 3 and all(parts):
-        return kind, parts[1], parts[2]
+    if kind is not None and kind not in _WITHOUT_NAMESPACE and all(parts):
+        if len(parts) == 2:
+            return kind, namespace or "", parts[1]
+        if len(parts) == 3:
+            return kind, parts[1], parts[2]
     given = " ".join(words) or "nothing"
     raise BadInput(
         f"cannot tell which object is meant by {given!r}",
-        remedy="write 'node NAME' or 'pod NAME -n NS'",
+        remedy=_WAYS,
     )

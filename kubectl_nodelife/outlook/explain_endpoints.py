@@ -9,6 +9,9 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.endpoints import ServiceLoss, endpoints_pointing_at, service_losses
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
+SERVICES = "Which Services lose endpoints with it?"
+"""The question of the section."""
+
 _MOST_NAMES = 4
 
 
@@ -32,8 +35,7 @@ def endpoint_sections(
             f"traffic to {e.pod}."
             for e in endpoints_pointing_at(cache, pods)
         )
-    question = "Which Services lose endpoints with it?"
-    yield ExplainedQuestion(question, sentences)
+    yield ExplainedQuestion(SERVICES, sentences)
 
 
 def _loss(loss: ServiceLoss, *, lost: bool) -> str:

@@ -12,7 +12,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
 from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
-    EvictionForecast,
     eviction_forecast,
     termination_grace_seconds,
 )
@@ -49,12 +48,16 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     if timer is not None:
         left_s = max(0, timer.due_ns - outlook.now_ns) / SECOND_NS
         what = eviction_forecast(pod, taints, comparison_operators=operators)
-        terms = [DelayTerm("until its deletion", left_s, left_s, what.because), _grace_term(pod)]
-        sentence = (
+        terms = [DelayTerm("until its deletion", left_s, left_s, what.because)]
+        sentences = [
             "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor "
             "a shorter toleration changes it now, only losing the taint does."
-        )
-        yield ExplainedQuestion("When will it be evicted?", [sentence], terms)
+        ]
+        if of_node.ready == "Unknown":
+            sentences += _for_ever(outlook, pod)
+        else:
+            terms.append(_grace_term(pod))
+        yield ExplainedQuestion("When will it be evicted?", sentences, terms)
         return
     if of_node.classic is not None:
         yield from _without_taints(outlook, pod, of_node, of_node.classic)
@@ -100,6 +103,10 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
         yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
         return
     terms = eviction_terms(outlook, of_node, zone)
+    if of_node.ready == "Unknown" and not terms:
+        sentence = f"Its node is lost and has no NoExecute taint yet; {what.because}."
+        yield ExplainedQuestion("When will it be evicted?", [sentence, *_for_ever(outlook, pod)])
+        return
     if not terms:
         sentence = f"No Lease was read, so only the last term is known: {what.because}."
         yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
@@ -107,23 +114,46 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
     question = "When would it be evicted if its node were lost?"
     if of_node.ready != "True":
         question = "Why is it not evicted yet, and when will it be?"
-    yield ExplainedQuestion(
-        question, ["These times add up, term by term."], [*terms, *_own_terms(pod, what)]
-    )
-
-
-def _own_terms(pod: Pod, what: EvictionForecast) -> list[DelayTerm]:
     seconds = float(what.after_seconds or 0)
-    return [
-        DelayTerm("tolerated after the taint", seconds, seconds, what.because),
-        _grace_term(pod),
-    ]
+    terms.append(DelayTerm("tolerated after the taint", seconds, seconds, what.because))
+    sentences = ["These times add up, term by term, to its deletion."]
+    if of_node.ready == "False":
+        terms.append(_grace_term(pod))  # its kubelet speaks, and ends the pod
+    else:
+        sentences += _for_ever(outlook, pod)
+    yield ExplainedQuestion(question, sentences, terms)
+
+
+def _for_ever(outlook: Outlook, pod: Pod) -> Iterator[str]:
+    """What follows the deletion of a pod whose kubelet is dead."""
+    ways = "its kubelet is back, its node object is deleted"
+    if outlook.settings.gate("NodeOutOfServiceVolumeDetach"):
+        ways += ", its node is tainted out-of-service"
+    yield f"Then it is Terminating for ever, until {ways} or somebody forces it."
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind == "StatefulSet":
+        yield (
+            f"StatefulSet {owner.name} keeps to at most one {pod.name}: it makes no other as long "
+            "as this object is there."
+        )
 
 
 def _grace_term(pod: Pod) -> DelayTerm:
     grace = float(termination_grace_seconds(pod))
-    origin = "terminationGracePeriodSeconds; for ever while the kubelet is dead"
-    return DelayTerm("terminating", 0.0, grace, origin)
+    return DelayTerm("terminating", 0.0, grace, "terminationGracePeriodSeconds")
+
+
+def _containers(pod: Pod) -> Iterator[str]:
+    """The containers that wait or have been restarted."""
+    status = pod.status
+    for reported in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = reported.state.waiting
+        times = f"restarted {reported.restart_count} times" if reported.restart_count else ""
+        if waiting is not None:
+            again = f", {times}" if times else ""
+            yield f"Container {reported.name} waits ({waiting.reason or 'no reason'}){again}."
+        elif times:
+            yield f"Container {reported.name} was {times}."
 
 
 def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
@@ -134,8 +164,15 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
     if ready is not None:
         reason = f" ({ready.reason})" if ready.reason else ""
         yield f"Ready is {ready.status}{reason}."
+    yield from _containers(pod)
+    if pod.metadata.finalizers:
+        kept = ", ".join(pod.metadata.finalizers)
+        yield f"Finalizers keep its object when it is deleted: {kept}."
     if not pod.spec.node_name:
         yield "It is bound to no node, so no node's state concerns it."
+        scheduled = pod.status.condition("PodScheduled")
+        if scheduled is not None and scheduled.status == "False" and scheduled.message:
+            yield f"The scheduler says: {scheduled.message}"
         return
     if node is None:
         read = "was read" if outlook.cache.nodes else "was read at all"

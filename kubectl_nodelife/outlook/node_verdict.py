@@ -1,6 +1,7 @@
 """Sums up a node in one word and one sentence: its state, why, and what comes next.
 
-The words: `healthy`, `cordoned`, `pressure`, `silent` (its lease is late), `overdue` (late beyond
+The words: `healthy`, `cordoned`, `pressure`, `tainted` (Ready, with a NoExecute taint that its pods
+tolerate for ever), `evicting` (some do not), `silent` (its lease is late), `overdue` (late beyond
 the grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachable`.
 """
 
@@ -15,7 +16,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction
 from kubectl_nodelife.outlook.node import NodeOutlook
 
-FINE = frozenset({"healthy", "cordoned"})
+FINE = frozenset({"healthy", "cordoned", "tainted"})
 
 # A kubelet renews every quarter of its lease's 40 s; one renewal may be late without meaning much.
 _LATE_NS = 15 * SECOND_NS
@@ -99,9 +100,13 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if upcoming is not None:
         taints = ", ".join(str(t) for t in node.spec.taints if t.effect == NO_EXECUTE)
         because = f"Ready, but pods do not tolerate {taints} for ever"
-        return NodeVerdict("cordoned" if node.spec.unschedulable else "healthy", because, upcoming)
+        return NodeVerdict("evicting", because, upcoming)
     if node.spec.unschedulable:
         return NodeVerdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
+    keeps_out = [str(t) for t in node.spec.taints if t.effect == NO_EXECUTE]
+    if keeps_out:
+        because = f"Ready; {', '.join(keeps_out)} keeps out all pods that do not tolerate it"
+        return NodeVerdict("tainted", because, None)
     age_ns, by_lease = outlook.sign_age_ns, outlook.leases_count
     if age_ns is None:
         unread = "no lease was read" if by_lease else "its status has no heartbeat time"

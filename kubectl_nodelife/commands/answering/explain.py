@@ -1,23 +1,66 @@
-"""Answers `explain`: what happens to one node or pod, in sentences."""
+"""Answers `explain`: what happens to one object, in sentences."""
 
 from __future__ import annotations
 
-from kubectl_nodelife.answers.explanation import explanation_of
+from typing import Any
+
+from kubectl_nodelife.answers import daemonset
+from kubectl_nodelife.answers.explanation import Explanation, continued, explanation_of
 from kubectl_nodelife.answers.status import KINDS, not_told
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
-from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.commands.answering.query import (
+    Query,
+    Response,
+    as_sent,
+    headers_of,
+    output_of,
+    word,
+)
+from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import ExplanationPage
 
 
 def reading(query: Query) -> KindsToRead:
-    """Nodes, their Leases, pods, and what sends traffic to them."""
-    return KindsToRead((*KINDS, "Service", "EndpointSlice"), needed=("Node",), not_told=not_told)
+    """What the explanation of an object of that kind is made from."""
+    match word(query, "kind"):
+        case "DaemonSet":
+            kinds = (*daemonset.KINDS, "Lease")
+            return KindsToRead(kinds, needed=("DaemonSet",), not_told=daemonset.not_told)
+        case "Pod":
+            return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"), not_told=not_told)
+        case "PodDisruptionBudget":
+            return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
+        case _:
+            kinds = (*KINDS, "Service", "EndpointSlice")
+            return KindsToRead(kinds, needed=("Node",), not_told=not_told)
 
 
 def answer(view: ClusterView, query: Query) -> Response:
     """What happens to it, when, why, and why not yet. Raises Failed, BadInput."""
     made = explanation_of(view, *(word(query, key) for key in ("kind", "namespace", "name")))
+    return _told(made, query)
+
+
+def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Response | None:
+    """A daemon's explanation of a pod (the response with its document), and what a look tells of
+    kinds that a daemon does not watch; None where the user may not look."""
+    import json
+
+    sent = as_sent(query)
+    try:
+        view = look(where, KindsToRead(DRAIN_KINDS, needed=("Node", "Pod")))
+    except Failed as refused:
+        terminal.warn(f"what a drain would do is not told: {refused}")
+        return None
+    document = json.loads(str(told["text"]))
+    return _told(continued(document, view, word(sent, "namespace"), word(sent, "name")), sent)
+
+
+def _told(made: Explanation, query: Query) -> Response:
     text = render(ExplanationPage(made), output_of(query), headers=headers_of(query))
     return {"text": text, "warnings": made.warnings}

@@ -103,7 +103,7 @@ def _node_oddities(view: SetView) -> Iterator[str]:
     misscheduled, lacking, crowded, troubled = [], [], [], []
     for node, verdict, pods in view.nodes():
         if pods and (verdict is None or not verdict.want_to_run):
-            about = node if verdict is None else verdict.subject or verdict.rule
+            about = "no such node" if verdict is None else verdict.subject or verdict.rule
             misscheduled.append(f"{node} ({about})")
         elif verdict is not None and verdict.want_to_run and not pods:
             lacking.append(node)

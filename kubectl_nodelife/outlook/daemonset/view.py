@@ -122,7 +122,14 @@ class SetView:
         by_label = (
             self.tracked.rules.generation_label_counts and self.tracked.generation is not None
         )
-        return self.read.revisions or by_label
+        return (self.read.revisions and not self._revisions_missing) or by_label
+
+    @property
+    def _revisions_missing(self) -> bool:
+        """Whether the set's pods name revisions, and none of the set's was read: a dump of some
+        namespaces holds only theirs."""
+        hash_ = LABEL_CONTROLLER_REVISION_HASH
+        return not self.revisions and any(hash_ in (p.metadata.labels or {}) for p in self.pods())
 
     def _current(self) -> ControllerRevision | None:
         candidates, _ = split_revisions(self.daemon_set.spec.template, self.revisions)

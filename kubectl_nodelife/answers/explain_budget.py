@@ -1,0 +1,83 @@
+"""Explains a disruption budget: its arithmetic, its pods, the nodes it holds, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
+from kubectl_nodelife.drain.budget_survey import survey
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.outlook.explain import ExplainedQuestion
+
+_MOST = 8
+
+
+def budget_sections(
+    snapshot: PlanSnapshot, namespace: str, name: str
+) -> Iterator[ExplainedQuestion] | None:
+    """The sections about one budget; None where there is no such budget."""
+    found = survey(snapshot, namespace)
+    view = next((view for view in found.budgets if view.name == name), None)
+    if view is None:
+        return None
+    double = {pod: names for pod, names in found.two_budgets.items() if name in names}
+    return _sections(view, double)
+
+
+def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[ExplainedQuestion]:
+    yield ExplainedQuestion("How many of its pods may go now, and why?", list(_allowed(view)))
+    yield ExplainedQuestion("Whose pods are they?", list(_pods(view)))
+    yield ExplainedQuestion("Which nodes does it hold?", [_nodes(view)])
+    told = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
+    told += [
+        f"{pod} has two budgets, {' and '.join(names)}: the Eviction API refuses it for ever; "
+        "narrow one of the selectors"
+        for pod, names in double.items()
+    ]
+    sentences = [f"{text[0].upper()}{text[1:]}." for text in told]
+    yield ExplainedQuestion("Is something wrong with it?", sentences or ["Nothing was found."])
+
+
+def _allowed(view: BudgetView) -> Iterator[str]:
+    state = {
+        OK: "pods may go",
+        BLOCKING: "none may go now; that changes when more of its pods are Ready",
+        UNUSED: "it matches no pod",
+    }
+    yield f"{view.state}: {state.get(view.state, 'none may go')}."
+    yield f"Its rule is {view.rule}, its selector {view.selector or 'empty'}."
+    yield (
+        f"Of {view.expected} pods {view.desired} must be healthy and {view.healthy} are: "
+        f"{view.allowed} may go by its status, {_counted(view)} by the objects."
+    )
+    if view.disrupted:
+        yield f"{view.disrupted} of them are on their way out already."
+    policy = view.policy or "IfHealthyBudget"
+    held = "are held back too while too few are healthy"
+    yield (
+        f"unhealthyPodEvictionPolicy is {policy}: pods that are not Ready "
+        f"{'always may go' if policy == 'AlwaysAllow' else held}."
+    )
+
+
+def _counted(view: BudgetView) -> str:
+    return "as many as cannot be told" if view.counted is None else str(view.counted)
+
+
+def _pods(view: BudgetView) -> Iterator[str]:
+    yield f"It guards {view.pods} pods that were read{_of(view.owners)}."
+
+
+def _of(owners: list[str]) -> str:
+    if not owners:
+        return ""
+    more = f" and {len(owners) - _MOST} more" if len(owners) > _MOST else ""
+    return f", of {', '.join(owners[:_MOST])}{more}"
+
+
+def _nodes(view: BudgetView) -> str:
+    held, of = view.undrainable, len(view.nodes)
+    if not held:
+        return f"None now, of the {of} nodes on which its pods are."
+    more = f" and {len(held) - _MOST} more" if len(held) > _MOST else ""
+    return f"{', '.join(held[:_MOST])}{more} cannot be drained now, of {of} nodes with its pods."

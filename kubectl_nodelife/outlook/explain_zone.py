@@ -1,0 +1,89 @@
+"""Explains a zone: its state, the rule for it, what would slow or stop it, who waits, what runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import node_verdict
+from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
+from kubectl_nodelife.outlook.zone_loss import zone_after, zone_brakes
+
+_MOST = 12
+
+
+def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
+    """The zone of that name; the last part of it will do where only one zone ends so."""
+    known = zones(outlook.memory, outlook.settings)
+    exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
+    found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
+    return found[0] if len(found) == 1 else None
+
+
+def zone_names(outlook: Outlook) -> list[str]:
+    """The names of all zones; that of the nodes without a zone label is `none`."""
+    return [z.name or "none" for z in zones(outlook.memory, outlook.settings)]
+
+
+def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQuestion]:
+    """The sections about one zone."""
+    nodes = [outlook.node(n) for n in outlook.cache.nodes.values()]
+    nodes = sorted((n for n in nodes if n.zone == zone.key), key=lambda n: n.node.name)
+    yield ExplainedQuestion("What state is it in, and why?", list(_state(outlook, zone, nodes)))
+    yield ExplainedQuestion("What would slow or stop it?", list(_brake(outlook, zone)))
+    waiting = list(_queue(zone, nodes))
+    if waiting:
+        yield ExplainedQuestion("Which nodes wait for their taint, and how long?", waiting)
+    running = list(_running(outlook, nodes))
+    if running:
+        yield ExplainedQuestion("Which deletions run on, whatever its brake?", running)
+
+
+def _state(outlook: Outlook, zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    yield f"{zone.state or 'No state'}: {zone.why}."
+    if zone.rate > 0:
+        yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
+    else:
+        yield "No node of it gets a NoExecute taint now."
+    states = Counter(node_verdict(n, outlook.now_ns).state for n in nodes)
+    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    yield f"Its nodes: {counted or 'none'}."
+    if len(nodes) != zone.nodes:
+        yield (
+            f"{len(nodes) - zone.nodes} of its {len(nodes)} nodes do not count: they are labelled "
+            "to be left out of the statistics."
+        )
+
+
+def _brake(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
+    brake = zone_brakes(outlook, [zone])[zone.key]
+    yield f"{brake.sentence[0].upper()}{brake.sentence[1:]}."
+    ready = zone.nodes - zone.not_ready
+    if ready and brake.after is not None and brake.after.lost != ready:
+        after = zone_after(outlook.memory, outlook.settings, zone.key, ready)
+        yield f"Losing all of it {after.effect}: {after.why}."
+
+
+def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    waiting = [(n.queued, n.node.name) for n in nodes if n.queued is not None]
+    for place, name in sorted(waiting, key=lambda each: each[0].position)[:_MOST]:
+        turn = place.turn
+        if turn is None:
+            yield f"{name}: not at the zone's rate 0."
+            continue
+        low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
+        yield f"{name}: its turn comes in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second."
+
+
+def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    timers = sorted(
+        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name) for n in nodes for t in n.timers
+    )
+    for due_ns, pod, node in timers[:_MOST]:
+        left = max(0, due_ns - outlook.now_ns) / SECOND_NS
+        yield f"{pod} on {node} is deleted in {left:.0f}s."
+    if len(timers) > _MOST:
+        yield f"{len(timers) - _MOST} more pods are deleted later."
