@@ -1,30 +1,40 @@
 """The simulated scheduler: an unbound pod goes to the node with the fewest pods where it fits.
 
 Which nodes fit is `workloads.placement`'s to say; here is whose turn it is. Pods that fit nowhere
-wait in a line for each class of pods that are alike, and are tried again when something changed.
+wait in a line for each class of pods that are alike. A line is tried again when something changed,
+but not before its back-off is over, as in pkg/scheduler/backend/queue: 1 s after the first attempt
+that failed, twice as long after each further one, 10 s at most.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, put_condition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.acts import told
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.agenda import OWNER, Agenda
+from kubectl_nodelife.sim.api import Api, whole_seconds
 from kubectl_nodelife.sim.store_cache import StoreCache, is_ready
-from kubectl_nodelife.workloads.placement import PlacementSimulator
+from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.pod_classes import PodClasses
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
+_SCHEDULED = "PodScheduled"
 _VOLUME_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass"})
+
+
+INITIAL_BACKOFF_NS: Final = SECOND_NS
+MAX_BACKOFF_NS: Final = 10 * SECOND_NS
+"""podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration."""
 
 
 class _Waiting(NamedTuple):
@@ -35,17 +45,49 @@ class _Waiting(NamedTuple):
     uid: str
 
 
+class _Line:
+    """Pods that are alike and fit nowhere. `attempts` have failed, the last one at `tried_ns`."""
+
+    __slots__ = ("attempts", "pods", "tried_ns")
+
+    def __init__(self) -> None:
+        self.pods: dict[Key, _Waiting] = {}
+        self.attempts = 0
+        self.tried_ns = 0
+
+    def failed(self, now_ns: int) -> None:
+        """One more attempt was in vain."""
+        self.attempts += 1
+        self.tried_ns = now_ns
+
+    def due_ns(self) -> int:
+        """When the next attempt may be made. Follows `calculateBackoffDuration`."""
+        if not self.attempts:
+            return 0
+        backoff_ns = INITIAL_BACKOFF_NS << min(self.attempts - 1, 10)
+        return self.tried_ns + min(backoff_ns, MAX_BACKOFF_NS)
+
+    def first(self) -> _Waiting:
+        """Whose turn it is."""
+        return next(iter(self.pods.values()))
+
+
 class Scheduler:
     """Finds nodes for pods, and keeps those that fit nowhere until something changes."""
 
     def __init__(
-        self, api: Api, kinds_read: frozenset[str] = frozenset(), scoring: Scoring | None = None
+        self,
+        api: Api,
+        agenda: Agenda,
+        kinds_read: frozenset[str] = frozenset(),
+        scoring: Scoring | None = None,
     ) -> None:
         """`kinds_read`: kinds of which an object that is not there is known not to exist."""
         self._api = api
+        self._agenda = agenda
         self._kinds_read = kinds_read
         self._scoring = scoring or FewestPods()
-        self._waiting: dict[Hashable, dict[Key, _Waiting]] = {}
+        self._waiting: dict[Hashable, _Line] = {}
         self._line_of: dict[Key, Hashable] = {}
         self._next_turn = 0
         self._look_again = False
@@ -75,7 +117,19 @@ class Scheduler:
         if pod.spec.node_name:
             return pod
         node = self.placement.place(pod)
-        return pod if node is None else _bound(pod, node)
+        if node is not None:
+            return _bound(pod, node)
+        if pinned_node(pod.spec) is None:
+            return pod
+        condition = PodCondition(
+            type=_SCHEDULED,
+            status="False",
+            reason="Unschedulable",
+            message=f"{self.placement.no_room(pod)}.",
+            last_transition_time=whole_seconds(self._api.now_ns),
+        )
+        conditions = put_condition(pod.status.conditions, condition)
+        return replace(pod, status=replace(pod.status, conditions=conditions))
 
     def place(self, pod: Pod) -> str | None:
         """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
@@ -88,35 +142,45 @@ class Scheduler:
         if not self._look_again:
             return
         self._look_again = False
-        turns = [(_first(line).turn, i, name) for i, (name, line) in self._numbered_lines()]
+        now_ns = self._api.now_ns
+        turns = []
+        for i, (name, line) in enumerate(self._waiting.items()):
+            due_ns = line.due_ns()
+            if due_ns <= now_ns:
+                turns.append((line.first().turn, i, name))
+            else:
+                self._agenda.add(due_ns, OWNER, self._backed_off)
         heapq.heapify(turns)
         while turns:
             _, number, name = heapq.heappop(turns)
             line = self._waiting[name]
-            first = _first(line)
+            first = line.first()
             pod = self._api.store.pods.get(first.key)
             if pod is not None and pod.uid == first.uid and not pod.spec.node_name:
                 node = self.placement.place(pod)
                 if node is None:
+                    line.failed(now_ns)
                     continue
                 done = self._api.note(told(pod, "Scheduled", f"the pod fits on {node}"))
                 self._api.put("Pod", _bound(pod, node), done)
             self._leave(first.key)
-            if line:
-                heapq.heappush(turns, (_first(line).turn, number, name))
+            if line.pods:
+                heapq.heappush(turns, (line.first().turn, number, name))
 
-    def _numbered_lines(self) -> list[tuple[int, tuple[Hashable, dict[Key, _Waiting]]]]:
-        return list(enumerate(self._waiting.items()))
+    def _backed_off(self, at_ns: int) -> None:
+        self._look_again = bool(self._waiting)
 
     def _line_up(self, pod: Pod) -> None:
         """Let the pod wait behind those that do already; a successor takes its place in line."""
         name = self.placement.line_of(pod)
         before = self._leave(pod.key) if self._line_of.get(pod.key) != name else None
-        line = self._waiting.setdefault(name, {})
-        before = line.get(pod.key, before)
+        line = self._waiting.get(name)
+        if line is None:
+            line = self._waiting[name] = _Line()
+        before = line.pods.get(pod.key, before)
         turn = self._next_turn if before is None else before.turn
         self._next_turn += 1
-        line[pod.key] = _Waiting(turn, pod.key, pod.uid)
+        line.pods[pod.key] = _Waiting(turn, pod.key, pod.uid)
         self._line_of[pod.key] = name
 
     def _leave(self, key: Key) -> _Waiting | None:
@@ -125,8 +189,8 @@ class Scheduler:
         if name is None:
             return None
         line = self._waiting[name]
-        left = line.pop(key, None)
-        if not line:
+        left = line.pods.pop(key, None)
+        if not line.pods:
             del self._waiting[name]
         return left
 
@@ -157,22 +221,29 @@ class Scheduler:
     def _unbound_changed(self, old: Pod | None, new: Pod, cause: Action | None) -> None:
         if old is None:
             self._line_up(new)
+            line = self._waiting[self._line_of[new.key]]
+            if not line.attempts:
+                line.failed(self._api.now_ns)
+            scheduled = new.status.condition(_SCHEDULED)
             why = "no node meets the pod's demands now"
+            if scheduled is not None and scheduled.status == "False":
+                why = scheduled.message
             self._api.note(told(new, "FailedScheduling", why, cause=cause, warning=True))
         elif old.spec is not new.spec:
-            line = self._line_of.get(old.key)
-            if line is not None and self.placement.line_of(new) != line:
+            name = self._line_of.get(old.key)
+            if name is not None and self.placement.line_of(new) != name:
                 self._leave(old.key)
                 self._line_up(new)
                 self._look_again = True
 
 
-def _first(line: dict[Key, _Waiting]) -> _Waiting:
-    return next(iter(line.values()))
-
-
 def _bound(pod: Pod, node: str) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=node))
+    """The pod as the binding leaves it. Follows `assignPod` of the API server's registry."""
+    status, scheduled = pod.status, pod.status.condition(_SCHEDULED)
+    if scheduled is not None and scheduled.status != "True":
+        done = PodCondition(type=_SCHEDULED, status="True")
+        status = replace(status, conditions=put_condition(status.conditions, done))
+    return replace(pod, spec=replace(pod.spec, node_name=node), status=status)
 
 
 def _seen_by_filters(node: Node) -> tuple[object, ...]:

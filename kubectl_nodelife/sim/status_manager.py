@@ -185,7 +185,7 @@ class StatusManagers:
         node = new.spec.node_name
         if not node or self.kubelets.writes:
             return
-        if old is None:
+        if old is None or not old.spec.node_name:  # first seen when it is bound
             if is_mirror_pod(new) and (manager := self._managers.get(node)) is not None:
                 manager.machine.observe(new)
                 self.wake(node)

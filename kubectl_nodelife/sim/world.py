@@ -87,7 +87,7 @@ class World:
         self.agenda = Agenda()
         self.api = api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
-        self.scheduler = Scheduler(self.api, kinds_read)
+        self.scheduler = Scheduler(self.api, self.agenda, kinds_read)
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.endpoints = EndpointsController(self.api, self.agenda)

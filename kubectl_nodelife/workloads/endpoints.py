@@ -27,6 +27,4 @@ def is_ready_endpoint(service: Service, pod: Pod) -> bool:
     if service.spec.publish_not_ready_addresses:
         return True
     ready = pod.status.condition("Ready")
-    return (
-        ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
-    )
+    return ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None

@@ -26,9 +26,9 @@ from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, PodClasses
 from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import (
+    REASON_AFFINITY,
     PodRequirements,
     resource_reasons,
-    room_reasons,
     rule_reason,
     static_reason,
 )
@@ -185,16 +185,11 @@ class PlacementSimulator:
     # --- where to --------------------------------------------------------------------------------
 
     def place(self, pod: Pod) -> str | None:
-        """The node that the pod would be bound to now, wherever it may be; None: none fits.
-
-        A DaemonSet's pod goes to the node that its affinity names, without further questions.
-        """
-        pinned = pinned_node(pod.spec)
-        if pinned is not None and _is_daemon_pod(pod) and not pod.spec.scheduling_gates:
-            return pinned if pinned in self._cache.nodes else None
+        """The node that the pod would be bound to now, wherever it may be; None: none fits."""
         wanted = self._wanted(pod)
         if self._nowhere(wanted):
             return None
+        pinned = pinned_node(pod.spec)
         if pinned is not None:
             return pinned if self._fits(wanted, pinned) else None
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
@@ -234,14 +229,18 @@ class PlacementSimulator:
         if nowhere:
             return NoRoom(((nowhere, len(nodes)),), len(nodes))
         reasons: Counter[str] = Counter()
+        pinned = pinned_node(pod.spec)
+        if pinned is not None:
+            reasons[REASON_AFFINITY] = len(nodes) - (pinned in nodes)
+            nodes = {pinned: nodes[pinned]} if pinned in nodes else {}
         for name, node in nodes.items():
             reason = self._keeps_off(pod, node)
             if reason is not None:
                 reasons[reason] += 1
             else:
-                reasons.update(room_reasons(wanted, self.info(name)))
+                reasons.update(self._lacks(wanted, name))
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-        return NoRoom(tuple(ordered), len(nodes))
+        return NoRoom(tuple(item for item in ordered if item[1]), len(self._cache.nodes))
 
     def needs(self, pod: Pod) -> VolumeNeeds:
         """What the pod's volumes ask of a node."""
@@ -252,6 +251,13 @@ class PlacementSimulator:
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
         return not self._short(wanted, name) and self._obeys(wanted, name)
+
+    def _lacks(self, wanted: PodRequirements, name: str) -> list[str]:
+        """Why the node has no room now."""
+        if self._short(wanted, name):
+            return resource_reasons(wanted, self.info(name))
+        reason = rule_reason(wanted, self._cache.nodes[name])
+        return [] if reason is None else [reason]
 
     def _obeys(self, wanted: PodRequirements, name: str) -> bool:
         """Whether volumes, the spread and other pods let the pod go there."""
@@ -265,7 +271,9 @@ class PlacementSimulator:
 
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:
         """Why the node is out of the question for the pod, whatever runs there."""
-        return static_reason(pod, node) or self._cache.keeps_off(node)
+        return static_reason(pod, node) or (
+            None if _is_daemon_pod(pod) else self._cache.keeps_off(node)
+        )
 
     def _nowhere(self, wanted: PodRequirements) -> str:
         """Why no node will do, whatever its state; "" if one may."""

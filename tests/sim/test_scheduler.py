@@ -152,10 +152,10 @@ def test_a_local_volume_holds_the_pod_to_its_node() -> None:
     assert homes([node("b"), db, disk], {"at": "9s", "apply": claim}) == {"db": "b"}
 
 
-def test_a_pod_that_names_one_node_obeys_its_taints_unless_it_is_a_daemon_sets() -> None:
+def test_a_pod_that_names_one_node_obeys_its_taints_a_daemon_sets_too() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     here = {"affinity": {"nodeAffinity": required}}
     tainted = node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     agent = pod("agent", owner=("DaemonSet", "agent"), **here)
-    assert homes([tainted, node("b"), pod("p", **here), agent]) == {"p": "", "agent": "a"}
+    assert homes([tainted, node("b"), pod("p", **here), agent]) == {"p": "", "agent": ""}

@@ -98,7 +98,9 @@ def trouble_of(view: SetView, pod: Pod) -> str:
     if pod.status.phase in ("Failed", "Succeeded"):
         return pod.status.reason or pod.status.phase
     if not pod.spec.node_name:
-        return "not scheduled"
+        scheduled = pod.status.condition("PodScheduled")
+        why = scheduled.message if scheduled is not None and scheduled.status == "False" else ""
+        return f"not scheduled: {why}" if why else "not scheduled"
     if pod.ready():
         return ""
     for status in pod.status.container_statuses or ():

@@ -1,0 +1,111 @@
+"""The scheduler filters daemon pods: one that does not fit stays Pending and holds up the roll-out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.sim.run import run
+from kubectl_nodelife.sim.scenario import assemble
+from tests.sim.documents import Json, found, node, pod, scenario, story, times
+
+CONTROLLERS = {"controllers": ["daemonset", "pod-status"], "duration": "10m"}
+
+
+def asking(cpu: str, image: str = "registry.example/agent:1") -> list[Json]:
+    """Containers that request so much."""
+    return [{"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}]
+
+
+def small(name: str) -> Json:
+    """A node with 600m of cpu."""
+    made = node(name)
+    made["status"]["allocatable"] = {"cpu": "600m", "memory": "1Gi", "pods": "10"}
+    return made
+
+
+def agents(cpu: str, image: str = "registry.example/agent:1") -> Json:
+    """A DaemonSet whose pods request so much."""
+    labels = {"app": "agent"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": asking(cpu, image)}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def spec(*events: Json, **more: Any) -> dict[str, Any]:
+    """Two nodes, one of which has another pod of 400m, and a set whose pods request 100m."""
+    other = pod("other", "n1", tolerates=None, containers=asking("400m"))
+    objects = [small("n1"), small("n2"), other, agents("100m")]
+    return {**CONTROLLERS, "objects": objects, "events": list(events), **more}
+
+
+LARGER = {"at": "1m", "apply": agents("500m", "registry.example/agent:2")}
+
+
+def test_the_roll_out_hangs_because_the_new_pod_cannot_start() -> None:
+    told = story(**spec(LARGER))
+    (failed,) = found(told, "RecordEvent", reason="FailedScheduling")
+    assert failed.reason == (
+        "0/2 nodes are available: 1 Insufficient cpu,"
+        " 1 node(s) didn't match Pod's node affinity/selector."
+    )
+    assert told.final["pods"] == {
+        **told.final["pods"],
+        "ready": 2,
+        "unbound": 1,
+    }  # the other pod, and the agent of n2: old or new, by the order of the update
+    last = found(told, "UpdateDaemonSetStatus")[-1]
+    assert last.detail["numberUnavailable"] == 1
+
+
+def test_it_goes_on_when_there_is_room_again() -> None:
+    gone = {"at": "3m", "delete": {"kind": "Pod", "name": "other"}}
+    told = story(**spec(LARGER, gone))
+    (scheduled,) = found(told, "RecordEvent", reason="Scheduled")
+    assert 180 < scheduled.at <= 220
+    last = found(told, "UpdateDaemonSetStatus")[-1]
+    assert (last.detail["updatedNumberScheduled"], last.detail["numberAvailable"]) == (2, 2)
+
+
+def test_a_pod_that_waits_backs_off_as_in_the_schedulers_queue() -> None:
+    """1 s after the first attempt that failed, then 2 s, 4 s, 8 s, 10 s at most."""
+    labelled = [
+        {
+            "at": f"{second}s",
+            "apply": {**small("far"), "metadata": {"name": "far", "labels": {"n": str(second)}}},
+        }
+        for second in range(11, 60)
+    ]
+    events = [{"at": "10s", "apply": pod("p", nodeSelector={"n": "58"})}, *labelled]
+    told = story(controllers=[], duration="3m", objects=[small("far")], events=events)
+    # attempts at 10, 11, 13, 17, 25, 35, 45, 55 and 65 s; the label fits from 58 s to 59 s only
+    assert found(told, "RecordEvent", reason="Scheduled") == []
+    events[0] = {"at": "10s", "apply": pod("p", nodeSelector={"n": "35"})}
+    told = story(controllers=[], duration="3m", objects=[small("far")], events=events)
+    assert times(found(told, "RecordEvent", reason="Scheduled")) == [35]
+
+
+def test_the_pod_says_why_it_is_not_scheduled() -> None:
+    done = run(assemble(scenario(**spec(LARGER))), _controllers()).cluster
+    (waiting,) = [p for p in done.pods.values() if not p.spec.node_name]
+    condition = waiting.status.condition("PodScheduled")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "Unschedulable")
+    assert "1 Insufficient cpu" in condition.message
+
+
+def _controllers() -> list[Any]:
+    from kubectl_nodelife.controllers import make_controllers
+    from kubectl_nodelife.engine.profiles import parse_profile
+    from kubectl_nodelife.engine.settings import make_settings
+
+    return make_controllers(make_settings(parse_profile("current"), {}), ["daemonset"])
+
+
+def test_v1_11_checks_room_itself_and_tells_failed_placement() -> None:
+    told = story(**spec(LARGER, profile="v1.11"))
+    assert found(told, "RecordEvent", reason="FailedPlacement")
+    assert not found(told, "RecordEvent", reason="FailedScheduling")
