@@ -1,4 +1,4 @@
-"""The scheduler filters daemon pods: one that does not fit stays Pending and holds up the roll-out."""
+"""The scheduler filters daemon pods: the roll-out waits for one that does not fit."""
 
 from __future__ import annotations
 
