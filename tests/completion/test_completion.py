@@ -307,3 +307,29 @@ def test_a_tab_takes_a_moment(path: Path, daemon: FakeDaemon) -> None:
 def test_what_cannot_be_completed_fails_silently(path: Path, home: Path) -> None:
     done = run("kubectl-nodelife", "__complete", "no-such-verb", "")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+GRAMMAR = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "nodelife-tools/venv")
+PARSE = """
+import sys, tree_sitter, tree_sitter_powershell
+language = tree_sitter.Language(tree_sitter_powershell.language())
+root = tree_sitter.Parser(language).parse(sys.stdin.buffer.read()).root_node
+sys.exit(root.has_error)
+"""
+
+
+def parses_as_powershell(text: str) -> bool:
+    done = subprocess.run([GRAMMAR / "bin/python", "-c", PARSE], input=text, text=True)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(
+    not any(GRAMMAR.glob("lib/python3*/site-packages/tree_sitter_powershell")),
+    reason="there is no grammar of PowerShell on this machine; .ci/release-tools brings it",
+)
+def test_the_script_for_powershell_is_powershell() -> None:
+    """PowerShell itself is in no registry that a Debian machine has: its grammar must do."""
+    text = (ROOT / "kubectl_nodelife/commands/completing/shells/powershell").read_text()
+    assert parses_as_powershell(text)
+    for piece in ("{", "}", "(", '"', "$_ -notmatch"):
+        assert not parses_as_powershell(text.replace(piece, piece[:-1], 1)), piece

@@ -24,9 +24,18 @@ from kubectl_nodelife import __version__
 from release.checks import sha256
 from release.manifest import archive_name, render
 from release.platforms import BY_NAME, PLATFORMS
-from tests.release.users import KUBECTL, OLD, User, daemon_of, needs_kubectl, pythons, sandbox
+from tests.release.users import (
+    KUBECTL,
+    OLD,
+    User,
+    daemon_of,
+    needs_kubectl,
+    pythons,
+    sandbox,
+    tool,
+)
 
-KREW = os.environ.get("KREW") or shutil.which("krew")
+KREW = os.environ.get("KREW") or tool("krew")
 VALIDATE = os.environ.get("VALIDATE_KREW_MANIFEST") or (
     str(Path(KREW).with_name("validate-krew-manifest")) if KREW else ""
 )
@@ -36,7 +45,7 @@ LINUX = archive_name("linux-amd64")
 pytestmark = [
     needs_kubectl,
     pytest.mark.skipif(
-        KREW is None, reason="there is no krew on this machine; KREW may name its program"
+        not KREW, reason="there is no krew on this machine; KREW may name its program"
     ),
     pytest.mark.skipif(shutil.which("git") is None, reason="krew's indexes need git"),
 ]
@@ -93,7 +102,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
 def user(tmp_path: Path, index: Index) -> User:
     """Somebody with kubectl, krew and one Python."""
     made = User(tmp_path / "a home", next(iter(pythons().values())))
-    assert KREW is not None and KUBECTL is not None
+    assert KUBECTL is not None
     made.link(KREW, "kubectl-krew")
     made.link(KUBECTL, "kubectl")
     made.environ["PATH"] = f"{made.home}/.krew/bin:{made.environ['PATH']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -101,6 +102,26 @@ def test_it_runs_and_remembers_where_python_is(
     assert os.path.samefile(remembered(other), pythons()[python])
     other.environ["PATH"] = str(launcher.parent)
     assert other.ok(launcher, "version") == VERSION
+
+
+def test_a_credential_plugin_runs(launcher: Path, user: User) -> None:
+    """It stands on the official client, of which the archive leaves out what is loaded by name."""
+    token = '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
+    token += '"status": {"token": "abc"}}'
+    user.script("plugin", f"touch \"$HOME/asked\"; echo '{token}'")
+    user.link(shutil.which("touch") or "", "touch")
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(user.bin / "plugin"),
+              "interactiveMode": "Never"}  # fmt: skip
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"exec": plugin}}],
+    }
+    (user.home / "config").write_text(json.dumps(config))
+    done = user.run(launcher, "status", KUBECONFIG=str(user.home / "config"))
+    assert (user.home / "asked").exists(), done.stderr
+    assert "127.0.0.1:9" in done.stderr and "a bug" not in done.stderr
 
 
 def test_the_newest_python_is_taken_and_python3_last(launcher: Path, user: User) -> None:

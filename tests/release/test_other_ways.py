@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife import __version__
-from tests.release.users import KUBECTL, User, pythons
+from tests.release.users import KUBECTL, User, pythons, tool
 
 ROOT = Path(__file__).parents[2]
 PYTHON = pythons()[f"{sys.version_info[0]}.{sys.version_info[1]}"]
@@ -56,9 +55,9 @@ def test_pip_into_an_environment(release: Path, user: User, commit) -> None:
         assert "Client Version" in user.ok(KUBECTL, "nodelife", "version", PATH=path)
 
 
-@pytest.mark.skipif(shutil.which("pipx") is None, reason="there is no pipx on this machine")
+@pytest.mark.skipif(not tool("pipx"), reason="there is no pipx on this machine")
 def test_pipx(release: Path, user: User) -> None:
-    pipx = shutil.which("pipx") or ""
+    pipx = tool("pipx")
     user.ok(pipx, "install", "--python", PYTHON, wheel_of(release))
     programs = user.home / ".local/bin"
     assert {p.name for p in programs.iterdir()} == PROGRAMS
@@ -67,9 +66,9 @@ def test_pipx(release: Path, user: User) -> None:
     assert list(programs.iterdir()) == []
 
 
-@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv on this machine")
+@pytest.mark.skipif(not tool("uv"), reason="there is no uv on this machine")
 def test_uv_tool(release: Path, user: User) -> None:
-    uv = shutil.which("uv") or ""
+    uv = tool("uv")
     user.ok(uv, "tool", "install", "--python", PYTHON, wheel_of(release))
     programs = user.home / ".local/bin"
     assert {p.name for p in programs.glob("kubectl*")} == PROGRAMS

@@ -20,8 +20,15 @@ from release.platforms import PYTHONS
 
 ROOT = Path(__file__).parents[2]
 OLD = "0.0.9"
+TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "nodelife-tools")
+"""What `.ci/release-tools` brings to a machine that lacks it."""
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+
+
+def tool(name: str) -> str:
+    """The path of a program, "" where there is none."""
+    return shutil.which(name) or shutil.which(name, path=TOOLS / "bin") or ""
 
 
 class User:
@@ -89,12 +96,13 @@ def version_of(python: str) -> str:
 
 @functools.cache
 def pythons() -> Mapping[str, str]:
-    """Each CPython on this machine that is shipped for, by major.minor; pyenv's included."""
+    """Each CPython on this machine that is shipped for, by major.minor; pyenv's and `TOOLS` too."""
     base = getattr(sys, "_base_executable", sys.executable)
     named = [shutil.which(f"python{python}") or "" for python in PYTHONS]
     kept = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")))
     found: dict[str, str] = {}
-    for python in (base, *kept, *named):
+    brought = [str(TOOLS / python / "bin/python3") for python in PYTHONS]
+    for python in (base, *kept, *named, *filter(os.path.exists, brought)):
         version = version_of(python) if python else ""
         if version in PYTHONS:
             found.setdefault(version, python)
