@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     try:
         if given.command == "lock":
-            lock.renew()
+            lock.renew(keep=given.keep)
         elif given.command == "check":
             return _check(Path(given.folder or given.out))
         else:
@@ -41,6 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bin/release", description=__doc__)
     parser.add_argument("command", nargs="?", choices=("make", "check", "lock"), default="make")
     parser.add_argument("folder", nargs="?", metavar="DIR", help="what to check; default: dist")
+    parser.add_argument(
+        "--keep", action="store_true", help="lock: add what is missing, leave other versions"
+    )
     parser.add_argument(
         "--out", default="dist", metavar="DIR", help="where it is made; default: dist"
     )

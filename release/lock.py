@@ -103,9 +103,13 @@ def text_of(pins: Iterable[Pin]) -> str:
     )
 
 
-def renew() -> None:
-    """Ask the package index for the newest versions that fit, and write all locks."""
-    versions: dict[str, str] = {}
+def renew(*, keep: bool = False) -> None:
+    """Ask the package index for the newest versions that fit, and write all locks.
+
+    `keep`: what is pinned stays as it is; only what setup.cfg asks for besides is added.
+    """
+    kept = (*read(DEVELOPED_ON[0]), *read(DEVELOPED_ON[0], DEVELOPMENT)) if keep else ()
+    versions = {pin.name: pin.version for pin in kept}
     for platform in PLATFORMS:
         _lock(platform, requirements(), "in the archive", FOLDER, versions)
     for platform in DEVELOPED_ON:

@@ -220,7 +220,10 @@ def test_kubectl_asks_the_shim(path: Path, daemon: FakeDaemon) -> None:
 
 
 def typed(words: list[str], start: str, line: str, wanted: str, seconds: float = 30.0) -> str:
-    """What an interactive shell shows after `start` and the keys of `line`, until `wanted`."""
+    """What an interactive shell shows after `start` and the keys of `line`, until `wanted`.
+
+    A TAB that finds a daemon too busy to answer in time offers nothing: it is pressed again.
+    """
     child, terminal = pty.fork()
     if child == 0:
         os.environ["PS1"], os.environ["TERM"] = "> ", "dumb"
@@ -228,13 +231,16 @@ def typed(words: list[str], start: str, line: str, wanted: str, seconds: float =
     shown = ""
     try:
         os.write(terminal, f"{start}\necho re''ady\n".encode())
-        end, sent = time.monotonic() + seconds, False
+        end, sent, again = time.monotonic() + seconds, False, 0.0
         while time.monotonic() < end:
             if select.select([terminal], [], [], 0.1)[0]:
                 shown += os.read(terminal, 65536).decode(errors="replace")
             if not sent and re.search(r"^ready", shown, re.M):
                 os.write(terminal, line.encode())
-                shown, sent = "", True
+                shown, sent, again = "", True, time.monotonic() + 3
+            elif sent and time.monotonic() > again:
+                os.write(terminal, b"\t")
+                again += 3
             if sent and wanted in shown:
                 return shown
     finally:
