@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.drain.of_pod import pod_in_drain
 from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, UNKNOWN, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -23,6 +24,7 @@ def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuesti
     if node in snapshot.nodes:
         question = "What would a drain of its node do to it?"
         yield ExplainedQuestion(question, list(_drained(snapshot, pod)))
+        yield webhook_section(snapshot, [pod])
 
 
 def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:

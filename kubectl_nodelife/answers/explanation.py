@@ -12,17 +12,20 @@ from kubectl_nodelife.answers.daemonset import daemon_sets
 from kubectl_nodelife.answers.explain_budget import budget_sections
 from kubectl_nodelife.answers.explain_finding import finding_section
 from kubectl_nodelife.answers.explain_in_drain import drain_sections
+from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_endpoints import SERVICES, endpoint_sections
 from kubectl_nodelife.outlook.explain_node import node_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
+from kubectl_nodelife.outlook.explain_taint import taint_sections
 from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.terminating import release_of
 
 
@@ -54,8 +57,17 @@ class Explanation(msgspec.Struct, frozen=True):
         )
 
 
-def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> Explanation:
-    """The explanation of one object. Raises Failed where the cluster does not have it."""
+def explanation_of(
+    view: ClusterView, kind: str, namespace: str, name: str, taint: str = ""
+) -> Explanation:
+    """The explanation of one object, or of what a taint would do to a node.
+
+    Raises Failed where the cluster does not have the object, BadInput for what is no taint.
+    """
+    if taint:
+        sections = list(_tainted(view, name, taint))
+    else:
+        sections = list(_SECTIONS[kind](view, namespace, name))
     return Explanation(
         kind=kind,
         namespace=namespace,
@@ -63,7 +75,7 @@ def explanation_of(view: ClusterView, kind: str, namespace: str, name: str) -> E
         source=view.source,
         profile=view.settings.profile.name,
         moment=view.moment,
-        sections=list(_SECTIONS[kind](view, namespace, name)),
+        sections=sections,
         warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
     )
 
@@ -75,13 +87,27 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
     return ["it hangs on an object that cannot be read: what is said here is unknown, not decided"]
 
 
-def _node(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
-    outlook = view.outlook
-    node = outlook.cache.node(name)
+def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    of_node = _of_node(view, name)
+    yield from node_sections(view.outlook, of_node, pods_read="Pod" not in view.unread)
+    if not view.watched:  # a daemon does not watch webhooks
+        yield webhook_section(plan_snapshot(view), list(of_node.pods))
+
+
+def _tainted(view: ClusterView, name: str, text: str) -> Iterator[ExplainedQuestion]:
+    try:
+        taint = parse_taint(text)
+    except ValueError as error:
+        raise BadInput(str(error), on="--taint") from None
+    pods_read = "Pod" not in view.unread
+    return taint_sections(view.outlook, _of_node(view, name), taint, pods_read=pods_read)
+
+
+def _of_node(view: ClusterView, name: str) -> NodeOutlook:
+    node = view.outlook.cache.node(name)
     if node is None:
         raise Failed("not found", on=f"node {name}", remedy="check the name")
-    pods_read = "Pod" not in view.unread
-    return node_sections(outlook, outlook.node(node), pods_read=pods_read)
+    return view.outlook.node(node)
 
 
 def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:

@@ -38,6 +38,9 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 @click.argument("subject", nargs=-1, metavar="KIND NAME")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@click.option(
+    "--taint", metavar="KEY=VALUE:EFFECT", help="What would this taint do to the node's pods?"
+)
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
@@ -47,6 +50,7 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 def explain(
     subject: tuple[str, ...],
     filename: tuple[str, ...],
+    taint: str | None,
     no_daemon: bool,
     profile: str | None,
     assignments: tuple[str, ...],
@@ -63,6 +67,7 @@ def explain(
     \b
     Examples:
       kubectl nodelife explain node worker-1
+      kubectl nodelife explain node worker-1 --taint maintenance=now:NoExecute
       kubectl nodelife explain pod web-0 -n shop
       kubectl nodelife explain zone eu-1a
       kubectl nodelife explain daemonset log-agent -n kube-system
@@ -77,7 +82,10 @@ def explain(
         "name": name,
         "output": output,
         "headers": not no_headers,
+        "taint": taint,
     }
+    if taint and kind != "Node":
+        raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
     if kind not in _WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
     told = _from_daemon_and_look(where, query) if kind == "Pod" else None

@@ -82,7 +82,7 @@ class Admission:
         configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
         configurations += snapshot.all_of(MutatingWebhookConfiguration)
         configurations += snapshot.all_of(ValidatingWebhookConfiguration)
-        self._webhooks = [(c.name, webhook) for c in configurations for webhook in c.webhooks]
+        self.webhooks = [(c.name, webhook) for c in configurations for webhook in c.webhooks]
         policies = {policy.name: policy for policy in snapshot.all_of(ValidatingAdmissionPolicy)}
         self._policies = [
             (policies[binding.spec.policy_name], binding)
@@ -142,7 +142,7 @@ class Admission:
         return answer.reason if isinstance(answer, Doubt) else None
 
     def _answer(self, pod: Pod, operation: str) -> EvictionRefused | Doubt | None:
-        if not self._webhooks and not self._policies:
+        if not self.webhooks and not self._policies:
             return None
         key = (pod.metadata.uid, operation)
         if key not in self._answers:
@@ -158,7 +158,7 @@ class Admission:
             if isinstance(answer, EvictionRefused):
                 return answer
             doubt = doubt or answer
-        for configuration, webhook in self._webhooks:
+        for configuration, webhook in self.webhooks:
             answer = self._webhook(configuration, webhook, request)
             if isinstance(answer, EvictionRefused):
                 return answer
@@ -170,14 +170,10 @@ class Admission:
     def _webhook(
         self, configuration: str, webhook: Webhook, request: AdmissionRequest
     ) -> EvictionRefused | Doubt | None:
-        if not any(rule_matches(rule, request) for rule in webhook.rules):
-            return None
-        if not self._selected(webhook.namespace_selector, webhook.object_selector, request):
-            return None
         ignores = webhook.failure_policy == "Ignore"
         name = f"webhook {webhook.name} of {configuration}"
         try:
-            if not self._conditions_hold(webhook.match_conditions, request):
+            if not self.is_asked(webhook, request):
                 return None
         except CelError as error:
             if ignores:
@@ -185,7 +181,7 @@ class Admission:
             return EvictionRefused(403, f"{name}: {error}", GATE_WEBHOOK)
         except Unknown as unknown:
             return Doubt(f"{name} may refuse it: {unknown}")
-        failure = self._unreachable(webhook)
+        failure = self.unreachable(webhook)
         if failure is None:
             return Doubt(f"{name} is asked, and its answer cannot be told from here")
         if ignores:
@@ -193,7 +189,15 @@ class Admission:
         message = f'Internal error occurred: failed calling webhook "{webhook.name}": {failure}'
         return EvictionRefused(500, message, GATE_WEBHOOK)
 
-    def _unreachable(self, webhook: Webhook) -> str | None:
+    def is_asked(self, webhook: Webhook, request: AdmissionRequest) -> bool:
+        """Whether the webhook is called for the request. Raises CelError, Unknown."""
+        return (
+            any(rule_matches(rule, request) for rule in webhook.rules)
+            and self._selected(webhook.namespace_selector, webhook.object_selector, request)
+            and self._conditions_hold(webhook.match_conditions, request)
+        )
+
+    def unreachable(self, webhook: Webhook) -> str | None:
         """Why the webhook cannot be called, where that is certain."""
         service = webhook.client_config.service
         if service is None or not self._snapshot.was_read("Service"):

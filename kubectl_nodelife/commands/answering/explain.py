@@ -19,6 +19,7 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.drain.webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
@@ -36,13 +37,14 @@ def reading(query: Query) -> KindsToRead:
         case "PodDisruptionBudget":
             return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
-            kinds = (*KINDS, "Service", "EndpointSlice")
-            return KindsToRead(kinds, needed=("Node",), not_told=not_told)
+            more = () if word(query, "taint") else WEBHOOK_KINDS
+            return KindsToRead((*KINDS, *more), needed=("Node",), not_told=not_told)
 
 
 def answer(view: ClusterView, query: Query) -> Response:
     """What happens to it, when, why, and why not yet. Raises Failed, BadInput."""
-    made = explanation_of(view, *(word(query, key) for key in ("kind", "namespace", "name")))
+    words = (word(query, key) for key in ("kind", "namespace", "name", "taint"))
+    made = explanation_of(view, *words)
     return _told(made, query)
 
 

@@ -1,0 +1,110 @@
+"""`explain node --taint`, and the webhooks that are asked before a node's pods are evicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.answers.asking import Ask
+from tests.drain.build import Json, namespace, node, owned, pod
+
+QUESTION = "Which webhooks are asked before an eviction here?"
+
+
+def tolerant(name: str, seconds: int | None, **more: Any) -> Json:
+    """A pod on a1 that tolerates the key `maintenance` for so long, None: for ever."""
+    toleration: Json = {"key": "maintenance", "operator": "Exists"}
+    if seconds is not None:
+        toleration["tolerationSeconds"] = seconds
+    return pod(name, "a1", spec={"tolerations": [toleration]}, **more)
+
+
+CLUSTER: list[Any] = [
+    node("a1"),
+    pod("now", "a1"),
+    tolerant("later", 120),
+    tolerant("never", None),
+    pod("elsewhere", "a2"),
+]
+
+
+def told(ask: Ask, *words: str) -> list[str]:
+    """The sentences of all answers."""
+    said = ask(CLUSTER, "explain", "node", "a1", *words, "-o", "json")
+    assert said.code == 0, said.err
+    return [s for a in said.document["answers"] for s in a["sentences"]]
+
+
+def test_a_taint_says_who_goes_now_who_later_who_never_and_that_budgets_are_ignored(
+    ask: Ask,
+) -> None:
+    sentences = told(ask, "--taint", "maintenance=now:NoExecute")
+    assert sentences[:3] == [
+        "Now, 1: default/now: it does not tolerate maintenance=now:NoExecute.",
+        "In 2m, 1: default/later: it tolerates that for 120s (toleration maintenance Exists, "
+        "every effect, tolerationSeconds 120).",
+        "Never, 1: default/never: it tolerates that for ever (toleration maintenance Exists, "
+        "every effect).",
+    ]
+    assert any(s.startswith("Budgets are ignored") for s in sentences)
+    assert any("kubectl taint node a1 maintenance=now:NoExecute" in s for s in sentences)
+
+
+def test_other_effects_put_nobody_out(ask: Ask) -> None:
+    assert told(ask, "--taint", "maintenance:NoSchedule") == [
+        "Nothing: NoSchedule keeps new pods away and puts none out."
+    ]
+
+
+def test_a_ready_node_loses_the_controllers_own_taint_again(ask: Ask) -> None:
+    sentences = told(ask, "--taint", "node.kubernetes.io/unreachable:NoExecute")
+    assert any("takes this taint off at its next pass" in s for s in sentences)
+
+
+def test_what_is_no_taint_or_for_no_node_is_refused(ask: Ask) -> None:
+    said = ask(CLUSTER, "explain", "node", "a1", "--taint", "maintenance")
+    assert said.code == 2 and "--taint: taint 'maintenance' has no effect" in said.err
+    said = ask(CLUSTER, "explain", "pod", "now", "--taint", "a:NoExecute")
+    assert said.code == 2 and "--taint: is for nodes" in said.err
+
+
+def webhook(**more: Any) -> Json:
+    """A configuration with one webhook about evictions."""
+    rule = {
+        "operations": ["CREATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods/eviction"],
+    }
+    made = {"name": "guard.example.com", "rules": [rule], "clientConfig": {"url": "https://x"}}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "guards"},
+        "webhooks": [{**made, **more}],
+    }
+
+
+def test_webhooks_are_listed_with_what_they_select(ask: Ask) -> None:
+    """It asks for a label that one of the two namespaces has."""
+    shop = namespace("shop")
+    shop["metadata"]["labels"]["guarded"] = "yes"
+    guarded = owned("ReplicaSet", "web", "a1", 0, metadata={"namespace": "shop"})
+    selects = webhook(namespaceSelector={"matchLabels": {"guarded": "yes"}}, timeoutSeconds=3)
+    cluster = [node("a1"), namespace(), shop, guarded, pod("free", "a1"), selects]
+    answers = ask(cluster, "explain", "node", "a1", "-o", "json").document["answers"]
+    sentences = next(a["sentences"] for a in answers if a["question"] == QUESTION)
+    assert sentences == [
+        "guard.example.com of guards is asked about shop/web-0 (it selects namespaces with "
+        "guarded=yes); no answer within 3s refuses the eviction."
+    ]
+
+
+def test_a_webhook_without_a_server_fails_every_eviction(ask: Ask) -> None:
+    service = {"service": {"namespace": "guards", "name": "gone"}}
+    cluster = [node("a1"), pod("p", "a1"), webhook(clientConfig=service)]
+    said = ask(cluster, "explain", "pod", "p").out
+    assert "it cannot be called, so that every eviction fails" in said
+    assert 'service "gone" not found' in said
+    ignored = webhook(clientConfig=service, failurePolicy="Ignore")
+    assert "is ignored" in ask([*cluster[:2], ignored], "explain", "pod", "p").out
+    assert "None." in ask(cluster[:2], "explain", "pod", "p").out
