@@ -8,13 +8,14 @@ controllers do in the cluster is the follower's affair (`follow`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final, cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
+from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
 from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower, NoFollower
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -51,7 +52,6 @@ DIVERGENCE: Final = "divergence"
 _ONLOOKERS: Final = (FOLLOWER, OVERLAY, DIVERGENCE)
 """Who looks at what the cluster shows, besides the controllers; a bug there is named so."""
 
-_ORDER: Final = "the order of events"
 _AT_ONCE: Final = 1_000
 """How many events the engine takes in without a pause: some milliseconds' worth."""
 
@@ -72,6 +72,7 @@ class ControllerHost:
         self.eviction: TaintEvictionController | None = None
         self.onlooker: Onlooker = lambda old, new, now_ns: None
         self.follower: Follower = NoFollower()
+        self._now_ns = 0
 
     def join(self, settings: Settings, names: Iterable[str]) -> None:
         """Look over the shoulder of the running controllers from here on; they begin cold."""
@@ -85,7 +86,8 @@ class ControllerHost:
                 self.eviction = controller
         numbers = self.ledger.numbers
         self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers)
-        self.follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
+        follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
+        self.follower = ContainedFollower(follower, self._contain_follower)
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""
@@ -145,23 +147,13 @@ class ControllerHost:
             return []
         if old is not None:
             self._onlook(old, new, now_ns)
-        view = []
-        try:
-            event, view = self.follower.before(event, old, now_ns)
-        except Exception as error:
-            self._contain(FOLLOWER, target, error, now_ns)
+        event, view = self.follower.before(event, old, now_ns)
         view += self.overlay.observe(event, now_ns)
-        try:
-            view += self.follower.after(event)
-        except Exception as error:
-            self._contain(FOLLOWER, target, error, now_ns)
+        view += self.follower.after(event)
         confirmed = self._settle()
         if new is None:
             self.ledger.gone(target, now_ns)
-        try:
-            view += self.follower.learn(confirmed, now_ns)
-        except Exception as error:
-            self._contain(FOLLOWER, target, error, now_ns)
+        view += self.follower.learn(confirmed, now_ns)
         self._settle()
         return view
 
@@ -172,6 +164,9 @@ class ControllerHost:
         except Exception as error:
             self._contain(DIVERGENCE, (kind_of(old), old.key), error, now_ns)
 
+    def _contain_follower(self, about: Hashable, error: Exception) -> None:
+        self._contain(FOLLOWER, about, error, self._now_ns)
+
     def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
         log_bug(self.cache.quarantine.failed(who, about, error, now_ns))
 
@@ -180,32 +175,8 @@ class ControllerHost:
         try:
             return self.observe(event, now_ns)
         except Exception as error:
-            self._contain(OVERLAY, _about(event), error, now_ns)
+            self._contain(OVERLAY, about_event(event), error, now_ns)
             return [event]
-
-    def _arrange(self, events: Iterable[Event], now_ns: int) -> Sequence[Event]:
-        """In the order in which to take them, those that were put off among them."""
-        events = list(events)
-        try:
-            events = [*self.follower.pop_deferred(), *events]
-            return self.follower.arrange(events)
-        except Exception as error:
-            self._contain(FOLLOWER, _ORDER, error, now_ns)
-            return events
-
-    def _is_act(self, event: Event, now_ns: int) -> bool:
-        try:
-            return self.follower.is_act(event)
-        except Exception as error:
-            self._contain(FOLLOWER, _about(event), error, now_ns)
-            return False
-
-    def _defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        try:
-            return self.follower.defers(event, act, now_ns)
-        except Exception as error:
-            self._contain(FOLLOWER, _about(event), error, now_ns)
-            return False
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
@@ -217,17 +188,18 @@ class ControllerHost:
         Must be exhausted before anything else is asked of this object.
         """
         view: list[Event] = []
-        for event in self._arrange(events, now_ns):
+        self._now_ns = now_ns
+        for event in self.follower.arrange([*self.follower.pop_deferred(), *events]):
             if self.cache.quarantine.bugs:
                 for who in _ONLOOKERS:  # another try, which may fail again
-                    self.cache.quarantine.worked(who, _about(event))
-            act = self._is_act(event, now_ns)
+                    self.cache.quarantine.worked(who, about_event(event))
+            act = self.follower.is_act(event)
             if act:
                 yield from self._step(view, now_ns)
                 view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
                 yield from self._step(view, now_ns)
                 yield
-            if self._defers(event, act, now_ns):
+            if self.follower.defers(event, act, now_ns):
                 continue
             view += self._observe_contained(event, now_ns)
             if not (isinstance(event, Put) and event.kind == "Lease"):
@@ -272,11 +244,7 @@ class ControllerHost:
             self.ledger.note(action, now_ns, self._node_of(action), "")
             if action.writes:
                 self.executor.start(action, now_ns)
-            events: list[Event] = []
-            try:
-                events = self.follower.decided(action, now_ns)
-            except Exception as error:
-                self._contain(FOLLOWER, action.target, error, now_ns)
+            events = self.follower.decided(action, now_ns)
             self._settle()
             return events
         before = self.overlay.view(action.target)
@@ -313,12 +281,6 @@ class ControllerHost:
             return action.node
         pod = self.overlay.shown(kind, key) if kind == "Pod" else None
         return cast(Pod, pod).spec.node_name if pod is not None else ""
-
-
-def _about(event: Event) -> Hashable:
-    """What an event is about, for a bug's name."""
-    obj = event.obj if isinstance(event, Put) else event
-    return (getattr(event, "kind", ""), getattr(obj, "key", ""))
 
 
 def _target(event: Put | Gone) -> tuple[str, Key]:

@@ -113,8 +113,9 @@ def test_a_zone_with_its_brake_its_queue_and_its_timers(ask: Ask) -> None:
 def test_a_budget(ask: Ask) -> None:
     cluster = [node("a1"), node("a2"), *web("a1", "a2"), BUDGET]
     told = questions(ask, cluster, "budget", "web")
-    assert "Of 2 pods 2 must be healthy and 2 are: 0 may go" in (
-        told["How many of its pods may go now, and why?"]
+    assert (
+        "Of 2 pods 2 must be healthy and 2 are: 0 may go"
+        in (told["How many of its pods may go now, and why?"])
     )
     assert told["Which nodes does it hold?"].startswith("a1, a2 cannot be drained now")
     assert "it spares none, ever" in told["Is something wrong with it?"]
@@ -126,8 +127,9 @@ def test_a_daemonset(ask: Ask) -> None:
     gone = owned("DaemonSet", "agent", "c2", 1)
     cluster = [node("a1"), made, owned("DaemonSet", "agent", "a1", 0), gone]
     told = questions(ask, cluster, "daemonset", "agent")
-    assert "By the objects 1 should, 1 do, 1 are ready." in (
-        told["How many pods should it have, and has it?"]
+    assert (
+        "By the objects 1 should, 1 do, 1 are ready."
+        in (told["How many pods should it have, and has it?"])
     )
     assert "Misscheduled on c2 (no such node)." in told["What is odd about it?"]
 
@@ -143,7 +145,6 @@ def test_what_is_not_there_is_not_found(ask: Ask, words: tuple[str, str]) -> Non
 def test_a_kind_that_is_not_explained(ask: Ask) -> None:
     said = ask([node("a1")], "explain", "service", "x")
     assert said.code == 2 and "zone NAME" in said.err
-
 
 
 def test_a_pod_of_a_dead_node_is_terminating_for_ever(ask: Ask) -> None:

@@ -96,9 +96,7 @@ def test_explain_names_the_services_and_what_still_points_at_the_node_s_pods(
     assert "Service shop/web is without 1 endpoint (web-2); 2 ready elsewhere." in text
 
 
-def test_without_services_that_is_said(
-    capsys: pytest.CaptureFixture[str], dump: str
-) -> None:
+def test_without_services_that_is_said(capsys: pytest.CaptureFixture[str], dump: str) -> None:
     made = json.loads(Path(dump).read_text())
     made["items"] = [o for o in made["items"] if o["kind"] in ("Node", "Pod")]
     Path(dump).write_text(json.dumps(made))

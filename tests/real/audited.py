@@ -92,9 +92,7 @@ def instant(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def records(
-    audit: Iterable[Json], t0: float, until_s: float, early_s: float = 0.0
-) -> list[Json]:
+def records(audit: Iterable[Json], t0: float, until_s: float, early_s: float = 0.0) -> list[Json]:
     """What the controllers wrote between `t0` (seconds since the epoch) and `until_s` after it.
 
     `early_s`: and so much before it, where `t0` is told by another clock.

@@ -44,8 +44,8 @@ BY_ANOTHER = "already done by another controller"
 class Follower(Protocol):
     """What a host asks about each event of the cluster."""
 
-    def arrange(self, events: Iterable[Event]) -> Sequence[Event]:
-        """The events in the order in which to take them, those put off before among them."""
+    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events in the order in which to take them."""
         ...
 
     def is_act(self, event: Event) -> bool:
@@ -84,9 +84,9 @@ class Follower(Protocol):
 class NoFollower:
     """For a host whose controllers act: there is nobody to follow."""
 
-    def arrange(self, events: Iterable[Event]) -> Sequence[Event]:
+    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
         """As they came."""
-        return list(events)
+        return events
 
     def is_act(self, event: Event) -> bool:
         """None is."""
@@ -140,9 +140,9 @@ class ControllerFollower:
         self._daemonsets = DaemonSetFollower(sets, overlay, ledger)
         self._told: list[Action] = []  # what was done before ours, since `learn` was last asked
 
-    def arrange(self, events: Iterable[Event]) -> Sequence[Event]:
+    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
         """In the order in which they happened, as far as versions tell."""
-        return in_order([*self._daemonsets.pop_deferred(), *events])
+        return in_order(events)
 
     def is_act(self, event: Event) -> bool:
         """A DaemonSet controller's syncs follow at once from what was seen before."""

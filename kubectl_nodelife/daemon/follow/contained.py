@@ -1,0 +1,75 @@
+"""A follower whose bugs end nothing: each is named, and the event is taken as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from kubectl_nodelife.daemon.follow.follower import Follower
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.kube.meta import KubeObject
+
+T = TypeVar("T")
+Contain = Callable[[Hashable, Exception], None]
+"""Told of what a call was about, and of its exception."""
+
+_ORDER: Final = "the order of events"
+
+
+class ContainedFollower:
+    """Asks another follower; where that raises, the answer is that of `NoFollower`."""
+
+    def __init__(self, follower: Follower, contain: Contain) -> None:
+        self._follower = follower
+        self._contain = contain
+        self._observed: Hashable = ""  # what `before` was asked about last
+
+    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
+        """In the order in which they happened."""
+        return self._ask(_ORDER, events, lambda f: f.arrange(events))
+
+    def is_act(self, event: Event) -> bool:
+        """Whether it shows an act of a controller."""
+        return self._ask(about_event(event), False, lambda f: f.is_act(event))
+
+    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
+        """Whether it is put off."""
+        return self._ask(about_event(event), False, lambda f: f.defers(event, act, now_ns))
+
+    def pop_deferred(self) -> list[Put | Gone]:
+        """The events that are put off."""
+        return self._follower.pop_deferred()
+
+    def before(
+        self, event: Put | Gone, old: KubeObject | None, now_ns: int
+    ) -> tuple[Put | Gone, list[Event]]:
+        """The event with its cause."""
+        self._observed = about_event(event)
+        as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
+        return self._ask(self._observed, as_it_is, lambda f: f.before(event, old, now_ns))
+
+    def after(self, event: Put | Gone) -> list[Event]:
+        """What follows for the view."""
+        return self._ask(self._observed, [], lambda f: f.after(event))
+
+    def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
+        """What follows for the view."""
+        return self._ask(self._observed, [], lambda f: f.learn(confirmed, now_ns))
+
+    def decided(self, action: Action, now_ns: int) -> list[Event]:
+        """What follows for the view."""
+        return self._ask(action.target, [], lambda f: f.decided(action, now_ns))
+
+    def _ask(self, about: Hashable, otherwise: T, ask: Callable[[Follower], T]) -> T:
+        try:
+            return ask(self._follower)
+        except Exception as error:
+            self._contain(about, error)
+            return otherwise
+
+
+def about_event(event: Event) -> Hashable:
+    """What an event is about, for a bug's name."""
+    obj = event.obj if isinstance(event, Put) else event
+    return (getattr(event, "kind", ""), getattr(obj, "key", ""))
