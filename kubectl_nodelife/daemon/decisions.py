@@ -294,11 +294,11 @@ class DecisionTask:
         engine = self.host.engine
         if in_batch and engine is not None and engine.timers_wait:
             return False  # nobody's time has come before all of it is taken in
-        return self.leases.must_wait(self.host.lifecycle)
+        return self.leases.must_wait(self.host.lifecycle, self.host.cache)
 
     def _leases_read(self, read: LeasesRead) -> list[Put | Gone | Outcome]:
         """Renewals that the watch has not told of; a watch that should have is built anew."""
-        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache.get)
+        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache)
         if lies:
             log.warning("the watch of Leases has not told of renewals: it is built anew")
             self.feed.relist(["Lease"])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
@@ -25,7 +25,6 @@ from kubectl_nodelife.live.backoff import Backoff
 READ_SECONDS = 15.0
 
 ReadLeases = Callable[[], Awaitable[Sequence[KubeObject]]]
-Shown = Callable[[str, tuple[str, str]], KubeObject | None]
 
 
 class LeasesRead(NamedTuple):
@@ -52,28 +51,28 @@ class LeaseCheck:
         self._next_ns = 0
         self._error = ""
 
-    def must_wait(self, lifecycle: NodeLifecycleController | None) -> bool:
+    def must_wait(self, lifecycle: NodeLifecycleController | None, cache: Cache) -> bool:
         """Whether a node would now be called lost without a check. Asks for the Leases in time."""
         self.waiting = ""
         if self._read is None or lifecycle is None or not lifecycle.memory.leases_count:
             return False
-        lost_ns = lifecycle.memory.expiry.next_due()
         margin_ns = self._margin_ns(lifecycle)
         now_ns = self._clock.now_ns()
-        if lost_ns is None or now_ns < lost_ns - margin_ns:
+        lost_ns = _first_loss(lifecycle, cache, now_ns + margin_ns)
+        if lost_ns is None:
             return False
         if self._checked_ns >= lost_ns - margin_ns:
             return False
         if self._task is None and now_ns >= self._next_ns:
             self._task = asyncio.create_task(self._ask(self._read))
         if now_ns > lost_ns:
-            name = next(iter(self._silent(lifecycle, lost_ns)), "a node")
+            _, name = lifecycle.memory.expiry.first() or (0, "a node")
             why = f" ({self._error})" if self._error else ""
             self.waiting = f"{name} is silent: its Lease is read once more{why}"
         return bool(self.waiting)
 
     def take(
-        self, read: LeasesRead, lifecycle: NodeLifecycleController | None, shown: Shown
+        self, read: LeasesRead, lifecycle: NodeLifecycleController | None, cache: Cache
     ) -> tuple[list[Lease], bool]:
         """Renewals that the watch has not told of, and whether it should have."""
         self._task = None
@@ -85,10 +84,13 @@ class LeaseCheck:
         self._checked_ns = read.asked_ns
         if lifecycle is None:
             return [], False
-        newer = [lease for lease in read.leases if _is_newer(lease, shown("Lease", lease.key))]
+        newer = [lease for lease in read.leases if _is_newer(lease, cache.get("Lease", lease.key))]
         until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
-        silent = set(self._silent(lifecycle, until_ns))
-        return newer, any(lease.name in silent for lease in newer)
+        lies = any(
+            (due_ns := _loss(lifecycle, cache, lease.name)) is not None and due_ns <= until_ns
+            for lease in newer
+        )
+        return newer, lies
 
     async def _ask(self, read: ReadLeases) -> None:
         asked_ns = self._clock.now_ns()
@@ -106,11 +108,40 @@ class LeaseCheck:
         half_ns = settings.node_monitor_grace_period_ns // 2
         return min(max(settings.node_monitor_period_ns, SECOND_NS), half_ns)
 
-    @staticmethod
-    def _silent(lifecycle: NodeLifecycleController, until_ns: int) -> list[str]:
-        """The nodes whose time is over by then."""
-        expiry = lifecycle.memory.expiry
-        return [n for n in lifecycle.memory.known if (expiry.get(n) or until_ns + 1) <= until_ns]
+
+def _first_loss(lifecycle: NodeLifecycleController, cache: Cache, until_ns: int) -> int | None:
+    """When the first node is lost unless it renews; None: none by then.
+
+    The memory says when a pass must look at a node again. A renewal that was seen since the last
+    look puts that off, or each healthy node would ask for a list once a grace period.
+    """
+    expiry = lifecycle.memory.expiry
+    while (first := expiry.first()) is not None and first[0] <= until_ns:
+        at_ns, name = first
+        lost_ns = _loss(lifecycle, cache, str(name))
+        if lost_ns is None or lost_ns <= at_ns:
+            return at_ns
+        expiry.set(name, lost_ns)
+    return None
+
+
+def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | None:
+    """Before when the node is not lost, by its newest renewal; None: nothing says that it will."""
+    memory = lifecycle.memory
+    at_ns, health, heartbeat = (
+        memory.expiry.get(name),
+        memory.health.get(name),
+        cache.heartbeat(name),
+    )
+    renewal = heartbeat.renewal(0) if heartbeat is not None else None
+    if at_ns is None or health is None or renewal is None or not health.lease_saved:
+        return at_ns
+    renew_ns, seen_ns = renewal
+    if renew_ns is None or renew_ns <= (health.lease_renew_ns or 0):
+        return at_ns
+    if not lifecycle.settings.taint_mode:  # its pods' time may be over first
+        return at_ns
+    return max(at_ns, seen_ns + at_ns - health.probe_ns)
 
 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:

@@ -51,11 +51,16 @@ class Timers:
 
     def next_due(self) -> int | None:
         """The earliest instant, or None."""
+        first = self.first()
+        return first[0] if first is not None else None
+
+    def first(self) -> tuple[int, Hashable] | None:
+        """The earliest instant and its key, or None."""
         heap = self._heap
         while heap:
             at_ns, sequence, key = heap[0]
             if self._live.get(key) == (at_ns, sequence):
-                return at_ns
+                return at_ns, key
             heapq.heappop(heap)
         return None
 

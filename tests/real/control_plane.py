@@ -156,7 +156,7 @@ class ControlPlane:
         self.audit_log = folder / "audit.log"
         self.kubeconfig = folder / "kubeconfig"
         self.token = secrets.token_urlsafe(24)
-        self.audits_heartbeats = False
+        self.audit_policy = audit_policy(heartbeats=False)
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self.api = Api(f"https://127.0.0.1:{self.port}", self.token)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -248,6 +248,10 @@ class ControlPlane:
         """Send a running program a signal, such as SIGSTOP."""
         self._running[program].send_signal(number)
 
+    def pid(self, program: str) -> int:
+        """The process of a running program."""
+        return self._running[program].pid
+
     def restart(self, program: str) -> None:
         """Stop it and start it with the same flags."""
         self.stop(program)
@@ -288,8 +292,7 @@ class ControlPlane:
         with (folder / "sa.key").open("wb") as out:
             subprocess.run(key, stdout=out, check=True)
         (folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
-        policy = audit_policy(heartbeats=self.audits_heartbeats)
-        (folder / "audit.json").write_text(json.dumps(policy))
+        (folder / "audit.json").write_text(json.dumps(self.audit_policy))
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -347,16 +350,18 @@ def control_plane(
     controller_manager: Sequence[str] | None = None,
     scheduler: bool = False,
     audit_heartbeats: bool = False,
+    policy: Mapping[str, Any] | None = None,
 ) -> Iterator[ControlPlane]:
     """A running control plane. `controller_manager`: its flags; None: there is none.
 
-    `audit_heartbeats`: renewals of the nodes' Leases are in the audit log as well.
+    `audit_heartbeats`: renewals of the nodes' Leases are in the audit log as well. `policy`: what
+    else than all writes is in it.
     """
     programs = assets()
     assert programs is not None, f"{ASSETS} does not name a folder with {', '.join(PROGRAMS)}"
     folder = Path(tempfile.mkdtemp(prefix="real-"))
     plane = ControlPlane(folder, programs)
-    plane.audits_heartbeats = audit_heartbeats
+    plane.audit_policy = dict(policy or audit_policy(heartbeats=audit_heartbeats))
     try:
         plane.start_etcd()
         plane.start_api_server(*api_server)

@@ -129,10 +129,13 @@ class Enforcer:
 
 @contextlib.contextmanager
 def enforcer(
-    plane: ControlPlane, *flags: str, server: str = "", ca: str = ""
+    plane: ControlPlane, *flags: str, server: str = "", ca: str = "", kubeconfig: Path | None = None
 ) -> Iterator[Enforcer]:
-    """A started enforcer, ended afterwards. `server`, `ca`: a proxy before the API server."""
-    kubeconfig = least_privilege(plane, server=server, ca=ca)
+    """A started enforcer, ended afterwards. `server`, `ca`: a proxy before the API server.
+
+    `kubeconfig`: one that is there already.
+    """
+    kubeconfig = kubeconfig or least_privilege(plane, server=server, ca=ca)
     one = Enforcer(kubeconfig, plane.folder / f"enforcer-{time.monotonic_ns()}", *flags)
     try:
         one.start()

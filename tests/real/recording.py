@@ -28,6 +28,12 @@ _CONTROLLERS = (
 )
 _FIRST_PASS = re.compile(r"^I\d{4} (\d\d:\d\d:\d\d\.\d{6}) .*Controller observed a new Node", re.M)
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_TERMS = {
+    "leaseRenewInterval": "10s",
+    "nodeStatusReportInterval": "300s",
+    "podStartDuration": "2s",
+    "podStopDuration": "30s",
+}
 _EARLY_S = 1.0
 _LATE_STOP_S = 0.1
 _LOOK_AT_PODS_S = 0.1
@@ -38,6 +44,7 @@ _PATHS = {
 }
 
 
+Prepare = Callable[[ControlPlane], object]
 Begin = Callable[[ControlPlane, Json], contextlib.AbstractContextManager[float]]
 
 
@@ -49,15 +56,19 @@ def real_controllers(plane: ControlPlane, spec: Json) -> Iterator[float]:
     yield _first_pass(plane)
 
 
-def record(scenario: Json, begin: Begin = real_controllers) -> Json:
+def record(
+    scenario: Json, begin: Begin = real_controllers, prepare: Prepare = lambda plane: None
+) -> Json:
     """The Timeline of what the controllers did, and `latestSeconds` of the player.
 
     `scenario` is given the time of the recording and its objects' creation times. `begin` starts
-    the controllers and gives the time of t=0, in seconds since the epoch.
+    the controllers and gives the time of t=0, in seconds since the epoch; `prepare` does before the
+    objects are made what takes its time.
     """
     spec = scenario["spec"]
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(control_plane(api_server=API_SERVER))
+        prepare(plane)
         for obj in spec["objects"]:
             _create(plane.api, obj)
         t0 = stack.enter_context(begin(plane, spec))
@@ -102,7 +113,7 @@ class Player:
         self._api = api
         self._spec = scenario["spec"]
         self._t0 = t0
-        self._terms = {k: _seconds(v) for k, v in self._spec["kubelet"].items()}
+        self._terms = {k: _seconds(v) for k, v in {**_TERMS, **self._spec["kubelet"]}.items()}
         self._kubelets: dict[str, Kubelet] = {}
         self._zones: dict[str, str] = {}
         self._seen: dict[tuple[str, str], float] = {}

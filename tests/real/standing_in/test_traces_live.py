@@ -22,7 +22,7 @@ import yaml
 
 from tests.real.audited import Json
 from tests.real.control_plane import ControlPlane
-from tests.real.enforcing import enforcer
+from tests.real.enforcing import enforcer, least_privilege
 from tests.real.recording import record
 from tests.traces.compare import Outcome, compare
 from tests.traces.conftest import OWN_TRACES
@@ -75,8 +75,9 @@ def our_controllers(plane: ControlPlane, spec: Json) -> Iterator[float]:
     names = ",".join(spec["controllers"])
     flags = [f"--set={name}={value}" for name, value in spec["flags"].items()]
     words = (f"--enforce={names}", f"--assume-stopped={names}", "--begin=restart")
-    profile = f"--profile={spec['profile']}"
-    with enforcer(plane, *words, "--caps=upstream", profile, *_RATES, *flags) as daemon:
+    flags += [f"--profile={spec['profile']}", "--caps=upstream", *_RATES]
+    (account,) = plane.folder.glob("least-*.kubeconfig")
+    with enforcer(plane, *words, *flags, kubeconfig=account) as daemon:
         yield daemon.began_at()
         assert daemon.stop() == 0
 
@@ -86,7 +87,7 @@ def play(folder: Path) -> Outcome:
     recorded = json.loads((folder / "timeline.json").read_bytes())
     for _ in range(2):
         scenario = yaml.safe_load((folder / "scenario.yaml").read_bytes())
-        played = record(scenario, our_controllers)
+        played = record(scenario, our_controllers, least_privilege)
         if keep := os.environ.get("NODELIFE_KEEP"):
             (Path(keep) / f"{folder.name}.json").write_text(json.dumps(played))
         if played["latestSeconds"] < PUNCTUAL_S:

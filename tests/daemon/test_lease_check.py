@@ -1,0 +1,76 @@
+"""Whose Leases are read once more: those of nodes that are silent, and of no others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
+from kubectl_nodelife.daemon.lease_check import LeaseCheck
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.kube.meta import ObjectMeta, Time
+from kubectl_nodelife.kube.node import Lease, LeaseSpec
+from kubectl_nodelife.kube.times import SECOND_NS
+
+START_NS = 1_000 * SECOND_NS
+GRACE_NS = 50 * SECOND_NS
+
+
+def lifecycle(classic: bool = False) -> Any:
+    """A controller that looked at one node at START_NS, and will again a grace period later."""
+    flags = {"enable-taint-manager": "false", "feature-gates": "TaintBasedEvictions=false"}
+    settings = make_settings("v1.16" if classic else "v1.36", flags if classic else {})
+    health = NodeHealth(None, START_NS, START_NS, lease_saved=True, lease_renew_ns=START_NS)
+    expiry = Timers()
+    expiry.set("n", START_NS + GRACE_NS)
+    memory = SimpleNamespace(expiry=expiry, health={"n": health}, leases_count=True)
+    return SimpleNamespace(settings=settings, memory=memory)
+
+
+def renewed(after_s: int) -> Cache:
+    """A cache in which the node's Lease was renewed so long after START_NS."""
+    cache, at_ns = Cache(), START_NS + after_s * SECOND_NS
+    meta = ObjectMeta(name="n", namespace="kube-node-lease")
+    cache.apply(Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(at_ns)))), at_ns)
+    return cache
+
+
+@pytest.mark.parametrize(
+    "after_s, classic, asked",
+    [
+        pytest.param(0, False, 1, id="silent-since-the-look"),
+        pytest.param(10, False, 0, id="renewed-since"),
+        pytest.param(10, True, 1, id="renewed-but-pods-have-a-time-of-their-own"),
+    ],
+)
+def test_only_a_silent_node_asks_for_a_list(after_s: int, classic: bool, asked: int) -> None:
+    async def story() -> int:
+        lists = 0
+
+        async def read() -> list[Any]:
+            nonlocal lists
+            lists += 1
+            return []
+
+        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
+        check = LeaseCheck(read, clock, asyncio.Queue())
+        assert not check.must_wait(lifecycle(classic), renewed(after_s))
+        await asyncio.sleep(0)
+        return lists
+
+    assert asyncio.run(story()) == asked
+
+
+def test_a_renewal_puts_the_check_off_by_no_more_than_a_grace_period() -> None:
+    one = lifecycle()
+    clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS)
+    assert not LeaseCheck(lambda: asyncio.sleep(0, []), clock, asyncio.Queue()).must_wait(
+        one, renewed(10)
+    )
+    assert one.memory.expiry.get("n") == START_NS + 10 * SECOND_NS + GRACE_NS
