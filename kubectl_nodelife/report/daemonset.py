@@ -23,7 +23,9 @@ from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.pod_template import describe_pod_template
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
+from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 _SET_COLUMNS = (
     Column("name"),
@@ -39,8 +41,9 @@ _SET_COLUMNS = (
 )
 _NODE_COLUMNS = (
     Column("node"),
-    Column("should run"),
-    Column("may stay"),
+    Column("want to run"),
+    Column("should schedule"),
+    Column("continue running"),
     Column("pod"),
     Column("revision"),
     Column("ready"),
@@ -127,8 +130,11 @@ class TruthTablePage:
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line a node, then what is odd."""
+        """A line a node, the events FailedPlacement of 1.11, then what is odd."""
         yield Table(_NODE_COLUMNS, [_node_row(row) for row in self._rows])
+        failed = [why for row in self._rows for why in row.failed_placements]
+        if failed:
+            yield "\n".join(f"FailedPlacement: {why}" for why in failed)
         if self._summary.odd:
             yield "\n".join(self._summary.odd)
 
@@ -145,6 +151,7 @@ def _node_row(row: NodeRow) -> list[object]:
     return [
         row.node,
         row.should_run,
+        row.should_schedule,
         row.should_continue,
         ",".join(_pod(pod) for pod in row.has) or NONE,
         ",".join(pod.revision or NONE for pod in row.has) or NONE,
@@ -250,13 +257,10 @@ class HistoryPage:
         yield Table(_REVISION_COLUMNS, [self._row(row) for row in self._rows])
 
     def _one(self, row: RevisionRow) -> Iterator[Block]:
-        import yaml
-
+        yield describe_pod_template(default_pod_template(row.document()["template"]))
         changes = [f"  {change}" for change in row.changes]
         if changes:
             yield "Changed from the revision before:\n" + "\n".join(changes)
-        template = row.document()["template"]
-        yield "Pod Template:\n" + yaml.safe_dump(template, sort_keys=False).rstrip("\n")
 
     def _row(self, row: RevisionRow) -> list[object]:
         first = str(row.changes[0]) if row.changes else NONE

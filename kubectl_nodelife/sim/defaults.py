@@ -76,7 +76,8 @@ def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
 def refusal(obj: KubeObject) -> str:
     """Why the API server would not take the object, "" if it would.
 
-    Only what would make a controller go in circles. Follows `ValidateDaemonSetSpec`.
+    Only what would make a controller go in circles, and what no daemon pod may have. Follows
+    `ValidateDaemonSetSpec`.
     """
     if not isinstance(obj, DaemonSet):
         return ""
@@ -84,4 +85,11 @@ def refusal(obj: KubeObject) -> str:
     labels = meta.get("labels") if isinstance(meta, dict) else None
     if not isinstance(labels, dict) or not matches(obj.spec.selector, labels):
         return "spec.selector does not match the labels of spec.template"
+    spec = obj.spec.template.get("spec")
+    policy = spec.get("restartPolicy") if isinstance(spec, dict) else None
+    if policy not in (None, "", "Always"):
+        return (
+            f'spec.template.spec.restartPolicy: Unsupported value: "{policy}":'
+            ' supported values: "Always"'
+        )
     return ""

@@ -157,7 +157,7 @@ def test_rollout_history_tells_what_changed(call: Call, tmp_path: Path) -> None:
     assert " ".join(rows[4]).endswith(change)
     one = call("rollout", "history", "ds/agent", "--revision", "2", *flags)
     assert one.startswith("daemonset.apps/agent with revision #2\n")
-    assert "image: registry.example/agent:2" in one
+    assert "Image:\tregistry.example/agent:2" in one
     names = call("rollout", "history", "ds/agent", "-o", "name", *flags).splitlines()
     assert all(name.startswith("controllerrevision.apps/agent-") for name in names)
 

@@ -29,6 +29,8 @@ class Behaviour:
     release: Release
     simulated_predicates: bool
     """Resources and host ports are checked here and the pod is bound here (no scheduler)."""
+    taints_count: bool
+    """Taints are looked at; 1.11 with ScheduleDaemonSetPods leaves them to the scheduler."""
     critical_pod_annotation: bool
     """The gate `ExperimentalCriticalPodAnnotation`."""
     suspends: bool
@@ -116,6 +118,7 @@ def behaviour_of(release: Release, feature_gates: Mapping[str, bool] | None = No
     return Behaviour(
         release=release,
         simulated_predicates=not scheduled,
+        taints_count=minor >= 12 or not scheduled,
         critical_pod_annotation=old and gates.get("ExperimentalCriticalPodAnnotation", False),
         tolerates_unschedulable=scheduled,
         surge=minor >= 22 or (minor >= 21 and gates.get("DaemonSetUpdateSurge", False)),

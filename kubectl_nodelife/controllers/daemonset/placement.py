@@ -21,6 +21,7 @@ from kubectl_nodelife.controllers.daemonset.placement_decision import (
     PlacementDecision,
     judge_taints,
     no,
+    yes,
 )
 from kubectl_nodelife.controllers.daemonset.simulated_predicates import simulate
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
@@ -82,6 +83,8 @@ class Placement:
         mismatch = self.mismatch(node)
         if mismatch is not None:
             return mismatch
+        if not self.template.rules.taints_count:
+            return yes("no selector or affinity rule forbids a pod")
         return judge_taints(node.spec.taints, self._tolerations)
 
     def mismatch(self, node: Node) -> PlacementDecision | None:

@@ -4,8 +4,10 @@ Follows `simulate` and `nodeShouldRunDaemonPod` of 1.11 and the predicates of th
 (`pkg/scheduler/algorithm/predicates`): taints, then host name, host ports, selector and affinity,
 and resources unless the pod is critical. All reasons are collected, then judged one by one.
 
-Left out: reasons that these predicates never give (disks, volumes, pressure conditions, affinity
-between pods), and the old GPU resource.
+The switch over reasons of 1.11 also names disk conflicts, volumes, memory and disk pressure and
+affinity between pods, but `Predicates` of that release (taints, then GeneralPredicates, or
+EssentialPredicates for critical pods) never gives them, so they are left out here; so is the old
+GPU resource.
 """
 
 from __future__ import annotations

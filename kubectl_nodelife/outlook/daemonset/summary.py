@@ -100,8 +100,10 @@ def _count_differences(view: SetView) -> Iterator[str]:
 
 
 def _node_oddities(view: SetView) -> Iterator[str]:
-    misscheduled, lacking, crowded, troubled = [], [], [], []
+    misscheduled, lacking, crowded, troubled, placeless = [], [], [], [], []
     for node, verdict, pods in view.nodes():
+        if verdict is not None and verdict.failed_placements:
+            placeless.append(f"{node} ({verdict.failed_placements[0]})")
         if pods and (verdict is None or not verdict.want_to_run):
             about = "no such node" if verdict is None else verdict.subject or verdict.rule
             misscheduled.append(f"{node} ({about})")
@@ -114,6 +116,8 @@ def _node_oddities(view: SetView) -> Iterator[str]:
                 troubled.append(f"{pod.name} on {node} ({trouble})")
     if misscheduled:
         yield f"misscheduled on {some(misscheduled)}"
+    if placeless:
+        yield f"FailedPlacement on {some(placeless)}"
     if lacking:
         yield f"no pod on {some(lacking)}"
     if crowded:

@@ -31,17 +31,22 @@ class PodCell(msgspec.Struct, frozen=True, rename="camel"):
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     """One row. `rule` decided, `subject` is what it is about, `because` says it in words.
 
+    `should_run` is 1.11's wantToRun, `should_continue` shouldContinueRunning. `failed_placements`
+    are the messages of 1.11's event FailedPlacement.
+
     `next` is what the controller would do there now, "" for nothing.
     """
 
     node: str
     should_run: bool
+    should_schedule: bool
     should_continue: bool
     has: list[PodCell]
     rule: str
     subject: str
     because: str
     next: str
+    failed_placements: list[str] = []
 
 
 def truth_table(view: SetView) -> list[NodeRow]:
@@ -57,17 +62,19 @@ def _rows(view: SetView) -> Iterator[NodeRow]:
         upcoming = _next(name, pods, decided.get(name), step) or _waits(view, name, pods)
         if verdict is None:
             text = "there is no such node; pod garbage collection takes bound pods away"
-            yield NodeRow(name, False, False, cells, NOT_THERE, name, text, upcoming)
+            yield NodeRow(name, False, False, False, cells, NOT_THERE, name, text, upcoming)
             continue
         yield NodeRow(
             name,
             verdict.want_to_run,
+            verdict.should_run,
             verdict.should_continue_running,
             cells,
             verdict.rule,
             verdict.subject,
             verdict.text,
             upcoming,
+            [f'failed to place pod on "{name}": {why}' for why in verdict.failed_placements],
         )
 
 
