@@ -74,20 +74,38 @@ class ControllerHost:
         self.follower: Follower = NoFollower()
         self._now_ns = 0
 
-    def join(self, settings: Settings, names: Iterable[str]) -> None:
-        """Look over the shoulder of the running controllers from here on; they begin cold."""
+    def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:
+        """Look over the shoulder of the running controllers from here on; they begin cold.
+
+        `restarted`: those have just begun themselves and remember nothing, nor do ours.
+        """
         controllers = make_controllers(settings, list(names))
         self.lifecycle, self.eviction = None, None
         for controller in controllers:
             if isinstance(controller, NodeLifecycleController):
                 self.lifecycle = controller
-                controller.memory.begins_cold = True
+                controller.memory.begins_cold = not restarted
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
         numbers = self.ledger.numbers
-        self.engine = Engine(controllers, self.cache, join=True, on_bug=log_bug, numbers=numbers)
+        self.engine = Engine(
+            controllers, self.cache, join=not restarted, on_bug=log_bug, numbers=numbers
+        )
         follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
         self.follower = ContainedFollower(follower, self._contain_follower)
+
+    def began_at(self, began_ns: int, watched_ns: int, now_ns: int) -> None:
+        """The controllers began then, and their passes have gone on since.
+
+        No silence counts from before `watched_ns`, when the cluster was not in sight.
+        """
+        lifecycle = self.lifecycle
+        if lifecycle is None or self.engine is None:
+            return
+        lifecycle.memory.watch_afresh(watched_ns)
+        period_ns = lifecycle.settings.node_monitor_period_ns
+        passes = max(0, now_ns - began_ns) // period_ns + 1
+        self.engine.wake(lifecycle.pass_at(began_ns + passes * period_ns))
 
     def withdraw(self, now_ns: int, because: str) -> None:
         """Nothing is planned any more: the view is what the cluster shows."""

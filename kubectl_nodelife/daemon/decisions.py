@@ -19,10 +19,11 @@ from itertools import chain
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.collector import collect_seldom
 from kubectl_nodelife.daemon.controller_host import ControllerHost
-from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, Message
+from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
-from kubectl_nodelife.daemon.held_events import HeldEvents, Seen
+from kubectl_nodelife.daemon.held_events import HeldEvents, Seen, kind_of_event
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -43,7 +44,6 @@ _GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
 _MOST_STANDSTILL_NS = 5 * SECOND_NS
-_GC_THRESHOLDS = (5_000, 5, 1_000_000_000)
 
 
 class DecisionTask:
@@ -88,6 +88,7 @@ class DecisionTask:
         self.on_bug: Callable[[Bug], None] = log_bug
         self._decided_ns = 0
         self._anew_because = ""  # why the controllers begin anew as soon as they may decide
+        self._manager: ManagerBegan | None = None
 
     @property
     def stands_still(self) -> str:
@@ -157,6 +158,10 @@ class DecisionTask:
         for item in messages:
             if isinstance(item, ChangeSettings):
                 self._change_settings(item)
+            elif isinstance(item, ManagerBegan):
+                if self.host.engine is not None:
+                    self._manager = item  # ours begin anew as its controllers did
+                    self._anew_because = f"{item.holder} began as the kube-controller-manager"
             elif isinstance(item, Outcome):
                 seen.append((None, [item]))
             elif isinstance(item, LeasesRead):
@@ -177,8 +182,7 @@ class DecisionTask:
             self.held.add(seen)
             return ()
         if because := self._anew_because or self.gate.clock_set:
-            self.held.add(seen)
-            return await self._begin_anew(because)
+            return await self._begin_anew(because, seen)
         if held_back:
             if self.is_cold(self.clock.now_ns()):
                 self._watch_afresh(self.cold_because)  # silence counts from the newest lists
@@ -193,7 +197,8 @@ class DecisionTask:
         if isinstance(item, Listed):
             self.gate.listed(item.kind, item.asked_ns)
             # a list is newer than what was seen of the kind before it, and tells all of it
-            kept = [(at, [e for e in events if _kind(e) != item.kind]) for at, events in seen]
+            kind = item.kind
+            kept = [(at, [e for e in events if kind_of_event(e) != kind]) for at, events in seen]
             self.held.listed(item.kind)
             return [*kept, (None, await self._listed(item))]
         if isinstance(item, OtherCluster):
@@ -326,33 +331,46 @@ class DecisionTask:
         self._missing, self._anew_because = frozenset(out_of_reach(self.feed.states)), ""
         if self._read_settings is not None:
             self.settings = await self._read_settings(self.host.cache)
-        self.host.join(self.settings, runnable(self._names, self._missing))
-        _collect_seldom()
+        manager, self._manager = self._manager, None
+        restarted = manager is not None
+        self.host.join(self.settings, runnable(self._names, self._missing), restarted=restarted)
+        collect_seldom()
         self.gate.begin()
         self._decided_ns = 0
+        watched_ns = self.cold_since_ns
         self._note_cold(because)
-        return self._first_ticks()
+        return self._first_ticks(manager.at_ns if manager is not None else None, watched_ns)
 
-    def _first_ticks(self) -> Iterator[Tick]:
-        """Two: DaemonSets only ask for a turn in the first, and look at every node in the next."""
-        for _ in range(2):
+    def _first_ticks(self, began_ns: int | None, watched_ns: int) -> Iterator[Tick]:
+        """Two: DaemonSets only ask for a turn in the first, and look at every node in the next.
+
+        The first is as of `began_ns`, when those that are followed began, where that was seen.
+        """
+        for as_of_ns in (began_ns, None):
             self._check_clocks()
             if self.gate.waiting():  # this machine slept while they were about to begin
                 self._anew_because = self.cold_because
                 return
-            yield self._decision_ns(None), ()
+            yield self._decision_ns(as_of_ns), ()
+            if as_of_ns is not None:
+                self.host.began_at(as_of_ns, watched_ns, self.clock.now_ns())
         if not self.synced.is_set():
             self.slices.longest_s = 0.0
             self.synced.set()
 
-    async def _begin_anew(self, because: str) -> Iterable[Tick]:
-        """Everything planned is withdrawn, and the controllers are joined once more."""
+    async def _begin_anew(self, because: str, seen: list[Seen]) -> Iterable[Tick]:
+        """Everything planned is withdrawn, and the controllers are joined once more. What came in
+        together with the news of another manager may be its doing, and comes after it.
+        """
         self.host.withdraw(self.clock.now_ns(), because)
-        self._fill([(None, self.held.pop())])
+        seen = [(None, self.held.pop()), *seen]
+        if self._manager is None:
+            self._fill(seen)
+            seen = []
         for kind in out_of_reach(self.feed.states):
             self.host.forget(kind)
             self.read.discard(kind)
-        return await self._begin(because)
+        return chain(await self._begin(because), self._ticks(seen))
 
     # Watches and clocks
 
@@ -380,19 +398,3 @@ class DecisionTask:
         self.cold_since_ns = self.clock.now_ns()
         self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
         self.cold_because = because
-
-
-def _kind(event: Put | Gone | Unreadable | Outcome) -> str:
-    return "" if isinstance(event, Outcome) else event.kind
-
-
-def _collect_seldom() -> None:
-    """Set what was read aside for the garbage collector, and from now on look at new objects only.
-
-    A full collection would look at everything for a third of a second, and find next to nothing:
-    objects of the cluster refer to no others in circles.
-    """
-    gc.enable()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)

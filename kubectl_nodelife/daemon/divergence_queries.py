@@ -28,6 +28,10 @@ from kubectl_nodelife.outlook.diverge.observations import (
 )
 
 POLL_SECONDS: Final = 5.0
+_SILENT_POLL_SECONDS: Final = 0.5
+"""How often the lease is read when it is not renewed any more: who takes it next acts at once."""
+
+_SOON_NS: Final = 60 * SECOND_NS
 
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 _DEFAULT_DURATION_S: Final = 15
@@ -42,14 +46,24 @@ _REMOVERS: Final = {
 
 
 class LeaseWatch:
-    """Follows the leader lease. `leaders` and `stale` are as `Record` has them."""
+    """Follows the leader lease. `leaders` and `stale` are as `Observations` has them.
+
+    `pause_s`: when to look again.
+    """
 
     def __init__(self) -> None:
         self.sight = LeaseObservation(error="it was not read yet")
         self.leaders: list[tuple[int, str]] = []
         self.stale: list[UnwatchedSpan] = []
+        self.pause_s = POLL_SECONDS
+        self._holder = ""
         self._renew: str | None = None
         self._is_renewed = False
+
+    @property
+    def leader(self) -> tuple[int, str] | None:
+        """Since when the newest leader leads, and its name; None where it was there before us."""
+        return self.leaders[-1] if self.leaders else None
 
     async def look(self, client: Client, now_ns: int) -> None:
         """Read it once more."""
@@ -71,14 +85,21 @@ class LeaseWatch:
         """Take in what the lease says now."""
         before = self.sight
         holder, renew = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
-        if before.holder and holder and holder != before.holder:
+        seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
+        if self._holder and holder and holder != self._holder:
             self.leaders.append((self._since(spec, before.read_ns, now_ns), holder))
             del self.leaders[:-_MOST_SPANS]
+        self._holder = holder or self._holder  # one that was released names nobody
         renewed_ns = before.renewed_ns
         if renew != self._renew or not renewed_ns:
             self._is_renewed = bool(renewed_ns)
             self._renew, renewed_ns = renew, now_ns
-        seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
+            self.pause_s = min(POLL_SECONDS, seconds / 3)
+        else:
+            self.pause_s = POLL_SECONDS
+        free = self._is_renewed and (not holder or renewed_ns < now_ns)
+        if free and now_ns - renewed_ns < _SOON_NS:
+            self.pause_s = _SILENT_POLL_SECONDS
         lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
         self.sight = LeaseObservation(holder, lasts_ns, renewed_ns, now_ns)
         if self.sight.stale_ns() is not None and not self._is_renewed:

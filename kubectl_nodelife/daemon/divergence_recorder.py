@@ -19,7 +19,8 @@ from kubectl_nodelife.answers.view import WARMING_UP
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.divergence_queries import POLL_SECONDS, LeaseWatch, who_did
+from kubectl_nodelife.daemon.divergence_queries import LeaseWatch, who_did
+from kubectl_nodelife.daemon.feed import ManagerBegan
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
@@ -253,8 +254,12 @@ class DivergenceRecorder:
 
     async def _look_at_lease(self) -> None:
         while True:
+            known = self._lease.leader
             await self._lease.look(self._client, self._watcher.clock.now_ns())
-            await asyncio.sleep(POLL_SECONDS)
+            leader = self._lease.leader
+            if leader is not None and leader != known:
+                await self._watcher.feed.queue.put(ManagerBegan(*leader))
+            await asyncio.sleep(self._lease.pause_s)
 
     async def _ask(self) -> None:
         while True:

@@ -1,4 +1,6 @@
-"""What reaches the decision task: news of the watches, orders, outcomes, and Leases read anew."""
+"""What reaches the decision task: news of the watches, orders, outcomes, Leases read anew, and the
+beginning of another kube-controller-manager.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ class ChangeSettings(NamedTuple):
     done: asyncio.Future[None] | None = None
 
 
-Message = News | ChangeSettings | Outcome | LeasesRead
+class ManagerBegan(NamedTuple):
+    """Another kube-controller-manager leads since then, by the daemon's clock, and knows nothing of
+    what the one before it remembered.
+    """
+
+    at_ns: int
+    holder: str
+
+
+Message = News | ChangeSettings | ManagerBegan | Outcome | LeasesRead
 
 
 class Feed(Protocol):

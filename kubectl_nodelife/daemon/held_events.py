@@ -36,3 +36,8 @@ class HeldEvents:
         held = [*self._outcomes, *self.objects.values()]
         self._outcomes, self.objects = [], {}
         return held
+
+
+def kind_of_event(event: Put | Gone | Unreadable | Outcome) -> str:
+    """The kind of the object, "" for what came of an action."""
+    return "" if isinstance(event, Outcome) else event.kind

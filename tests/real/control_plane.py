@@ -26,6 +26,8 @@ from typing import Any
 from tests.real.audit_policy import audit_policy
 
 ASSETS = "KUBEBUILDER_ASSETS"
+MANAGER = "NODELIFE_MANAGER"
+"""The kube-controller-manager of another release, by its path (.ci/kube-manager builds one)."""
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 START_TIMEOUT_S = 90
 
@@ -309,6 +311,10 @@ class ControlPlane:
         self.kubeconfig.touch(0o600)
         self.kubeconfig.write_text(json.dumps(config))
 
+    def _path(self, program: str) -> str:
+        other = os.environ.get(MANAGER) if program == "kube-controller-manager" else None
+        return other or str(self.programs / program)
+
     def _ready(self) -> bool:
         return self.api.call("GET", "/readyz") == "ok"
 
@@ -322,7 +328,7 @@ class ControlPlane:
         self._flags[program] = list(flags)
         with (self.folder / f"{program}.log").open("ab") as log:
             self._running[program] = subprocess.Popen(
-                [str(self.programs / program), *flags],
+                [self._path(program), *flags],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

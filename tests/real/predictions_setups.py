@@ -303,6 +303,26 @@ def one_more(title: str, mark: str) -> SetUp:
     )
 
 
+def while_restarted(restart: Callable[[], None]) -> SetUp:
+    """The controller manager begins anew while a node is lost and tainted, and another silent."""
+    return SetUp(
+        "the controller manager restarts",
+        "again",
+        {"again": [f"again-{n}" for n in range(1, 6)]},
+        [
+            ("again-timer-begins-afresh", "again-1", 25, ""),
+            ("again-never", "again-1", None, ""),
+            *pods_of("again", "again-2"),
+        ],
+        [
+            (1, lambda g: g.stop("again-1")),
+            (18, lambda g: restart()),
+            (22, lambda g: g.stop("again-2")),
+            (62, lambda g: g.start("again-1", "again-2")),
+        ],
+    )
+
+
 def while_stopped() -> SetUp:
     """A node lost while no controller manager runs."""
     return SetUp(

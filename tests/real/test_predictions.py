@@ -10,6 +10,8 @@ and so are the last moments.
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from tests.daemon.user import User, user
 from tests.real.audited import instant, records
+from tests.real.control_plane import MANAGER as OTHER_MANAGER
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.real.kubelets import Kubelets
 from tests.real.predictions import Tally, Window, compare, table, twice
@@ -32,6 +35,7 @@ from tests.real.predictions_setups import (
     in_the_middle,
     one_more,
     play,
+    while_restarted,
     while_stopped,
 )
 
@@ -44,7 +48,24 @@ MANAGER = [
     "--leader-elect-lease-duration=60s",  # it shall outlive a restart of the API server
     "--leader-elect-renew-deadline=40s",
 ]
+MANAGER_LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+
+
+def managers_release() -> str:
+    """The release of the controller manager that NODELIFE_MANAGER names, such as v1.30, or "".
+
+    The other programs are those of the usual release.
+    """
+    program = os.environ.get(OTHER_MANAGER)
+    if not program:
+        return ""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.split()[-1].rpartition(".")[0]
+
+
 SET = [f"--set={flag}={value}" for flag, value in FLAGS.items()]
+if release := managers_release():
+    SET.append(f"--profile={release}")  # the API server's own release says nothing of the manager
 
 Json = dict[str, Any]
 
@@ -182,6 +203,26 @@ def test_after_a_restart_of_the_api_server(stand: Stand) -> None:
             await asyncio.sleep(2 * GRACE_S)  # the daemon has noticed, and so have the kubelets
             await until_warm(one)
             await stand.play([set_up], 32, one)
+
+    asyncio.run(test())
+    stand.check(set_up)
+
+
+def test_a_restart_of_the_controller_manager(stand: Stand) -> None:
+    manager, plane = "kube-controller-manager", stand.plane
+    plane.stop(manager)  # one whose lease is soon over takes its place
+    plane.api.delete(MANAGER_LEASE)
+    soon_over = ("--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s")
+    plane.start_controller_manager(*MANAGER, *soon_over)
+    set_up = while_restarted(lambda: plane.restart(manager))
+    set_up.prepare(stand.ground)
+
+    async def test() -> None:
+        async with user(str(stand.plane.kubeconfig)) as one:
+            await begin_to_watch(one)
+            await stand.play([set_up], 72, one)
+            health = await one.health()
+            assert "began as the kube-controller-manager" in str(health["coldBecause"]), health
 
     asyncio.run(test())
     stand.check(set_up)

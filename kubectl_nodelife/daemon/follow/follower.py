@@ -177,9 +177,12 @@ class ControllerFollower:
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
         """Adjusts passes and tokens to what was done."""
+        confirmed = list(confirmed)
         learned, self._told = [*self._told, *confirmed], []
         if self._phase is None:
             return []
+        for action in confirmed:
+            self._phase.confirmed(action, now_ns)
         return [event for action in learned for event in self._phase.done(action, now_ns)]
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:

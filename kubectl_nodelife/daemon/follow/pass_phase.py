@@ -14,7 +14,13 @@ from typing import TypeGuard
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, is_for_lost_node
-from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    RemoveTaints,
+    SetNodeConditions,
+    SetZoneState,
+)
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.overlay import Overlay
@@ -70,6 +76,16 @@ class PassPhase:
             if isinstance(node, Node) and not _has_both(node):
                 return self._token_spent(node, now_ns)
         return []
+
+    def confirmed(self, action: Action, now_ns: int) -> None:
+        """A plan of ours was carried out: that a node which is not ready loses its taints shows the
+        first pass of a controller that has just begun, or the one that found all zones dark.
+        """
+        if isinstance(action, RemoveTaints) and _is_by_token(action.taints):
+            node = self._overlay.shown("Node", ("", action.node))
+            ready = node.ready() if isinstance(node, Node) else None
+            if ready is not None and ready.status != "True":
+                self._align(now_ns)
 
     def decided(self, action: SetZoneState, now_ns: int) -> list[Event]:
         """A zone that stops: what the running controller has not tainted by now, it does not."""
