@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,11 @@ DEVELOPMENT = FOLDER / "development"
 DEVELOPED_ON = tuple(p for p in PLATFORMS if p.name != "darwin-amd64")
 """There cryptography, which tests need, has no wheels any more: nothing is pinned for tests."""
 
-_ON_LINUX = 'platform_system == "Linux"'
+_MARKERS: Mapping[str, Callable[[Platform], bool]] = {
+    "": lambda platform: True,
+    'platform_system == "Linux"': lambda platform: platform.system == "linux",
+    'platform_machine == "x86_64"': lambda platform: platform.arch == "amd64",
+}
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -59,9 +63,9 @@ def development(platform: Platform, root: Path = ROOT) -> list[str]:
     for extra in ("test", "release"):
         for line in config["options.extras_require"][extra].splitlines():
             wanted, _, marker = map(str.strip, line.partition(";"))
-            if marker not in ("", _ON_LINUX):
+            if marker not in _MARKERS:
                 raise ValueError(f"setup.cfg: a marker that the lock does not know: {marker}")
-            if wanted and (not marker or platform.system == "linux"):
+            if wanted and _MARKERS[marker](platform):
                 found.add(wanted)
     return sorted(found)
 

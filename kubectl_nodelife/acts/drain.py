@@ -19,7 +19,7 @@ from kubectl_nodelife.acts.carrier import make_carrier
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.replacements import await_replacements
 from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.drain_actions import SetUnschedulable
@@ -79,11 +79,15 @@ class Drain:
     async def run(self) -> bool:
         """Drain everything; whether all nodes are drained. Raises NodelifeError."""
         waves = self._order.plan.waves
-        nodes = {name: await self._cordon(name) for wave in waves for name in wave.nodes}
+        nodes: dict[str, Node] = {}
+        cordon = self._order.plan.cordon
+        if cordon is None or cordon.when != CORDON_BY_WAVE:
+            nodes = {name: await self._cordon(name) for wave in waves for name in wave.nodes}
         for number, wave in enumerate(waves):
             if number and not self._session.order.dry_run:
                 await self._pause_between()
                 await self._hold_while_overtaken([n for w in waves[number:] for n in w.nodes])
+            nodes |= {name: await self._cordon(name) for name in wave.nodes if name not in nodes}
             await self._run_wave(wave, nodes)
         return not any(run.errors for run in self.runs)
 
@@ -136,6 +140,7 @@ class Drain:
         if waves is not None and waves.maintenance_ns:
             self._tell(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
             await asyncio.sleep(waves.maintenance_ns / SECOND_NS)
+            await self._await_replacements(self.runs[-1].nodes)
 
     async def _hold_while_overtaken(self, names: Sequence[str]) -> None:
         """Wait while what is left could not be carried out, if the plan had said it could."""
@@ -167,12 +172,15 @@ class Drain:
                 self.drained.append(name)
                 self._tell(f"node/{name} drained{self._suffix}")
         if self._order.waves is not None and not self._session.order.dry_run:
-            evicted = [turn.pod for name in wave.nodes for turn in self._turns[name].pods]
-            await await_replacements(self._session, evicted, self._warn)
+            await self._await_replacements(wave.nodes)
         run.seconds = time.monotonic() - self._began
         self._count(run)
         if run.promised is not None and run.seconds > run.promised.high:
             self._warn(f"the wave took {run.seconds:.1f}s, longer than {run.promised.high:g}s")
+
+    async def _await_replacements(self, nodes: Sequence[str]) -> None:
+        evicted = [turn.pod for name in nodes for turn in self._turns[name].pods]
+        await await_replacements(self._session, evicted, self._warn)
 
     async def _drain(self, node: Node) -> str:
         while True:

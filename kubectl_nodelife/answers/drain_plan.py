@@ -36,6 +36,9 @@ def _plan(plan: DrainPlan) -> dict[str, Any]:
             "wavesLowerBound": plan.bound.waves,
             "secondsLowerBound": round(plan.bound.seconds, 3),
         },
+        "cordon": _cordon(plan),
+        "together": plan.together,
+        "maintenanceSeconds": plan.maintenance,
         "budgets": [_budget(budget) for budget in plan.budgets],
         "workloads": [_workload(workload) for workload in plan.workloads],
         "assumptions": plan.assumptions,
@@ -47,6 +50,11 @@ def _estimate(estimate: Estimate | None) -> dict[str, float] | None:
     if estimate is None:
         return None
     return {"lowSeconds": estimate.low, "highSeconds": estimate.high}
+
+
+def _cordon(plan: DrainPlan) -> dict[str, str] | None:
+    cordon = plan.cordon
+    return None if cordon is None else {"when": cordon.when, "because": cordon.because}
 
 
 def _with_flags(plan: DrainPlan | None) -> dict[str, Any] | None:
@@ -79,6 +87,8 @@ def _pod(pod: PodPlan) -> dict[str, Any]:
         "faults": [_fault(fault) for fault in pod.faults],
         "unblock": None if remedy is None else {"change": remedy.change, "risk": remedy.risk},
         "unblockHint": pod.hint or None,
+        "goneForGood": pod.gone_for_good,
+        "emptyDirsLost": pod.data_lost,
         "owner": pod.owner or None,
         "budgets": pod.budgets,
         "graceSeconds": pod.grace,
@@ -140,6 +150,7 @@ def _workload(workload: WorkloadPlan) -> dict[str, Any]:
         "namespace": workload.namespace,
         "kind": workload.kind,
         "name": workload.name,
+        "topOwner": workload.top,
         "outage": workload.outage,
         "seconds": workload.seconds,
         "ready": workload.ready,

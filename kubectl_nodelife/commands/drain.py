@@ -34,7 +34,8 @@ from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import EXIT_FAILED, Failed, Refused
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.drain import DrainPage, headline
+from kubectl_nodelife.report.drain import DrainPage
+from kubectl_nodelife.report.drain_headline import headline
 from kubectl_nodelife.report.drain_run import drain_run_text
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.live_line import LiveLine

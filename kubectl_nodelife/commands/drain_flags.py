@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.selectors import parse_selector
@@ -38,6 +38,11 @@ _OPTIONS = (
     ),
     click.option(
         "--low-water", type=float, metavar="PERCENT", help="With waves: free capacity to keep."
+    ),
+    click.option(
+        "--cordon",
+        type=click.Choice((CORDON_FIRST, CORDON_BY_WAVE)),
+        help="With waves: all nodes first, or those of a wave when it begins; else the better.",
     ),
     click.option(
         "--maintenance", default="0s", metavar="DURATION", help="With waves: a node's time out."
@@ -77,7 +82,7 @@ def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
     """The options of our own waves, None without --max-parallel. Raises BadInput."""
     maintenance_ns = duration(flags["maintenance"], "--maintenance")
     if flags["max_parallel"] is None:
-        for flag in ("max_per_zone", "low_water"):
+        for flag in ("max_per_zone", "low_water", "cordon"):
             if flags[flag] is not None:
                 name = "--" + flag.replace("_", "-")
                 raise BadInput("is about waves", on=name, remedy="give --max-parallel N too")
@@ -90,7 +95,9 @@ def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
     low_water = flags["low_water"]
     if low_water is not None and not 0 <= low_water < 100:
         raise BadInput("is a percentage from 0 to 100", on="--low-water")
-    return WaveOptions(flags["max_parallel"], flags["max_per_zone"], low_water, maintenance_ns)
+    return WaveOptions(
+        flags["max_parallel"], flags["max_per_zone"], low_water, maintenance_ns, flags["cordon"]
+    )
 
 
 def duration(text: str, flag: str) -> int:

@@ -18,6 +18,7 @@ from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
+from kubectl_nodelife.report.drain_script import script
 from kubectl_nodelife.report.formats import render
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
@@ -71,16 +72,27 @@ def drain_plan(
     plan.warnings = [*found.warnings, *plan.warnings]
     for warning in plan.warnings:
         terminal.warn(warning)
-    terminal.write(rendered(plan, found.source, output, headers=not no_headers))
+    if output == "commands":
+        terminal.write(script(plan, kubectl_flags(connection, found.source)))
+    else:
+        terminal.write(rendered(plan, found.source, output, headers=not no_headers))
     return EXIT_NO if exit_code and plan.verdict in (NEVER, REFUSED) else 0
+
+
+def kubectl_flags(connection: Connection, source: dict[str, Any]) -> list[str]:
+    """What leads kubectl to the cluster that was looked at; nothing for a dump."""
+    flags = {
+        "--kubeconfig": connection.kubeconfig,
+        "--context": connection.context or source.get("context"),
+        "--as": connection.impersonate,
+    }
+    if source.get("kind") != "direct":
+        return []
+    return [f"{flag}={value}" for flag, value in flags.items() if value]
 
 
 def rendered(plan: DrainPlan, source: dict[str, Any], output: str, *, headers: bool) -> str:
     """The plan's text in one of FORMATS."""
-    if output == "commands":
-        from kubectl_nodelife.report.drain_script import script
-
-        return script(plan)
     if output == "html":
         from kubectl_nodelife.report.drain_html import page
 

@@ -40,6 +40,7 @@ class PlannedPod:
         "ledgers",
         "marked_ns",
         "node",
+        "placed_ns",
         "pod",
         "ready",
         "ready_ns",
@@ -60,6 +61,7 @@ class PlannedPod:
         self.gone_ns: int | None = None
         self.goes_ns: int | None = None
         self.created_ns: int | None = None
+        self.placed_ns: int | None = None
         self.ready_ns: int | None = None
         self.held: tuple[str, str] | None = None
         self.replacement: PlannedPod | None = None

@@ -9,6 +9,7 @@ from kubectl_nodelife.drain.actors import Workload
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import WorkloadPlan
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.workloads.owners import owner_chain
 
 NONE = "none"
 DEGRADED = "degraded"
@@ -36,6 +37,7 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
         outage, limit = FULL, 0
     else:
         outage, limit = DEGRADED, before - 1
+    top = owner_chain(play.scope.owner_pods[workload.uid][0], play.scope.snapshot)[-1]
     took = play.scope.history.time_to_ready(play.scope.owner_pods[workload.uid][0])
     return WorkloadPlan(
         namespace=workload.namespace,
@@ -48,6 +50,7 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
         evicted=evicted,
         time_to_ready=None if took is None else round(took.middle_ns / SECOND_NS, 1),
         time_to_ready_from="none of its pods is Ready" if took is None else took.source,
+        top=f"{top.kind}/{top.name}",
     )
 
 

@@ -12,7 +12,10 @@ from typing import Final
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
+from kubectl_nodelife.drain.cordon import choose_cordon
+from kubectl_nodelife.drain.estimate import estimate
 from kubectl_nodelife.drain.needs import Unread
+from kubectl_nodelife.drain.notes import assumptions, warnings_of
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.outage import workload_plans
 from kubectl_nodelife.drain.play import Play, play_kubectl
@@ -27,7 +30,6 @@ from kubectl_nodelife.drain.results import (
     BudgetPlan,
     BudgetPoint,
     DrainPlan,
-    Estimate,
     NodePlan,
     PodPlan,
     WavePlan,
@@ -40,10 +42,9 @@ from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.wave_times import set_wave_estimates
-from kubectl_nodelife.drain.waves import plan_waves, play_waves
+from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
-from kubectl_nodelife.sim.kubectl.client import BURST, QPS
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -66,7 +67,7 @@ SAMPLE_NODES: Final = 60
 """Of a larger plan only a part this size is run with the other assumptions, and its ends scaled."""
 
 _FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
-LEAST_WIDTH_S: Final = 15.0
+MOST_TOGETHER: Final = 300
 
 
 def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
@@ -89,6 +90,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
         others = [play_kubectl(sample, admission, options, t, nodes) for t in _variants(nodes)]
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
         set_wave_estimates(plan.waves, middle, others)
+    plan.together = _together(scope, options, admission)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
@@ -109,9 +111,12 @@ def make_wave_plan(
     scope = Scope(snapshot, nodes)
     admission = Admission(snapshot)
     bound = Bound(*waves_bound(snapshot, nodes, options, waves))
-    cut, middle = _settle_waves(scope, admission, options, waves, bound.waves)
+    waves, cut, middle, cordon = choose_cordon(
+        waves, lambda tried: _settle_waves(scope, admission, options, tried, bound.waves)
+    )
     plan = assemble(middle, admission)
-    plan.bound, plan.own_waves = bound, True
+    plan.bound, plan.own_waves, plan.cordon = bound, True, cordon
+    plan.maintenance = waves.maintenance_ns / SECOND_NS
     if middle.world.waiting and not waves.maintenance_ns:
         plan.warnings.append("drained nodes take no pods again here; --maintenance lets them")
     if plan.verdict in (READY, SLOW, UNKNOWN):
@@ -125,11 +130,19 @@ def make_wave_plan(
         ]
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, part[-1][-1])
         set_wave_estimates(plan.waves, middle, others)
+    plan.together = _together(scope, options, admission)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
         plan.not_evaluated = plan.with_flags.not_evaluated
     return plan
+
+
+def _together(scope: Scope, options: DrainOptions, admission: Admission) -> list[str] | None:
+    """Looked for where there are nodes to choose among, and not too many."""
+    if not 1 < len(scope.nodes) <= MOST_TOGETHER:
+        return None
+    return nodes_together(scope, options, admission)
 
 
 def _settle_waves(
@@ -197,8 +210,8 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         bound=Bound(0, 0.0),
         budgets=_budget_plans(play),
         workloads=workload_plans(play),
-        assumptions=_assumptions(play),
-        warnings=[*doubts, *_warnings(play)],
+        assumptions=assumptions(play),
+        warnings=[*doubts, *warnings_of(play)],
     )
 
 
@@ -234,50 +247,6 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
     )
 
 
-# --- the estimate --------------------------------------------------------------------------------
-
-
-def estimate(
-    middle: Play, others: list[int | None], plan: DrainPlan, last_node: str
-) -> Estimate | None:
-    """How long it takes, at least and at most, or None where the middle run does not end.
-
-    The ends of all runs, with a margin for what a real API server adds; `others` are those of runs
-    up to `last_node`, and are scaled to the whole. The estimate is kept as narrow as the contract
-    wants, at the cost of the low end: kubelets that let pods stop early are the rule, and by how
-    much is seldom known.
-    """
-    if middle.end_ns is None:
-        return None
-    part_ns = next(w.end_ns for w in middle.waves if last_node in w.nodes) or middle.end_ns
-    scale = middle.end_ns / max(1, part_ns)
-    scaled = [end * scale / SECOND_NS for end in others if end is not None]
-    ends = [middle.end_ns / SECOND_NS, *scaled]
-    low, high = min(ends), max(ends)
-    low = max(0.0, low - max(1.0, 0.05 * low))
-    high += max(1.5, 0.05 * high) + _another_round(middle)
-    graces = [pod.grace for pod in plan.pods() if pod.grace and pod.start is not None]
-    grace = float(max(graces, default=0))
-    return Estimate(round(narrowed(low, high, grace), 1), round(high, 1))
-
-
-def _another_round(play: Play) -> float:
-    """Seconds for one look more at each pod of the fullest node, where kubectl's limit slows it.
-
-    Looks at many pods stand in line, and one that comes a moment too early costs a whole round.
-    """
-    most = max((len(run.targets) for run in play.runs.values()), default=0)
-    return most / QPS if most > BURST else 0.0
-
-
-def narrowed(low: float, high: float, grace: float) -> float:
-    """The low end, raised so far that high - low is at most max(15, low) + grace."""
-    return max(low, min(high - LEAST_WIDTH_S - grace, (high - grace) / 2))
-
-
-# --- the rest ------------------------------------------------------------------------------------
-
-
 def _budget_plans(play: Play) -> list[BudgetPlan]:
     plans = []
     for key in sorted(play.world.ledgers):
@@ -298,62 +267,3 @@ def _budget_plans(play: Play) -> list[BudgetPlan]:
             )
         )
     return plans
-
-
-def _assumptions(play: Play) -> list[str]:
-    """What the plan rests on that nothing in the cluster shows."""
-    made = [a for a in play.world.actors.values() if a.created_ns is not None]
-    moved = {
-        target.actor.workload
-        for run in play.runs.values()
-        for target in run.targets
-        if target.actor.workload is not None
-    }
-    if not moved and not any(run.targets for run in play.runs.values()):
-        return []
-    sources: dict[str, str] = {}
-    for actor in made:
-        took = play.scope.history.time_to_ready(actor.pod)
-        if took is not None and actor.workload is not None:
-            name = f"{actor.workload.kind} {actor.workload.name}"
-            if took.source != name:
-                sources[name] = took.source
-    lines = ["pods take their whole grace period to stop (the low end: none of it)"]
-    if sources:
-        shown = "; ".join(f"{name}: {source}" for name, source in sorted(sources.items())[:5])
-        more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
-        lines.append(f"time to be Ready not learnt from the workload itself: {shown}{more}")
-    assumed = sorted({workload.rule.why for workload in moved if workload.rule.assumed})
-    lines += assumed[:5]
-    guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
-    lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
-    return lines
-
-
-def _warnings(play: Play) -> list[str]:
-    warnings = []
-    snapshot = play.scope.snapshot
-    for name in play.scope.nodes:
-        silent = snapshot.silent_kubelet(name)
-        if silent is not None:
-            warnings.append(f"{silent}: its pods are not ended")
-    still_cordoned = {
-        name for name in play.scope.nodes if play.world.landing.nodes[name].spec.unschedulable
-    }
-    twice = sum(
-        1
-        for actor in play.world.actors.values()
-        if actor.created_ns is not None and actor.node in still_cordoned
-    )
-    if twice:
-        warnings.append(
-            f"{twice} replacement{'s' if twice > 1 else ''} would land on a node of this plan:"
-            " they tolerate its cordon"
-        )
-    homeless = len(play.world.waiting)
-    if homeless:
-        warnings.append(
-            f"{homeless} replacement{'s' if homeless > 1 else ''} would stay Pending:"
-            " no node has room for them"
-        )
-    return warnings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import KEPT, DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
@@ -82,15 +82,19 @@ def _check_moves(plan: DrainPlan, waves: WaveOptions | None, findings: Findings)
     """No replacement may land on a node of the plan, unless it was drained and has come back.
 
     A replacement is Ready some time after it landed; one that is Ready before its node's wave has
-    begun landed there too early. Without a maintenance no node comes back.
+    begun landed there too early. Without a maintenance no node comes back. Where a wave is cordoned
+    when it begins, the nodes of later waves take pods.
     """
     wave_of = {name: wave for wave in plan.waves for name in wave.nodes}
     returns = waves is not None and waves.maintenance_ns > 0
+    by_wave = plan.cordon is not None and plan.cordon.when == CORDON_BY_WAVE
     for pod in plan.pods():
         if pod.start is None or not pod.landing or not pod.landing[0].node:
             continue
         wave = wave_of.get(pod.landing[0].node)
         if wave is None:
+            continue
+        if by_wave and (wave.start is None or pod.start < wave.start):
             continue
         begun = wave.start is not None and (pod.end is None or pod.end > wave.start)
         if not (returns and begun):

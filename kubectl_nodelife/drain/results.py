@@ -59,7 +59,9 @@ class PodPlan:
     """One pod of a planned node.
 
     `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
-    `tries`: how often kubectl asks. `hint`: what is to be said where no `remedy` was found.
+    `tries`: how often kubectl asks. `gone_for_good`: nobody makes it anew; `data_lost`: its
+    emptyDir volumes, whose data goes with it. `hint`: what is to be said where no `remedy` was
+    found.
     """
 
     namespace: str
@@ -73,6 +75,8 @@ class PodPlan:
     end: float | None = None
     landing: list[PlannedPlacement] = field(default_factory=list)
     faults: list[PodFault] = field(default_factory=list)
+    gone_for_good: bool = False
+    data_lost: list[str] = field(default_factory=list)
     remedy: Remedy | None = None
     hint: str = ""
     owner: str = ""
@@ -138,7 +142,10 @@ class BudgetPlan:
 
 @dataclass(slots=True)
 class WorkloadPlan:
-    """What users notice of one workload: its outage (none, degraded, full) and for how long."""
+    """What users notice of one workload: its outage (none, degraded, full) and for how long.
+
+    `kind`, `name`: the controller of its pods; `top`: who owns that in the end, `Deployment/web`.
+    """
 
     namespace: str
     kind: str
@@ -150,6 +157,7 @@ class WorkloadPlan:
     evicted: int
     time_to_ready: float | None
     time_to_ready_from: str
+    top: str = ""
 
 
 @dataclass(slots=True)
@@ -177,8 +185,20 @@ class Bound:
 
 
 @dataclass(slots=True)
+class Cordon:
+    """When the nodes of waves of our own are cordoned (`options.CORDON_...`), and why then."""
+
+    when: str
+    because: str
+
+
+@dataclass(slots=True)
 class DrainPlan:
-    """The answer to "will this drain finish, when, and what exactly stops it?"."""
+    """The answer to "will this drain finish, when, and what exactly stops it?".
+
+    `together`: the largest set of its nodes that was found to go at once, None if not looked for.
+    `maintenance`: for so many seconds a drained node is out of service, 0 where it stays so.
+    """
 
     verdict: str
     flags_needed: list[str]
@@ -193,6 +213,17 @@ class DrainPlan:
     warnings: list[str] = field(default_factory=list)
     with_flags: DrainPlan | None = None
     own_waves: bool = False
+    cordon: Cordon | None = None
+    together: list[str] | None = None
+    maintenance: float = 0.0
+
+    def stranded(self) -> list[PodPlan]:
+        """Pods that go and whose replacement finds no node."""
+        return [
+            pod
+            for pod in self.pods()
+            if pod.gone is not None and pod.landing and not pod.landing[0].node
+        ]
 
     def pods(self) -> list[PodPlan]:
         """All pods of all waves."""

@@ -1,11 +1,11 @@
-"""The room that the waves of a plan find: all nodes but the planned ones, until these come back."""
+"""The room that the waves of a plan find on nodes that are not cordoned when they begin."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from kubectl_nodelife.drain.node_index import NodeIndex
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
@@ -14,17 +14,19 @@ from kubectl_nodelife.workloads.capacity import PODS, CapacityLeft, takes_pods
 
 
 class PlanCapacity(CapacityLeft):
-    """Nodes of the plan give no room until their maintenance is over, if they come back at all."""
+    """Nodes of the plan give no room from their cordon to the end of their maintenance."""
 
     def __init__(self, node_index: NodeIndex, planned: Collection[str], waves: WaveOptions) -> None:
         super().__init__((waves.low_water_percent or 0.0) / 100)
         self._snapshot = node_index.snapshot
         self._returns = waves.maintenance_ns > 0
         planned = frozenset(planned)
+        by_wave = waves.cordon == CORDON_BY_WAVE
         for name, node in self._snapshot.nodes.items():
-            if name not in planned and takes_pods(node):
+            if (by_wave or name not in planned) and takes_pods(node):
                 info = node_index.info(name)
-                self.add(node, {**info.requested, PODS: info.pod_count})
+                used = {**info.requested, PODS: info.pod_count}
+                self.add(node, used, until_drained=name in planned)
 
     def next_wave(self, drained: list[str]) -> None:
         """The wave's maintenance is over: its nodes take pods again."""

@@ -23,9 +23,11 @@ from kubectl_nodelife.drain.results import (
     PodFault,
     PodPlan,
 )
+from kubectl_nodelife.drain.scope import NO_REPLACEMENT
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.kinds import find_kind
+from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -88,6 +90,7 @@ class Judge:
             plan.verdict, plan.gate, plan.reason = KEPT, decision.gate, decision.message
             return plan
         self._add_faults(plan, pod)
+        self._add_losses(plan, pod)
         if refused:
             plan.verdict = REFUSED
             if decision.verb == REFUSE:
@@ -119,6 +122,21 @@ class Judge:
     def _add_faults(self, plan: PodPlan, pod: Pod) -> None:
         found = faults(pod, self._options, self._snapshot, self._snapshot.now_ns)
         plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
+
+    def _add_losses(self, plan: PodPlan, pod: Pod) -> None:
+        """What is lost with the pod: itself, and what it keeps on its node."""
+        if pod.status.phase in TERMINAL_PHASES:
+            return
+        owner = controller_of(pod.metadata)
+        rule = self._play.scope.rules.get(owner.uid) if owner is not None else NO_REPLACEMENT
+        gone = owner is not None and self._is_gone(owner, pod.namespace)
+        plan.gone_for_good = gone or (rule is not None and rule is NO_REPLACEMENT)
+        plan.data_lost = [v.name for v in pod.spec.volumes if v.empty_dir is not None]
+
+    def _is_gone(self, owner: OwnerReference, namespace: str) -> bool:
+        known = find_kind(owner.api_version, owner.kind) is not None
+        found = self._snapshot.find(owner.kind, namespace, owner.name)
+        return known and found is None and self._snapshot.was_read(owner.kind)
 
     def _add_times(
         self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None

@@ -1,6 +1,7 @@
 """Waves of our own: which nodes go together, and in which order.
 
-The whole set is cordoned first, so no replacement lands on a node that is still to be drained.
+The whole set is cordoned first, so that no replacement lands on a node that is still to be drained,
+or, where nodes come back and room is scarce, the nodes of a wave when it begins (`cordon`).
 `workloads.waves` cuts the waves; `bounds` tells how few there could be. Nodes whose drain cannot
 end come last, each for itself. The next wave begins when the replacements of the one before are
 Ready and its maintenance is over; with a maintenance, the nodes take pods again then.
@@ -14,17 +15,17 @@ from typing import Final
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.loads import cap_of, node_loads
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, WaveInPlay
 from kubectl_nodelife.drain.room import PlanCapacity
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.timeline import PlanTimeline
-from kubectl_nodelife.drain.timing import Timing
+from kubectl_nodelife.drain.timing import MIDDLE, Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves
+from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves, largest_wave
 
 WAIT_STEP_NS: Final = SECOND_NS
 
@@ -59,6 +60,25 @@ def plan_waves(
     return found + blocked
 
 
+def nodes_together(scope: Scope, options: DrainOptions, admission: Admission) -> list[str]:
+    """The largest set of the nodes that was found to go at once, all of them cordoned first.
+
+    Played to the end, so that none is named whose drain does not finish in that company.
+    """
+    good = [load for load in node_loads(scope, options, admission) if not load.blocked]
+    caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
+    waves = WaveOptions(max_parallel=max(1, len(good)), cordon=CORDON_FIRST)
+    found = largest_wave(good, caps, lambda: PlanCapacity(scope.node_index, scope.nodes, waves))
+    while found:
+        part = Scope(scope.snapshot, found, scope.node_index)
+        play = play_waves(part, admission, options, waves, [found], MIDDLE, scope.nodes)
+        ended = [name for name in found if play.runs[name].end_ns is not None]
+        if len(ended) == len(found):
+            return found
+        found = ended
+    return []
+
+
 # --- playing them --------------------------------------------------------------------------------
 
 
@@ -77,7 +97,8 @@ def play_waves(
     """
     timeline = PlanTimeline()
     world = PlanWorld(scope, admission, timing, timeline)
-    world.cordon(*cordoned)
+    if waves.cordon != CORDON_BY_WAVE:
+        world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
     timeline.run(conductor.settled, conductor.answered)
@@ -106,8 +127,9 @@ class _Conductor:
         self.ended_ns: int | None = None
 
     def begin(self) -> None:
-        """All nodes are cordoned, then the first wave starts."""
-        self._world.cordon(*(name for wave in self._cut for name in wave))
+        """All nodes are cordoned, unless each wave does that; then the first wave starts."""
+        if self._waves.cordon != CORDON_BY_WAVE:
+            self._world.cordon(*(name for wave in self._cut for name in wave))
         self._next()
 
     def _next(self) -> None:
@@ -118,6 +140,7 @@ class _Conductor:
         names = self._cut[len(self._starts)]
         self._starts.append(now_ns)
         self._left = len(names)
+        self._world.cordon(*names)
         self._running = [
             KubectlDrain(
                 self._world,
@@ -159,9 +182,19 @@ class _Conductor:
         return self._world.scope.history.time_to_ready(replacement.pod) is not None
 
     def _maintained(self) -> None:
-        if self._waves.maintenance_ns:
-            self._world.uncordon(*self._cut[len(self._starts) - 1])
-        self._next()
+        if not self._waves.maintenance_ns:
+            self._next()
+            return
+        self._world.uncordon(*self._cut[len(self._starts) - 1])
+        self._await_those_with_room()
+
+    def _await_those_with_room(self) -> None:
+        """Replacements that found room only on the nodes that came back become Ready."""
+        if any(self._will_be_ready(actor) for actor in self._evicted()):
+            now_ns = self._timeline.now_ns
+            self._timeline.at(now_ns + WAIT_STEP_NS, self._await_those_with_room)
+        else:
+            self._next()
 
     def settled(self) -> bool:
         """Nothing moves: whether every process of the wave is done for."""

@@ -152,7 +152,8 @@ class PlanWorld:
     def uncordon(self, *names: str) -> None:
         """The nodes take pods again."""
         self.landing.set_nodes(uncordoned(self.landing.nodes[name]) for name in names)
-        self._retry_soon()
+        # The back-off of pods that waited so long is over: they are the first to be tried.
+        self._retry()
 
     def pods_on(self, node: str) -> list[PlannedPod]:
         """The pods that a list call for the node returns now."""
@@ -310,7 +311,7 @@ class PlanWorld:
                 self.waiting.append(actor)
             return False
         self.version += 1
-        actor.node = node
+        actor.node, actor.placed_ns = node, self.timeline.now_ns
         if node in self.on_node:
             self.on_node[node][actor.uid] = actor
         self._will_be_ready(actor, 0)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kubectl_nodelife.answers.drain_plan import drain_document
+from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
@@ -13,22 +14,15 @@ from kubectl_nodelife.drain.results import (
     REFUSED,
     BudgetPlan,
     DrainPlan,
-    Estimate,
     NodePlan,
     PlannedPlacement,
     PodPlan,
     WorkloadPlan,
 )
+from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 
-_HEADLINES = {
-    "ready": "This drain finishes",
-    "slow": "This drain finishes, after waiting",
-    "unknown": "Nothing that was read stops this drain, but not everything was read",
-    "never": "This drain does not finish",
-    "refused": "kubectl refuses this drain as it is",
-}
 _NODE_COLUMNS = (
     Column("node"),
     Column("zone", wide=True),
@@ -104,7 +98,7 @@ class DrainPage:
 
 
 def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
-    yield headline(plan)
+    yield "\n".join([headline(plan), *consequences(plan)])
     blockers = list(_blocker_lines(plan))
     if blockers:
         yield "\n".join(blockers)
@@ -122,39 +116,6 @@ def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
         yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
     if plan.with_flags is None:
         yield "\n".join(_footnotes(plan))
-
-
-def headline(plan: DrainPlan) -> str:
-    """The answer in one line."""
-    text = _HEADLINES[plan.verdict]
-    if plan.estimate is not None:
-        text += f": in {span(plan.estimate)}"
-    if plan.flags_needed:
-        text += f"; it needs {' '.join(plan.flags_needed)}"
-        if plan.with_flags is not None:
-            text += f", and then: {plan.with_flags.verdict}"
-            if plan.with_flags.estimate is not None:
-                text += f", in {span(plan.with_flags.estimate)}"
-    return text
-
-
-def span(estimate: Estimate) -> str:
-    """`12s to 20s`"""
-    return f"{clock(estimate.low)} to {clock(estimate.high)}"
-
-
-def clock(seconds: float | None) -> str:
-    """`4.2s`, `72s`, `12m05s`, `2h03m`; `-` for None."""
-    if seconds is None:
-        return "-"
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole}s"
-    if whole < 7200:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def blockers(plan: DrainPlan) -> list[PodPlan]:
@@ -195,6 +156,9 @@ def _footnotes(plan: DrainPlan) -> Iterable[str]:
         f"{len(plan.waves)} wave{'s' if len(plan.waves) != 1 else ''}; no plan needs fewer than"
         f" {bound.waves}, nor less than {clock(bound.seconds)}"
     )
+    if plan.cordon is not None:
+        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
+        yield f"cordoned {when}: {plan.cordon.because}"
     for missing in plan.not_evaluated:
         yield f"not evaluated: {missing.kind} was not read; {missing.why}"
     for assumption in plan.assumptions:
@@ -241,7 +205,7 @@ def landing_text(landing: list[PlannedPlacement]) -> str:
 def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     return (
         workload.namespace,
-        f"{workload.kind.lower()}/{workload.name}",
+        workload_name(workload),
         workload.outage,
         clock(workload.seconds) if workload.seconds is not None else "no end seen",
         workload.ready,
@@ -250,6 +214,12 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
         clock(workload.time_to_ready),
         workload.time_to_ready_from,
     )
+
+
+def workload_name(workload: WorkloadPlan) -> str:
+    """`deployment/web`, the topmost owner."""
+    kind, _, name = workload.top.partition("/")
+    return f"{kind.lower()}/{name}"
 
 
 def _budget_row(budget: BudgetPlan) -> tuple[object, ...]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, PodPlan
-from kubectl_nodelife.report.drain import blockers, clock, headline, landing_text
+from kubectl_nodelife.report.drain import blockers, landing_text, workload_name
+from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
 from kubectl_nodelife.report.html import render_page
 
@@ -52,6 +54,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         title=_title(plan),
         verdict=plan.verdict,
         headline=headline(plan),
+        consequences=list(consequences(plan)),
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         blockers=_blockers(plan),
         with_flags=with_flags,
@@ -121,7 +124,7 @@ def _workloads(plan: DrainPlan) -> list[Row]:
     hit = [w for w in plan.workloads if w.outage != "none"]
     return [
         (
-            f"{w.namespace}/{w.kind.lower()}/{w.name}",
+            f"{w.namespace}/{workload_name(w)}",
             w.outage,
             clock(w.seconds) if w.seconds is not None else "no end seen",
             str(w.ready),
@@ -161,7 +164,11 @@ def _notes(plan: DrainPlan) -> list[str]:
         f"{waves} wave{'s' if waves != 1 else ''}; no plan needs fewer than {bound.waves},"
         f" nor less than {clock(bound.seconds)}"
     )
+    cordon = []
+    if plan.cordon is not None:
+        when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
+        cordon = [f"cordoned {when}: {plan.cordon.because}"]
     missing = [f"Not read: {m.kind}; {m.why}" for m in plan.not_evaluated]
     notes = (*plan.assumptions, *plan.warnings)
     more = [f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
-    return [first, *missing, *notes[:_MOST_NOTES], *more]
+    return [first, *cordon, *missing, *notes[:_MOST_NOTES], *more]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kubectl_nodelife.drain.results import Estimate
-from kubectl_nodelife.report.drain import clock, span
+from kubectl_nodelife.report.drain_headline import clock, span
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS = (

@@ -18,7 +18,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WavePlan,
 )
-from kubectl_nodelife.report.drain import clock
+from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.html import Tick
 
 ROW: Final = 18

@@ -16,6 +16,9 @@ COUNTED: Final = ("cpu", "memory")
 PODS: Final = "pods"
 
 
+_NOTHING: Final[tuple[Amounts, Amounts]] = ({}, {})
+
+
 class CapacityLeft:
     """Free amounts over the nodes that take pods. `keep`: the share of each that stays free."""
 
@@ -23,29 +26,45 @@ class CapacityLeft:
         self._keep = keep
         self._free: Amounts = {}
         self._total: Amounts = {}
+        self._lost: dict[str, tuple[Amounts, Amounts]] = {}
+        """(free, total) of the nodes whose room is lost when they are drained, by name."""
 
-    def add(self, node: Node, used: Mapping[str, int]) -> None:
-        """A node takes pods; `used` of it (by resource, and `pods`) is taken."""
+    def add(self, node: Node, used: Mapping[str, int], *, until_drained: bool = False) -> None:
+        """A node takes pods; `used` of it (by resource, and `pods`) is taken.
+
+        `until_drained`: no more once it is drained itself.
+        """
         allocatable = amounts(node.status.allocatable)
-        for resource in (*COUNTED, PODS):
-            amount = allocatable.get(resource, 0)
+        total = {resource: allocatable.get(resource, 0) for resource in (*COUNTED, PODS)}
+        free = {resource: amount - used.get(resource, 0) for resource, amount in total.items()}
+        if until_drained:
+            self._lost[node.name] = (free, total)
+        for resource, amount in total.items():
             self._total[resource] = self._total.get(resource, 0) + amount
-            self._free[resource] = self._free.get(resource, 0) + amount - used.get(resource, 0)
+            self._free[resource] = self._free.get(resource, 0) + free[resource]
 
-    def holds(self, moving: Mapping[str, int], pods: int) -> bool:
-        """Whether so much for so many pods finds room, and the share to keep stays free."""
+    def holds(self, moving: Mapping[str, int], pods: int, node: str = "") -> bool:
+        """Whether so much for so many pods finds room without the node that they leave.
+
+        The share to keep stays free.
+        """
+        free, total = self._lost.get(node, _NOTHING)
         for resource in COUNTED:
             wanted = moving.get(resource, 0)
-            rest = self._free.get(resource, 0) - wanted
-            if wanted and rest < self._keep * self._total.get(resource, 0):
+            rest = self._free.get(resource, 0) - free.get(resource, 0) - wanted
+            keep = self._keep * (self._total.get(resource, 0) - total.get(resource, 0))
+            if wanted and rest < keep:
                 return False
-        return not pods or self._free.get(PODS, 0) >= pods
+        return not pods or self._free.get(PODS, 0) - free.get(PODS, 0) >= pods
 
-    def take(self, moving: Mapping[str, int], pods: int) -> None:
-        """They have moved."""
+    def take(self, moving: Mapping[str, int], pods: int, node: str = "") -> None:
+        """They have moved away from the node."""
+        free, total = self._lost.pop(node, _NOTHING)
         for resource in COUNTED:
-            self._free[resource] = self._free.get(resource, 0) - moving.get(resource, 0)
-        self._free[PODS] = self._free.get(PODS, 0) - pods
+            gone = moving.get(resource, 0) + free.get(resource, 0)
+            self._free[resource] = self._free.get(resource, 0) - gone
+            self._total[resource] = self._total.get(resource, 0) - total.get(resource, 0)
+        self._free[PODS] = self._free.get(PODS, 0) - pods - free.get(PODS, 0)
 
     def next_wave(self, drained: list[str]) -> None:
         """These nodes are drained, and what is done to them is done. They may take pods again."""

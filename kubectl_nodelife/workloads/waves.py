@@ -64,6 +64,32 @@ def cut_waves(
     return best or []
 
 
+def largest_wave(
+    loads: Sequence[NodeLoad],
+    caps: Mapping[BudgetKey, int],
+    capacity: Callable[[], CapacityLeft],
+) -> list[str]:
+    """The most nodes that were found to go together, whatever their number.
+
+    Those that ask least come first, of budgets, of room, or of both.
+    """
+    best: list[str] = []
+    for order in (_by_budgets, _by_room, lambda load, caps: (len(load.budgets), load.pods)):
+        wave = _Filling(caps, WaveLimits(len(loads)), capacity())
+        waiting = sorted(loads, key=lambda load: (*order(load, caps), load.name))
+        found = [load.name for load in waiting if wave.take(load)]
+        best = max(best, found, key=len)
+    return sorted(best)
+
+
+def _by_budgets(load: NodeLoad, caps: Mapping[BudgetKey, int]) -> tuple[float, ...]:
+    return (_share(load, caps), sum(count / caps[key] for key, count in load.budgets.items()))
+
+
+def _by_room(load: NodeLoad, caps: Mapping[BudgetKey, int]) -> tuple[float, ...]:
+    return (load.moving.get("cpu", 0), load.moving.get("memory", 0), load.pods)
+
+
 Rank = Callable[[list[float], float], tuple[float, ...]]
 """From the needs of a node's limits, and the largest share of a budget that it takes, to a key by
 which nodes are sorted; the smallest goes first."""
@@ -176,7 +202,7 @@ class _Filling:
             used = self._budgets.get(key, 0)
             if used and used + count > self._caps[key]:
                 return False
-        if not self._room.holds(load.moving, load.pods):
+        if not self._room.holds(load.moving, load.pods, load.name):
             return False
         self.force(load)
         return True
@@ -187,4 +213,4 @@ class _Filling:
         self._zones[load.zone] = self._zones.get(load.zone, 0) + 1
         for key, count in load.budgets.items():
             self._budgets[key] = self._budgets.get(key, 0) + count
-        self._room.take(load.moving, load.pods)
+        self._room.take(load.moving, load.pods, load.name)

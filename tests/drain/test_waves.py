@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from bench._drain_cluster import cluster
 from kubectl_nodelife.drain.bounds import waves_bound
-from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.replay import replay
 from kubectl_nodelife.drain.results import DrainPlan
@@ -106,6 +107,56 @@ def test_nodes_that_cannot_be_drained_come_last_and_hold_nobody_up() -> None:
     assert [wave.nodes for wave in answer.waves] == [["a2"], ["a1"]]
     assert {n.name: n.verdict for n in answer.nodes} == {"a2": "ready", "a1": "never"}
     assert answer.estimate is None
+
+
+def scarce(*more: Any) -> PlanSnapshot:
+    """Three nodes that are half full, and no other: what leaves one needs the other two."""
+    half = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}}
+    names = ["a1", "a2", "a3"]
+    return snapshot(nodes(*names), *[replica_set(f"w{n}", n, **half) for n in names], *more)
+
+
+def test_where_room_is_scarce_each_wave_is_cordoned_by_itself() -> None:
+    """All cordoned first, the pod of the first wave would wait for its node to come back."""
+    names = ["a1", "a2", "a3"]
+    limits = WaveOptions(1, maintenance_ns=5 * MINUTE_NS)
+    answer = make_wave_plan(scarce(), names, OPTIONS, limits)
+    assert answer.cordon is not None
+    assert answer.cordon.when == CORDON_BY_WAVE
+    assert answer.cordon.because.startswith("with all nodes cordoned first, workloads would have")
+    assert max(w.seconds or 0 for w in answer.workloads) < 10
+    assert any("twice: to a node that is drained later" in text for text in answer.warnings)
+    assert not replay(answer, scarce(), limits).all()
+
+    first = make_wave_plan(scarce(), names, OPTIONS, replace(limits, cordon=CORDON_FIRST))
+    assert max(w.seconds or 0 for w in first.workloads) > 299
+    (said,) = [text for text in first.warnings if "room" in text]
+    assert said.startswith("1 replacement would wait for room, up to 30")
+    assert "the nodes of the plan are cordoned, and come back later" in said
+
+
+def test_where_there_is_room_all_are_cordoned_first() -> None:
+    limits = WaveOptions(1, maintenance_ns=5 * MINUTE_NS)
+    found = scarce(nodes("b1", cpu="64"))
+    answer = make_wave_plan(found, ["a1", "a2", "a3"], OPTIONS, limits)
+    assert answer.cordon is not None and answer.cordon.when == CORDON_FIRST
+    assert answer.cordon.because == "so that no pod moves twice"
+
+
+def test_an_estimate_never_lies_below_its_own_bound() -> None:
+    limits = WaveOptions(1, maintenance_ns=10 * MINUTE_NS)
+    for more in ([], nodes("b1", cpu="64")):
+        answer = make_wave_plan(scarce(more), ["a1", "a2", "a3"], OPTIONS, limits)
+        assert answer.estimate is not None
+        assert answer.bound.seconds == 1200 <= answer.estimate.low <= answer.estimate.high
+
+
+def test_the_next_wave_waits_for_those_that_got_room_when_nodes_came_back() -> None:
+    limits = WaveOptions(1, maintenance_ns=5 * MINUTE_NS, cordon=CORDON_FIRST)
+    answer = make_wave_plan(scarce(), ["a1", "a2", "a3"], OPTIONS, limits)
+    (first,) = answer.waves[0].pods
+    second = answer.waves[1].start
+    assert first.end is not None and second is not None and first.end <= second
 
 
 # --- the bound against brute force ---------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""The answer of `drain-plan` in one line, and below it what the drain costs for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.drain.outage import FULL
+from kubectl_nodelife.drain.results import KEPT, DrainPlan, Estimate, PodPlan
+from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
+
+_VERDICTS: Final = {
+    "ready": "This drain finishes",
+    "slow": "This drain finishes, after waiting",
+    "unknown": "Nothing that was read stops this drain, but not everything was read",
+    "never": "This drain does not finish",
+    "refused": "kubectl refuses this drain as it is",
+}
+_NAMED: Final = 5
+_NODES_NAMED: Final = 12
+
+
+def headline(plan: DrainPlan) -> str:
+    """Whether it finishes and when, what it needs, and what users notice."""
+    text = _VERDICTS[plan.verdict]
+    if plan.estimate is not None:
+        text += f": in {span(plan.estimate)}"
+    then = plan
+    if plan.flags_needed:
+        text += f"; it needs {' '.join(plan.flags_needed)}"
+        if plan.with_flags is not None:
+            then = plan.with_flags
+            text += f", and then: {then.verdict}"
+            if then.estimate is not None:
+                text += f", in {span(then.estimate)}"
+    return "; ".join([text, *_noticed(then)])
+
+
+def _noticed(plan: DrainPlan) -> Iterator[str]:
+    """What must not be overread beside "finishes": workloads at zero, pods without a node."""
+    hit = [workload for workload in plan.workloads if workload.outage == FULL]
+    if hit:
+        ends = [workload.seconds for workload in hit]
+        known = [seconds for seconds in ends if seconds is not None]
+        how_long = f"up to {clock(max(known))}" if len(known) == len(ends) else "no end seen"
+        yield f"{len(hit)} of {len(plan.workloads)} workloads at zero, {how_long}"
+    stranded = len(plan.stranded())
+    if stranded:
+        yield f"{stranded} pod{'s land' if stranded > 1 else ' lands'} nowhere"
+
+
+def consequences(plan: DrainPlan) -> Iterator[str]:
+    """What is lost for good, by name, with the flag that allows it; and which nodes go together."""
+    pods = [pod for pod in plan.pods() if pod.verdict != KEPT]
+    bare = [pod for pod in pods if pod.gone_for_good]
+    if bare:
+        needed = f" ({FLAG_FORCE})" if FLAG_FORCE in plan.flags_needed else ""
+        yield f"gone for good{needed}, nobody makes them anew: {_names(bare)}"
+    kept_here = [pod for pod in pods if pod.data_lost]
+    if kept_here:
+        needed = FLAG_DELETE_EMPTYDIR_DATA
+        needed = f" ({needed})" if needed in plan.flags_needed else ""
+        told = [f"{_name(pod)} ({', '.join(pod.data_lost)})" for pod in kept_here]
+        yield f"emptyDir data lost{needed}: {_listed(told, _NAMED)}"
+    if plan.together is not None and plan.with_flags is None:
+        yield _together(plan.together, len(plan.nodes))
+
+
+def _together(names: Sequence[str], of: int) -> str:
+    if not names:
+        return f"together can go: none of the {of} nodes"
+    if len(names) == of:
+        return f"together can go: all {of} nodes"
+    return f"together can go, at most: {_listed(names, _NODES_NAMED)} ({len(names)} of {of} nodes)"
+
+
+def _names(pods: Iterable[PodPlan]) -> str:
+    return _listed([_name(pod) for pod in pods], _NAMED)
+
+
+def _name(pod: PodPlan) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _listed(texts: Sequence[str], most: int) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def span(estimate: Estimate) -> str:
+    """`12s to 20s`"""
+    return f"{clock(estimate.low)} to {clock(estimate.high)}"
+
+
+def clock(seconds: float | None) -> str:
+    """`4.2s`, `72s`, `12m05s`, `2h03m`; `-` for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
