@@ -78,6 +78,21 @@ def end_of_json(text: bytes, source: str, start: int = 0) -> int:
     return len(text)
 
 
+def end_of_first_json(text: bytes) -> int | None:
+    """Where the JSON value that the text begins with ends; None where it is cut off or is none."""
+    try:
+        _read_raw(text)
+    except msgspec.DecodeError as error:
+        match = _AT_BYTE.fullmatch(str(error))
+        if match is None or "trailing characters" not in match["what"]:
+            return None
+        at = int(match["byte"])
+        return at - 1 if _is_document(memoryview(text)[: at - 1]) else at
+    except RecursionError:
+        return None
+    return len(text)
+
+
 def _is_document(text: Json) -> bool:
     try:
         _read_raw(text)
@@ -99,7 +114,7 @@ def _skip_space(text: bytes, position: int) -> int:
     return match.end() if match is not None else position
 
 
-def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
+def yaml_documents(text: bytes, source: str, lines_before: int = 0) -> Iterator[Any]:
     """Each YAML document as plain objects. Raises InputError, with line and column."""
     if b"\0" in text:
         raise _not_text(source)
@@ -109,7 +124,7 @@ def yaml_documents(text: bytes, source: str) -> Iterator[Any]:
         yield from load_documents(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        where = f" at line {lines_before + mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = error.problem or error.context or "unreadable"
         raise InputError(
             f"is not YAML: {what}{where}", source=source, remedy="mend that line"

@@ -8,8 +8,9 @@ import resource
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -41,8 +42,8 @@ print(json.dumps(said))
 """
 
 
-def run(*commands: list[str]) -> list[Said]:
-    """Commands one after another in one process, with at most MEMORY of address space for all."""
+def run(*commands: list[str], memory: int = MEMORY) -> list[Said]:
+    """Commands one after another in one process, with at most that much address space for all."""
     done = subprocess.run(
         [sys.executable, "-c", RUN_EACH],
         input=json.dumps(commands),
@@ -50,7 +51,7 @@ def run(*commands: list[str]) -> list[Said]:
         text=True,
         timeout=SECONDS,
         check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
     )
     return [Said(*one) for one in json.loads(done.stdout)]
 
@@ -113,12 +114,12 @@ def packed_blanks(mebibytes: int) -> bytes:
 
 
 def test_a_gzip_bomb_is_refused_without_the_memory(tmp_path: Path) -> None:
-    """1.5 GiB in 1.5 MB, in a process that may have 1 GiB."""
+    """450 MiB in 0.5 MB, in a process that may have 300 MiB."""
     path = tmp_path / "bomb.json.gz"
-    path.write_bytes(packed_blanks(1536))
-    (said,) = run(["status", "-f", str(path), "--max-file-size", "1Gi"])
+    path.write_bytes(packed_blanks(450))
+    (said,) = run(["status", "-f", str(path), "--max-file-size", "400Mi"], memory=300 << 20)
     assert said.code == 2, said.err
-    assert "holds more than 1,073,741,824 bytes" in said.err
+    assert "holds more than 419,430,400 bytes" in said.err
     assert "--max-file-size" in said.err
 
 
@@ -150,3 +151,40 @@ def test_a_file_without_an_end_is_refused() -> None:
     verbs = ("status", "simulate", "sandbox")
     for said in run(*([v, "-f", "/dev/zero", "--max-file-size", "64Mi"] for v in verbs)):
         assert said.code == 2 and "holds more than 67,108,864 bytes" in said.err
+
+
+READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (%d, %d))
+from kubectl_nodelife.commands.cluster.dump import read_dump
+print(len(read_dump(sys.argv[1:]).objects))
+"""
+HEAVY = json.dumps({**POD, "metadata": {**POD["metadata"], "managedFields": [{"f:a": {}}] * 2000}})
+
+
+def heavy_list(pods: int) -> Iterator[bytes]:
+    """25 KB a pod, nearly all of which no decision reads."""
+    yield b'{"apiVersion":"v1","items":['
+    for i in range(pods):
+        yield (b"," if i else b"") + HEAVY.replace('"name": "a"', f'"name": "a{i}"').encode()
+    yield b'],"kind":"List"}'
+
+
+@pytest.mark.parametrize("way", ["a pipe", "a file", "gzip"])
+def test_a_long_list_takes_little_memory(way: str, tmp_path: Path) -> None:
+    """240 MB in a process that may have 230 MB."""
+    most, pods = 230 << 20, 10_000
+    path = tmp_path / ("list.json.gz" if way == "gzip" else "list.json")
+    command = [sys.executable, "-c", READ % (most, most), "-" if way == "a pipe" else str(path)]
+    if way == "a pipe":
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.writelines(heavy_list(pods))
+            process.stdin.close()
+            assert process.stdout.read() == b"%d\n" % pods
+        return
+    opened: Any = gzip.GzipFile(path, "wb", 1) if way == "gzip" else path.open("wb")
+    with opened as file:
+        file.writelines(heavy_list(pods))
+    done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert done.stdout == b"%d\n" % pods, done.stderr.decode()[-300:]

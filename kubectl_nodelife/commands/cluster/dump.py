@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import gc
 import time
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.commands.cluster.file_size import gunzip, read_named, read_stdin
+from kubectl_nodelife.commands.cluster.file_size import pieces_of, pieces_of_stdin
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.load import InputError, Loaded, load_objects
+from kubectl_nodelife.kube.load import InputError, Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
@@ -45,7 +44,6 @@ OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input tells."""
 
 _SUFFIXES = (".json", ".yaml", ".yml")
-_GZIP = ".gz"
 
 
 class Dump(NamedTuple):
@@ -133,7 +131,7 @@ def _merged(
     merged = Loaded()
     for source, content in _contents(names):
         try:
-            loaded = load_objects(content, source, progress=progress)
+            loaded = load_pieces(content, source, progress=progress)
         except InputError as error:
             raise BadInput(str(error)) from None
         objects.add(loaded, source)
@@ -220,26 +218,15 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
         raise BadInput(str(error)) from None
 
 
-def _contents(names: Sequence[str]) -> Iterable[tuple[str, bytes]]:
+def _contents(names: Sequence[str]) -> Iterable[tuple[str, Iterator[bytes]]]:
     for name in names:
         if name == "-":
-            yield "standard input", read_stdin()
+            yield "standard input", pieces_of_stdin()
             continue
         path = Path(name)
         files = _files_in(path) if path.is_dir() else [path]
         for file in files:
-            yield str(file), _content(file)
-
-
-def _content(file: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends with .gz and it is what it says."""
-    content = read_named(str(file))
-    if file.suffix != _GZIP:
-        return content
-    try:
-        return gunzip(content, str(file))
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"is not gzip: {error}", on=str(file), remedy="write it again") from None
+            yield str(file), pieces_of(file)
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -1,0 +1,238 @@
+"""Reads a file that is too long to be held in memory, piece by piece.
+
+Of a JSON List the items that have come are taken out, decoded and forgotten, so that no more is
+held than a few pieces and the objects themselves. Where an item ends is guessed by what stands
+between the first two, and the guess is proved by decoding: text that begins at an item and is a
+JSON array in brackets holds whole items only. Where there is no proof (an item that is no JSON), a
+scanner finds the ends. YAML is cut where a document begins. Whatever is neither is read as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kubectl_nodelife.kube.decode import UNDECODABLE
+from kubectl_nodelife.kube.documents import (
+    Json,
+    end_of_first_json,
+    json_starts,
+    yaml_documents,
+)
+from kubectl_nodelife.kube.envelope import HEAD, Envelope, document_path, read_envelope
+from kubectl_nodelife.kube.object_reader import ObjectReader
+
+_MOST_HEAD: Final = 1 << 20
+"""So early the items of a List begin."""
+
+_GUESSES: Final = 2
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
+_BETWEEN: Final = re.compile(rb"\s*,\s*\{\s*")
+_COMMA: Final = re.compile(rb"\s*,?\s*")
+_YAML_START: Final = re.compile(rb"^---(?=[ \t\r\n])", re.MULTILINE)
+_read_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class _Named(msgspec.Struct, gc=False):
+    kind: str = ""
+
+
+_read_kind = msgspec.json.Decoder(_Named).decode
+
+
+class _Found(NamedTuple):
+    """Items at the beginning of a text, where the last one ends, and whether the List ends."""
+
+    items: Sequence[Json | msgspec.Raw]
+    end: int
+    closed: bool = False
+
+
+class LargeJson:
+    """JSON documents that come in pieces, one after another."""
+
+    def __init__(self, reader: ObjectReader, begun: bytes, pieces: Iterator[bytes]) -> None:
+        self._reader = reader
+        self._text = begun
+        self._pieces = pieces
+        self._ended = False
+
+    def read(self, read_whole: Callable[[ObjectReader, bytes], None]) -> None:
+        """Read all of it; `read_whole` reads what is no List. Raises InputError."""
+        number = 0
+        while self._begins_document():
+            head = _head_of_list(self._text)
+            if head is None:
+                self._more(sys.maxsize)
+                read_whole(self._reader, self._text)
+                return
+            self._read_list(self._text[:head], document_path(number))
+            number += 1
+
+    def _begins_document(self) -> bool:
+        while True:
+            self._text = self._text[json_starts(self._text, 0) :]
+            if len(self._text) < _MOST_HEAD and self._more():
+                continue
+            return bool(self._text)
+
+    def _read_list(self, head: bytes, path: str) -> None:
+        """Read a document that begins with these bytes, the last of which opens its items."""
+        reader = self._reader
+        around = _read_around(head)
+        kind = around.kind.removesuffix("List")
+        self._text = self._text[len(head) :]
+        late: list[bytes] = []
+        while (found := self._next_items()) is not None:
+            items = found.items
+            if not around.kind:  # it follows the items, and some of them may rely on it
+                late += [bytes(item) for item in items if not _tells_kind(item)]
+                items = [item for item in items if _tells_kind(item)] if late else items
+            reader.read_items(items, path, around.api_version, kind)
+            reader.items_before += len(items)
+            self._text = self._text[_after_comma(self._text, found.end) :]
+            if found.closed:
+                break
+        self._read_rest(head, late, path)
+
+    def _read_rest(self, head: bytes, late: list[bytes], path: str) -> None:
+        """Read what is left of the document, as one with the items that are left."""
+        reader = self._reader
+        if late:
+            head += b",".join(late)
+            head += b"" if self._text[:1] == b"]" else b","
+        while True:
+            text = head + self._text
+            end = end_of_first_json(text)
+            if end is not None or not self._double():
+                break
+        end = reader.read_json_document(text, 0, path)
+        reader.items_before = 0
+        self._text = text[end:]
+
+    def _next_items(self) -> _Found | None:
+        """The items that have come whole; None where the rest of the document is at hand."""
+        while True:
+            if self._ended:
+                return None
+            found = _whole_items(self._text)
+            if found is None:
+                found = _scanned_items(self._text)
+            if found.items or found.closed:
+                return found
+            self._double()
+
+    def _double(self) -> bool:
+        """Take in as much again, so that one long item is not read again and again."""
+        return self._more(len(self._text))
+
+    def _more(self, least: int = 1) -> bool:
+        """Take in so many bytes more; whether there were any."""
+        found = [self._text]
+        while least > 0 and not self._ended:
+            found.append(next(self._pieces, b""))
+            self._ended = not found[-1]
+            least -= len(found[-1])
+        self._text = b"".join(found)
+        return len(found) > 1 and bool(found[1])
+
+
+def _head_of_list(text: bytes) -> int | None:
+    """Where the first item of a List stands; None where there is none so early."""
+    depth, last = 0, b""
+    for match in _TOKEN.finditer(text, 0, _MOST_HEAD):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            if depth == 1 and token == b"[":
+                return None
+            if depth == 2 and token == b"[" and last == b'"items"':
+                return match.end()
+        elif token in b"]}":
+            depth -= 1
+            if depth == 0:
+                return None
+        elif depth == 1:
+            last = token
+    return None
+
+
+def _read_around(head: bytes) -> Envelope:
+    """What a List has told of itself before its items."""
+    try:
+        return read_envelope(head + b"]}")
+    except UNDECODABLE:
+        return Envelope()
+
+
+def _after_comma(text: bytes, end: int) -> int:
+    match = _COMMA.match(text, end)
+    return match.end() if match is not None else end
+
+
+def _tells_kind(item: Json | msgspec.Raw) -> bool:
+    if HEAD.match(item) is not None:
+        return True
+    try:
+        return bool(_read_kind(item).kind)
+    except UNDECODABLE:
+        return True  # it is set aside, whatever it is
+
+
+def _whole_items(text: bytes) -> _Found | None:
+    """The items up to the last place that looks like the end of one, if they are items."""
+    end = end_of_first_json(text)
+    between = _BETWEEN.match(text, end) if end else None
+    if end is None or between is None:
+        return None
+    mark = text[end - 1 : between.end()]
+    at = len(text)
+    for _ in range(_GUESSES):
+        at = text.rfind(mark, 0, at)
+        if at < 0:
+            return None
+        try:
+            return _Found(_read_array(b"".join((b"[", memoryview(text)[: at + 1], b"]"))), at + 1)
+        except UNDECODABLE:
+            continue
+    return None
+
+
+def _scanned_items(text: bytes) -> _Found:
+    """The items that end in the text, by their brackets alone."""
+    depth, start, end = 0, 0, 0
+    items: list[bytes] = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            if depth == 1:
+                start = match.start()
+        elif token in b"]}":
+            depth -= 1
+            if depth < 0:
+                return _Found(items, end, closed=True)
+            if depth == 0:
+                end = match.end()
+                items.append(text[start:end])
+    return _Found(items, end)
+
+
+def large_yaml(begun: bytes, pieces: Iterator[bytes], source: str) -> Iterator[object]:
+    """The documents of YAML that comes in pieces, each read when it is there. Raises InputError."""
+    held, line = [begun], 0
+    directives = b"%" in begun[:1] or b"\n%" in begun
+    for piece in pieces:
+        last = held[-1]
+        starts = [match.start() for match in _YAML_START.finditer(last) if match.start()]
+        if starts and not directives:  # which stand before a document's beginning
+            text = b"".join((*held[:-1], memoryview(last)[: starts[-1]]))
+            yield from yaml_documents(text, source, line)
+            line += text.count(b"\n")
+            held = [last[starts[-1] :]]
+        held.append(piece)
+    yield from yaml_documents(b"".join(held), source, line)

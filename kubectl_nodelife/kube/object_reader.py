@@ -1,0 +1,354 @@
+"""Reads documents into typed objects, one or many, and notes what they say of themselves.
+
+A JSON List is split into undecoded items whose kind is read off their first bytes, and each item
+goes straight to its type (`kube.decode`). Pods share what they have in common with the one before
+them (`kube.share`). Kinds that no decision reads are counted, and an object that cannot be read is
+set aside: neither is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.kube.decode import (
+    DECODERS,
+    UNDECODABLE,
+    convert,
+    mended,
+    plain,
+)
+from kubectl_nodelife.kube.documents import (
+    DUMP_AGAIN,
+    Json,
+    end_of_json,
+    json_starts,
+)
+from kubectl_nodelife.kube.envelope import (
+    HEAD,
+    Envelope,
+    Head,
+    damaged_list,
+    document_path,
+    is_list,
+    item_path,
+    join,
+    list_annotations,
+    quick_kind,
+    read_envelope,
+    unknown_name,
+)
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
+from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.share import share_equal_parts
+from kubectl_nodelife.kube.unreadable import (
+    Unreadable,
+    identify,
+    identify_plain,
+    text_member,
+)
+from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
+
+_PROGRESS_STEP = 1000
+_NAMESPACE = "default"  # where kubectl would have sent an object without one
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Objects in the order read, and what the input says about its own completeness.
+
+    `kinds_read`: kinds of which there is an object, an empty list, or the word of the annotation
+    nodelife.dev/kinds; `all_kinds`: the annotation says that nothing is missing. `unknown_kinds`
+    counts what was passed over. `annotations`: those of Lists. `unreadable`: objects of a kind that
+    is read, and which cannot be read or decided on.
+    """
+
+    objects: list[KubeObject] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    unknown_kinds: Counter[str] = field(default_factory=Counter)
+    kinds_read: set[str] = field(default_factory=set)
+    all_kinds: bool = False
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class ObjectReader:
+    """Reads documents into one `Loaded`, and counts them. Everything raises InputError.
+
+    `items_before`: so many items of the present List were read already.
+    """
+
+    def __init__(self, source: str, progress: Callable[[int], None] | None) -> None:
+        self.source = source
+        self.loaded = Loaded()
+        self.documents = 0
+        self.done = 0
+        self.items_before = 0
+        self._progress = progress
+        self._heads: dict[bytes, Head | None] = {}
+        self._pod: Pod | None = None
+        self._told = 0
+        self._fault_found: InputError | None = None
+
+    def refuse_if_nothing_is_readable(self) -> None:
+        """Raise what was wrong with the first object, where all are in vain."""
+        if self._fault_found is not None and not self.loaded.objects:
+            raise self._fault_found
+
+    def tell_done(self) -> None:
+        """Tell the progress how many items there were in all."""
+        if self._progress is not None:
+            self._progress(self.done)
+
+    def read_json(self, text: bytes) -> None:
+        """Read one JSON document, or several one after another."""
+        start, number = json_starts(text, 0), 0
+        while start < len(text):
+            end = self.read_json_document(text, start, document_path(number))
+            start, number = json_starts(text, end), number + 1
+
+    def read_json_document(self, text: bytes, start: int, path: str) -> int:
+        """Read the document that begins at `start`; returns where it ends."""
+        end = len(text)
+        document: Json = memoryview(text)[start:] if start else text
+        try:
+            envelope = read_envelope(document)
+        except UNDECODABLE:
+            try:
+                end = end_of_json(text, self.source, start)
+            except InputError:
+                found = damaged_list(bytes(document))
+                if found is None:
+                    raise
+                return self._read_envelope(found, document, path, end)
+            document = memoryview(text)[start:end]
+            try:
+                envelope = read_envelope(document)
+            except UNDECODABLE:  # a bare array, or an object of a strange shape
+                self._read_document(plain(document, self.source, path), path)
+                return end
+        return self._read_envelope(envelope, document, path, end)
+
+    def _read_envelope(self, envelope: Envelope, document: Json, path: str, end: int) -> int:
+        self.documents += 1
+        given = envelope.items is not msgspec.UNSET
+        if not is_list(envelope.api_version, envelope.kind, given):
+            if not self._read_run([document], 0):
+                self._read_item(document, path, "", "")
+            return end
+        item_kind = self._note_list(
+            envelope.api_version, envelope.kind, list_annotations(envelope.metadata)
+        )
+        if isinstance(envelope.items, list):
+            self.read_items(envelope.items, path, envelope.api_version, item_kind)
+        return end
+
+    def read_items(
+        self, items: Sequence[Json | msgspec.Raw], path: str, api_version: str, item_kind: str
+    ) -> None:
+        """Read a List's items; its own version and kind stand in where an item names none."""
+        index = 0
+        while index < len(items):
+            read = self._read_run(items, index)
+            if not read:
+                where = item_path(path, self.items_before + index)
+                self._read_item(items[index], where, api_version, item_kind)
+                read = 1
+            index += read
+
+    def _read_item(
+        self, item: Json | msgspec.Raw, path: str, api_version: str, item_kind: str
+    ) -> None:
+        """Read an item of a List that wants a closer look."""
+        try:
+            document = plain(item, self.source, path)
+        except InputError as error:
+            raw = bytes(item)
+            version = text_member(raw, b"apiVersion") or api_version
+            kind = find_kind(version, text_member(raw, b"kind") or item_kind)
+            found = identify(kind, raw, error.what, _NAMESPACE) if kind is not None else None
+            self._set_aside(found, error)
+            return
+        self._read_member(document, path, api_version, item_kind)
+
+    def _read_member(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
+        """Read one of several objects: one that cannot be read leaves the others as they are."""
+        try:
+            self._read_plain(raw, path, api_version, item_kind)
+        except InputError as error:
+            if not isinstance(raw, dict):
+                raise
+            names = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
+            kind = find_kind(*names) if all(isinstance(name, str) for name in names) else None
+            why = f"{error.path.removeprefix(path).removeprefix('.')}: {error.what}"
+            found = identify_plain(kind, raw, why, _NAMESPACE) if kind is not None else None
+            self._set_aside(found, error)
+
+    def _set_aside(self, found: Unreadable | None, error: InputError) -> None:
+        """Note an object that cannot be read. Raises the error where it has no name."""
+        if found is None:
+            raise error
+        self._fault_found = self._fault_found or error
+        self.loaded.unreadable.append(found)
+        self.loaded.kinds_read.add(found.kind)
+        self._advance(1)
+
+    def _read_run(self, items: Sequence[Json | msgspec.Raw], start: int) -> int:
+        """Read, the quick way, items from `start` on that begin with the same bytes as that one.
+
+        Returns how many that were: none where the first wants a closer look.
+        """
+        head = self._head(items[start])
+        if head is None:
+            return 0
+        if isinstance(head.kind, str):
+            self._count_unknown(head.kind)
+            return 1
+        decode, begins, namespaced = DECODERS[head.kind.type], head.begins, head.kind.namespaced
+        check = CHECKS.get(head.kind.type)
+        objects, previous = self.loaded.objects, self._pod
+        for index in range(start, min(start + _PROGRESS_STEP, len(items))):
+            item = items[index]
+            if not begins(item):
+                break
+            try:
+                obj = decode(item)
+            except UNDECODABLE:
+                break
+            if not obj.metadata.name or (namespaced and not obj.metadata.namespace):
+                break
+            if check is not None and unfit(obj):
+                break
+            if type(obj) is Pod:
+                if previous is not None:
+                    share_equal_parts(obj, previous)
+                previous = obj
+            objects.append(obj)
+        else:
+            index += 1
+        self._pod = previous
+        if index > start:
+            self.loaded.kinds_read.add(head.kind.name)
+            self._advance(index - start)
+        return index - start
+
+    def _head(self, raw: Json | msgspec.Raw) -> Head | None:
+        """What the object's first bytes say about it; None where they say too little."""
+        match = HEAD.match(raw)
+        if match is None:
+            return None
+        try:
+            return self._heads[match[0]]
+        except KeyError:
+            kind = quick_kind(match[1].decode(), match[2].decode())
+            head = Head(kind, re.compile(re.escape(match[0])).match) if kind is not None else None
+            self._heads[match[0]] = head
+            return head
+
+    def read_documents(self, documents: Iterable[Any]) -> None:
+        """Read documents of plain Python objects, as YAML gives them."""
+        for number, document in enumerate(documents):
+            if document is not None:  # there may be nothing between two separators
+                self._read_document(document, document_path(number))
+
+    def _read_document(self, document: Any, path: str) -> None:
+        if isinstance(document, list):
+            self.documents += 1
+            for index, item in enumerate(document):
+                self._read_member(item, f"{path}[{index}]", "", "")
+        elif isinstance(document, dict):
+            self.documents += 1
+            self._read_member(document, path, "", "")
+
+    def _read_plain(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
+        """Read an object, or a List, that is plain Python objects."""
+        if not isinstance(raw, dict):
+            raise self._fault(f"expected an object, got {_json_type(raw)}", path)
+        version, name = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
+        if not isinstance(version, str) or not isinstance(name, str):
+            wrong = "kind" if isinstance(version, str) else "apiVersion"
+            raise self._fault("expected text", join(path, wrong))
+        if is_list(version, name, "items" in raw):
+            self._read_plain_list(raw, path, version, name)
+            return
+        if not name and "items" in raw:  # kubectl writes the kind of a YAML List after its items
+            what = "is missing: a List without its end is cut off"
+            raise InputError(what, source=self.source, path=join(path, "kind"), remedy=DUMP_AGAIN)
+        if not name:
+            raise self._fault("is missing: this is not a Kubernetes object", join(path, "kind"))
+        kind = find_kind(version, name)
+        if kind is None:
+            self._count_unknown(unknown_name(version, name))
+            return
+        obj = convert(mended(version, kind, raw), kind.type, self.source, path)
+        self._keep(obj, kind, path)
+
+    def _read_plain_list(self, raw: dict[str, Any], path: str, version: str, name: str) -> None:
+        metadata = raw.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        item_kind = self._note_list(version, name, annotations)
+        items = raw.get("items") or []
+        if not isinstance(items, list):
+            raise self._fault(f"expected a list, got {_json_type(items)}", join(path, "items"))
+        for index, item in enumerate(items):
+            self._read_member(item, item_path(path, index), version, item_kind)
+
+    def _note_list(self, api_version: str, name: str, annotations: Any) -> str:
+        """Take from a List which kinds it speaks of; returns the kind of items without one."""
+        item_kind = name.removesuffix("List")
+        kind = find_kind(api_version, item_kind) if item_kind else None
+        if kind is not None:
+            self.loaded.kinds_read.add(kind.name)
+        if isinstance(annotations, dict):
+            self.loaded.annotations |= {key: str(text) for key, text in annotations.items()}
+        words = annotations.get(ANNOTATION_KINDS) if isinstance(annotations, dict) else None
+        for word in str(words or "").split(","):
+            named = find_resource(word.strip())
+            if named is not None:
+                self.loaded.kinds_read.add(named.name)
+            elif word.strip().lower() == "all":
+                self.loaded.all_kinds = True
+        return item_kind
+
+    def _keep(self, obj: KubeObject, kind: Kind, path: str) -> None:
+        metadata = obj.metadata
+        if not metadata.name:
+            raise self._fault(
+                f"is missing: a {kind.name} needs a name", join(path, "metadata.name")
+            )
+        if kind.namespaced and not metadata.namespace:
+            named = msgspec.structs.replace(metadata, namespace=_NAMESPACE)
+            obj = msgspec.structs.replace(obj, metadata=named)
+        why = unfit(obj)
+        if why:
+            fault = InputError(why, source=self.source, path=path, remedy="correct the value")
+            self._set_aside(as_unreadable(obj, why), fault)
+            return
+        self.loaded.objects.append(obj)
+        self.loaded.kinds_read.add(kind.name)
+        self._advance(1)
+
+    def _count_unknown(self, name: str) -> None:
+        self.loaded.unknown_kinds[name] += 1
+        self._advance(1)
+
+    def _advance(self, count: int) -> None:
+        self.done += count
+        if self._progress is not None and self.done >= self._told + _PROGRESS_STEP:
+            self._told = self.done
+            self._progress(self.done)
+
+    def _fault(self, what: str, path: str) -> InputError:
+        return InputError(what, source=self.source, path=path, remedy="correct it or take it out")
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

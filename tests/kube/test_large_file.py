@@ -1,0 +1,159 @@
+"""A long file gives the same as one that is read at once, wherever its pieces are cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from kubectl_nodelife.kube import large_file
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.load import Loaded, load_objects, load_pieces
+
+Json = dict[str, Any]
+
+
+def pod(name: str, **more: Any) -> Json:
+    meta = {"name": name, "namespace": "d", "annotations": {"a": '},{"apiVersion":"v1"}]}'}}
+    containers = [{"name": "c", "image": "i"}, {"name": "e", "image": "i"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"nodeName": "n", "containers": containers},
+        **more,
+    }
+
+
+def without_kind(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
+
+
+PODS = [pod(f"p{i}") for i in range(9)]
+NODES: list[Json] = [
+    {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}} for i in range(5)
+]
+META: Json = {"annotations": {"nodelife.dev/kinds": "pods"}, "resourceVersion": "7"}
+LIST = {"apiVersion": "v1", "items": [*PODS, *NODES], "kind": "List", "metadata": META}
+RAW = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [*map(without_kind, PODS)]}
+RAW_LATE = {"apiVersion": "v1", "items": [*map(without_kind, PODS), *NODES], "kind": "PodList"}
+EMPTY: Json = {"apiVersion": "v1", "items": [], "kind": "NodeList"}
+UNKNOWN = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "d"}}
+DAMAGED = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"bad","namespace":"d"},"x":nonsense}'
+WRONG = pod("wrong", status=5)
+
+
+def compact(document: Json) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def pretty(document: Json) -> bytes:
+    return json.dumps(document, indent=4).encode() + b"\n"
+
+
+def with_damage(document: bytes) -> bytes:
+    return document.replace(b'"items":[', b'"items":[%b,' % DAMAGED)
+
+
+def as_yaml(*documents: Json) -> bytes:
+    return ("# a comment\n" + yaml.safe_dump_all(documents, explicit_start=True)).encode()
+
+
+FILES = {
+    "a list as kubectl prints it": pretty(LIST),
+    "a list in one line": compact(LIST),
+    "a list as the server gives it": compact(RAW),
+    "kinds told after the items": pretty(RAW_LATE),
+    "lists one after another": pretty(LIST) + compact(RAW) + b"\n\n" + pretty(EMPTY),
+    "an empty list": pretty(EMPTY),
+    "objects one after another": b"".join(map(pretty, PODS)),
+    "an object, and a list": pretty(NODES[0]) + pretty(LIST),
+    "a list, and an object": pretty(LIST) + pretty(NODES[0]),
+    "an array": json.dumps(PODS).encode(),
+    "kinds that nobody reads": pretty({**LIST, "items": [UNKNOWN, *PODS, UNKNOWN]}),
+    "an item that is no JSON": with_damage(compact(LIST)),
+    "an item of another shape": pretty({**LIST, "items": [*PODS, WRONG, *NODES]}),
+    "a list in a list": pretty({**LIST, "items": [LIST, *PODS]}),
+    "one item": pretty({**LIST, "items": PODS[:1]}),
+    "a byte order mark": b"\xef\xbb\xbf" + pretty(LIST),
+    "UTF-16": pretty(LIST).decode().encode("utf-16"),
+    "YAML": as_yaml(*PODS, *NODES),
+    "a YAML list": as_yaml(LIST),
+    "YAML with a directive": b"%YAML 1.1\n" + as_yaml(*PODS)[12:],
+}
+
+
+def cut(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+def told(loaded: Loaded) -> Any:
+    """All of it; where the kind comes last, so do the objects that waited for it."""
+    return (
+        sorted((type(obj).__name__, obj.key) for obj in loaded.objects),
+        sorted(map(str, loaded.unreadable)),
+        loaded.unknown_kinds,
+        loaded.kinds_read,
+        loaded.annotations,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000, 5000, 1 << 20])
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+def test_pieces_make_no_difference(text: bytes, size: int) -> None:
+    whole = load_objects(text, "f")
+    seen: list[int] = []
+    loaded = load_pieces(cut(text, size), "f", seen.append, whole_bytes=100)
+    assert told(loaded) == told(whole)
+    assert seen[-1] == len(loaded.objects) + len(loaded.unreadable) + loaded.unknown_kinds.total()
+
+
+@pytest.mark.parametrize("size", [50, 1000])
+@pytest.mark.parametrize(
+    "text, what",
+    [
+        (pretty(LIST)[:-200], "cut off"),
+        (pretty(LIST)[:2000], "cut off"),
+        (compact({**LIST, "items": [*PODS, {"kind": "Pod", "apiVersion": "v1"}]}), "items[9]"),
+        (compact({**LIST, "items": [*PODS, 5]}), "items[9]"),
+        (pretty(LIST) + b"nonsense", "is not JSON"),
+        (b'{"items": 5}' + b" " * 200, "f"),
+        (as_yaml(*PODS) + b"---\na: [\n", "line"),
+        (b"\x1f\x8b" + b"x" * 500, "gzip"),
+    ],
+)
+def test_what_is_wrong_is_told_alike(text: bytes, what: str, size: int) -> None:
+    with pytest.raises(InputError) as whole:
+        load_objects(text, "f")
+    with pytest.raises(InputError) as pieces:
+        load_pieces(cut(text, size), "f", whole_bytes=100)
+    assert what in str(whole.value) and what in str(pieces.value)
+    if b"nonsense" not in text and b"[:" not in text:
+        assert pieces.value.path == whole.value.path
+
+
+def test_yaml_lines_count_from_the_beginning() -> None:
+    text = as_yaml(*PODS) + b"---\na: ]\n"
+    with pytest.raises(InputError) as whole:
+        load_objects(text, "f")
+    with pytest.raises(InputError) as pieces:
+        load_pieces(cut(text, 100), "f", whole_bytes=100)
+    assert str(whole.value) == str(pieces.value)
+
+
+def test_one_long_item_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    real = large_file._scanned_items
+
+    def counted(text: bytes) -> Any:
+        nonlocal looks
+        looks += 1
+        return real(text)
+
+    monkeypatch.setattr(large_file, "_scanned_items", counted)
+    long = pod("long", status={"message": "x" * 1_000_000})
+    load_pieces(cut(compact({**LIST, "items": [long, *PODS]}), 1000), "f", whole_bytes=100)
+    assert looks < 20
