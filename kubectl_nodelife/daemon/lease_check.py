@@ -139,9 +139,11 @@ def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | 
     renew_ns, seen_ns = renewal
     if renew_ns is None or renew_ns <= (health.lease_renew_ns or 0):
         return at_ns
-    if not lifecycle.settings.taint_mode:  # its pods' time may be over first
+    settings = lifecycle.settings
+    if not settings.taint_mode:  # its pods' time may be over first
         return at_ns
-    return max(at_ns, seen_ns + at_ns - health.probe_ns)
+    grace_ns = min(settings.node_monitor_grace_period_ns, settings.node_startup_grace_period_ns)
+    return max(at_ns, seen_ns + grace_ns)
 
 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:

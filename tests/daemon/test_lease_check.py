@@ -67,10 +67,16 @@ def test_only_a_silent_node_asks_for_a_list(after_s: int, classic: bool, asked: 
     assert asyncio.run(story()) == asked
 
 
-def test_a_renewal_puts_the_check_off_by_no_more_than_a_grace_period() -> None:
-    one = lifecycle()
-    clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS)
-    assert not LeaseCheck(lambda: asyncio.sleep(0, []), clock, asyncio.Queue()).must_wait(
-        one, renewed(10)
-    )
-    assert one.memory.expiry.get("n") == START_NS + 10 * SECOND_NS + GRACE_NS
+def test_a_renewal_puts_the_check_off_once_and_by_a_grace_period() -> None:
+    async def story() -> tuple[int | None, bool]:
+        one, cache, now_ns = lifecycle(), renewed(10), START_NS
+        clock: Any = SimpleNamespace(now_ns=lambda: now_ns)
+        check = LeaseCheck(lambda: asyncio.sleep(3600, []), clock, asyncio.Queue())
+        for after_s in range(70):
+            now_ns = START_NS + after_s * SECOND_NS
+            waits = check.must_wait(one, cache)
+        return one.memory.expiry.get("n"), waits
+
+    lost_ns, waits = asyncio.run(story())
+    assert lost_ns == START_NS + 10 * SECOND_NS + GRACE_NS
+    assert waits, "its time is over, and no list has come"
