@@ -48,7 +48,9 @@ _RUN: Final = "run"
 
 
 class PodGCController:
-    """See the module. `pass_drift_ns`: by how much each run begins late, as real ones do."""
+    """See the module. `pass_drift_ns`: by how much each run begins late, as real ones do;
+    `period_ns`: from the end of one to the beginning of the next.
+    """
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
@@ -56,7 +58,7 @@ class PodGCController:
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
-        self._period_ns = GC_CHECK_PERIOD_NS + pass_drift_ns
+        self.period_ns = GC_CHECK_PERIOD_NS + pass_drift_ns
         profile = settings.profile
         self._has_quarantine = profile.has("gc_quarantine")
         self._evicted_first = profile.has("gc_evicted_first")
@@ -130,7 +132,11 @@ class PodGCController:
                 if pod.key not in taken:
                     taken.add(pod.key)
                     yield Part(self.name, ("Pod", pod.key), actions)
-        yield Requeue(self.name, _RUN, now_ns + self._period_ns)
+        yield self.pass_at(now_ns + self.period_ns)
+
+    def pass_at(self, at_ns: int) -> Requeue:
+        """The next run begins then."""
+        return Requeue(self.name, _RUN, at_ns)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Nothing: what is still there the next run finds again."""

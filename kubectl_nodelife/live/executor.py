@@ -1,22 +1,18 @@
-"""Carries actions out on a real cluster: lanes, tokens, intents, the gate, and what came of it.
+"""Carries actions out on a real cluster: in which order, how many at once, and what came of them.
 
 Actions on one object (for the node lifecycle controller: on one node and its pods) go through one
-lane, one after another; lanes run beside one another, as upstream's workers do. Each conversation
-(`engine/calls`) is driven call by call: a token of its controller's bucket, and for a write the
-intent on disk and the gate looked at right before it is sent. What came of it is delivered as an
-`Outcome`, and where the answer showed a newer object, that first. Where an action fails, those of
-the same decision that hang on it are not sent.
+lane, one after another; lanes run beside one another, as many as upstream has workers
+(`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it is
+delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an action
+fails, those of the same decision that hang on it are not sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import random
-from collections import deque
-from collections.abc import Coroutine, Mapping
-from typing import Any, Final
+from collections import Counter, deque
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any
 
 import msgspec
 
@@ -24,82 +20,79 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     CancelEviction,
-    DeletePod,
-    PodAction,
     RecordEvent,
     SetNodeConditions,
     SetPodCondition,
     SetPodPhase,
 )
-from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
-from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
+from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Outcome, Put
-from kubectl_nodelife.engine.guard import GO, Hold, Refuse
-from kubectl_nodelife.engine.settlement import lost_premise
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.action_sender import HELD as HELD
+from kubectl_nodelife.live.action_sender import (
+    NODE_LIFECYCLE,
+    ActionSender,
+    Item,
+    Target,
+    note_bug,
+)
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
 from kubectl_nodelife.live.executor_port import Port as Port
-
-HELD: Final = 425
-"""The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
-
-IN_FLIGHT: Final = 32
-_AGAIN_S: Final = 0.1
-NODE_LANES: Final = 16
-NODE_LIFECYCLE: Final = "node-lifecycle"
-TAINT_EVICTION: Final = "taint-eviction"
-
-
-class _Item(msgspec.Struct):
-    action: Action
-    seen: KubeObject | None
-    decided_ns: int
+from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass
 
 
 class _Lane(msgspec.Struct):
-    items: deque[_Item]
+    items: deque[Item]
     failed_ns: int = -1
     failed: Result | None = None
     lost: bool = False
 
 
 class LiveExecutor:
-    """See the module. `sending`: the objects of which a write is on its way."""
+    """See the module."""
 
-    def __init__(self, port: Port, controllers: Mapping[str, ControllerWriter]) -> None:
-        self.sending: set[tuple[str, tuple[str, str]]] = set()
+    def __init__(
+        self,
+        port: Port,
+        controllers: Mapping[str, ControllerWriter],
+        slots: WorkerSlots | None = None,
+    ) -> None:
+        """`slots`: how much goes on at once, upstream's defaults if None."""
         self.controllers = dict(controllers)
         self._port = port
+        self._slots = slots or WorkerSlots(port.cache)
+        self._sender = ActionSender(port, self.controllers, self._slots)
         self._lanes: dict[tuple[str, Any], _Lane] = {}
+        self._of_passes: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._in_flight = asyncio.Semaphore(IN_FLIGHT)
-        self._node_lanes = asyncio.Semaphore(NODE_LANES)
-        self._writing = 0
-        self._stopped = False
+
+    @property
+    def sending(self) -> Collection[Target]:
+        """The objects of which a write is on its way."""
+        return self._sender.sending
 
     @property
     def busy(self) -> int:
         """How many actions wait or are on their way."""
         return sum(len(lane.items) + 1 for lane in self._lanes.values())
 
-    def is_busy(self, controller: str) -> bool:
-        """Whether the controller has writes that wait or are on their way."""
-        return any(name == controller for name, _ in self._lanes)
+    def is_in_pass(self, controller: str) -> bool:
+        """Whether writes of the controller's last pass wait or are on their way."""
+        return self._of_passes[controller] > 0
 
     def start(self, action: Action, now_ns: int) -> None:
         """Begin one action; what is not a write, or not ours, is none."""
         if isinstance(action, CancelEviction):
             self._cancel(action)
-        if not action.writes or action.controller not in self.controllers or self._stopped:
+        if not action.writes or action.controller not in self.controllers or self._sender.stopped:
             return
         seen = self._port.cache.get(*action.target)
         if not isinstance(action, RecordEvent):
             self._port.recorder.planned(action, seen, now_ns)
         key = (action.controller, self._lane_of(action))
         lane = self._lanes.get(key)
-        item = _Item(action, seen, now_ns)
+        item = Item(action, seen, now_ns)
+        self._of_passes[action.controller] += is_of_pass(action)
         if lane is not None:
             lane.items.append(item)
             return
@@ -108,9 +101,9 @@ class LiveExecutor:
 
     async def stop(self) -> None:
         """Send nothing more, and wait for what is on its way."""
-        self._stopped = True
+        self._sender.stopped = True
         self.drop()
-        while self._writing:
+        while self._sender.writing:
             await asyncio.sleep(0.01)
         for task in list(self._tasks):
             task.cancel()
@@ -119,23 +112,28 @@ class LiveExecutor:
     def drop(self) -> None:
         """Forget what waits: it is decided anew."""
         for lane in self._lanes.values():
-            lane.items.clear()
+            self._clear(lane, "it is decided anew")
 
     # Lanes
 
     def _lane_of(self, action: Action) -> Any:
-        if action.controller == NODE_LIFECYCLE:
-            kind, key = action.target
-            if kind == "Pod":
-                pod = self._port.cache.pods.get(key)
-                return ("", pod.spec.node_name) if pod is not None else key
-            return key
-        return action.target
+        return self._slots.node(action) if action.controller == NODE_LIFECYCLE else action.target
+
+    def _clear(self, lane: _Lane, because: str) -> None:
+        while lane.items:
+            self._leave(lane.items.popleft(), because)
+
+    def _leave(self, item: Item, because: str) -> None:
+        """It is not carried out; nobody waits for what comes of it."""
+        self._of_passes[item.action.controller] -= is_of_pass(item.action)
+        if not isinstance(item.action, RecordEvent):
+            port = self._port
+            port.recorder.ended(item.action, Result(HELD, because), port.now_ns())
 
     def _cancel(self, action: CancelEviction) -> None:
         lane = self._lanes.get((action.controller, action.target))
         if lane is not None:
-            lane.items.clear()
+            self._clear(lane, action.because)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -144,41 +142,35 @@ class LiveExecutor:
 
     async def _work(self, key: tuple[str, Any]) -> None:
         lane = self._lanes[key]
-        several = self._node_lanes if key[0] == NODE_LIFECYCLE else contextlib.nullcontext()
         try:
-            async with several:
-                while lane.items and not self._stopped:
-                    item = lane.items.popleft()
-                    try:
-                        await self._take(lane, item)
-                    except Exception as error:
-                        result = self._note_bug(item.action, error)
-                        self._port.deliver(Outcome(item.action, HELD, result.message))
+            while lane.items and not self._sender.stopped:
+                item = lane.items.popleft()
+                try:
+                    await self._take(lane, item)
+                except asyncio.CancelledError:
+                    self._leave(item, "enforcing has ended")
+                    raise
+                except Exception as error:
+                    result = note_bug(self._port, item.action, error)
+                    self._leave(item, result.message)
+                    self._port.deliver(Outcome(item.action, HELD, result.message))
         finally:
             del self._lanes[key]
 
-    def _note_bug(self, action: Action, error: Exception) -> Result:
-        """A bug of ours: nothing more of this action is sent. The error's text and the action may
-        quote secrets, and are told to nobody.
-        """
-        now_ns = self._port.now_ns()
-        failed = self._port.cache.quarantine.failed
-        bug = failed(action.controller, action.target, error, now_ns)
-        self._port.on_bug(bug)
-        return Result(0, f"a bug of ours: {bug.what()}")
-
-    async def _take(self, lane: _Lane, item: _Item) -> None:
+    async def _take(self, lane: _Lane, item: Item) -> None:
         action = item.action
         if lane.failed_ns == item.decided_ns and lane.failed is not None:
             if lane.lost:
-                return  # its node is decided anew, with all that hung on it
-            self._end(action, lane.failed)
+                self._leave(item, "its node is decided anew, with all that hangs on it")
+            else:
+                self._end(item, lane.failed)
             return
         if isinstance(action, RecordEvent):
             self.controllers[action.controller].events.put(action)
+            self._leave(item, "")
             return
-        result = await self._carry_out(item)
-        self._end(action, result)
+        result = await self._sender.carry_out(item)
+        self._end(item, result)
         if result.ok:
             return
         if isinstance(action, (SetNodeConditions, AddTaints)):
@@ -186,10 +178,10 @@ class LiveExecutor:
         elif isinstance(action, (SetPodCondition, SetPodPhase)):
             lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, False
 
-    def _end(self, action: Action, result: Result) -> None:
-        port = self._port
-        now_ns = port.now_ns()
-        port.recorder.ended(action, result, now_ns)
+    def _end(self, item: Item, result: Result) -> None:
+        port, action = self._port, item.action
+        self._of_passes[action.controller] -= is_of_pass(action)
+        port.recorder.ended(action, result, port.now_ns())
         if not result.ok and result.fresh is not None and self._is_newer(result.fresh):
             port.deliver(Put(type(result.fresh).__name__, result.fresh))
         code = result.code if result.code or not result.ok else 200
@@ -201,186 +193,3 @@ class LiveExecutor:
             return True
         one, other = obj.metadata.resource_version, known.metadata.resource_version
         return one.isdecimal() and other.isdecimal() and int(one) > int(other)
-
-    # One action
-
-    async def _carry_out(self, item: _Item) -> Result:
-        """Wait until it may be sent, and converse with the API server.
-
-        Where the gate closes meanwhile, or others use a cap up first, it waits once more.
-        """
-        waited = False
-        while True:
-            refused = await self._admitted(item, waited=waited)
-            if refused is not None:
-                return refused
-            result = await self._converse(item)
-            if result.code != HELD:
-                return result
-            waited = True
-            await asyncio.sleep(_AGAIN_S)
-
-    async def _converse(self, item: _Item) -> Result:
-        action = item.action
-        if self._needs_evidence(action):
-            lost = await self._port.evidence.is_lost(action.target[1][1])
-            if not lost.ok:
-                return lost
-        conversation = converse(action, item.seen, item.decided_ns)
-        intent, answer = 0, Answer(HELD)
-        try:
-            call = next(conversation)
-            while True:
-                if isinstance(call, WaitUntil):
-                    answer = await self._wait(call)
-                elif isinstance(call, Get):
-                    answer = await self._read(action.controller, call)
-                else:
-                    intent, answer = await self._write(item, call, intent)
-                call = conversation.send(answer)
-        except StopIteration as end:
-            result: Result = end.value
-        except _NotSent as error:
-            conversation.close()
-            result = Result(HELD, str(error))
-        except asyncio.CancelledError:  # while it waited for its next try
-            if intent:
-                state = "unknown" if answer.is_ambiguous else "failed"
-                self._port.journal.note(intent, state, answer.code, "given up between two tries")
-            raise
-        except Exception as error:
-            result = self._note_bug(action, error)
-        if intent:
-            state = "applied" if result.ok else "unknown" if result.code == 0 else "failed"
-            version = result.fresh.metadata.resource_version if result.fresh else ""
-            self._port.journal.note(intent, state, result.code, result.message, version)
-        return result
-
-    async def _admitted(self, item: _Item, *, waited: bool) -> Result | None:
-        """Wait while a guard holds the action; None where it may be sent. `waited`: it has already
-        waited, so that it may not be wanted any more.
-        """
-        action, port = item.action, self._port
-        told = ""
-        while True:
-            now_ns = port.now_ns()
-            admission = port.guard.admit(action, port.view(), now_ns)
-            if self._stopped:
-                return Result(HELD, "enforcing has ended")
-            if (told or waited) and not self._stands(action):
-                return Result(200, "it is not wanted any more")
-            if admission == GO:
-                return None
-            if isinstance(admission, Refuse):
-                port.recorder.held(action, admission.because, 0)
-                return Result(HELD, admission.because)
-            assert isinstance(admission, Hold)
-            if admission.because != told:
-                told = admission.because
-                port.recorder.held(action, told, admission.until_ns)
-            if now_ns - item.decided_ns > port.patience_ns and not _is_patient(action):
-                return Result(HELD, told)
-            await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
-
-    def _stands(self, action: Action) -> bool:
-        """Whether what was held for a while would be decided again."""
-        cache = self._port.cache
-        obj = cache.get(*action.target)
-        if action.uid and (obj is None or obj.uid != action.uid):
-            return False
-        if isinstance(action, PodAction) and isinstance(obj, Pod):
-            node = cache.node(obj.spec.node_name)
-            return node is None or not lost_premise(action, obj, node)
-        return True
-
-    def _needs_evidence(self, action: Action) -> bool:
-        return action.controller == NODE_LIFECYCLE and isinstance(action, SetNodeConditions)
-
-    # One call
-
-    async def _wait(self, call: WaitUntil) -> Answer:
-        until_ns = call.at_ns
-        if call.latest_ns > call.at_ns:
-            until_ns = random.randint(call.at_ns, call.latest_ns)
-        await self._sleep_until(until_ns)
-        return Answer(200, now_ns=self._port.now_ns())
-
-    async def _read(self, controller: str, call: Get) -> Answer:
-        await self.token(controller)
-        async with self._in_flight:
-            return await self.controllers[controller].writer.call(call)
-
-    async def _write(self, item: _Item, call: Write, intent: int) -> tuple[int, Answer]:
-        """Bring the intent to the disk, look at the gate, and send. Raises _NotSent."""
-        action, port = item.action, self._port
-        first = not intent
-        await self.token(action.controller)
-        if first:
-            self._check_gate(action)
-            version = checked_by_server(call.preconditions).get("resourceVersion", "")
-            request = request_of_call(call)
-            digest = hashlib.sha256(
-                f"{request.method} {request.path}\n".encode() + request.content()
-            ).hexdigest()
-            try:
-                intent = await port.journal.begin(action, version, digest)
-            except OSError as error:
-                raise _NotSent(f"the journal cannot be written: {error}") from None
-        async with self._in_flight:
-            try:
-                self._check_gate(action)
-            except _NotSent as error:
-                port.journal.note(intent, "failed", HELD, f"not sent: {error}")
-                raise
-            now_ns = port.now_ns()
-            port.guard.sending(action, now_ns)
-            port.journal.note(intent, "sent")
-            self.sending.add(action.target)
-            self._writing += 1
-            port.recorder.sending(action)
-            try:
-                answer = await self.controllers[action.controller].writer.call(
-                    call, may_resend=lambda: self._is_open_for(action)
-                )
-            finally:
-                self._writing -= 1
-                self.sending.discard(action.target)
-            port.guard.ended(action, answer.code, answer.message, port.now_ns())
-            port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
-            return intent, answer
-
-    def _check_gate(self, action: Action) -> None:
-        """Raises _NotSent where the action may not be sent at this instant."""
-        if self._stopped:
-            raise _NotSent("enforcing has ended")
-        port = self._port
-        admission = port.guard.admit(action, port.view(), port.now_ns())
-        if admission != GO:
-            raise _NotSent(getattr(admission, "because", ""))
-
-    def _is_open_for(self, action: Action) -> bool:
-        """Whether the gate is still open for what the server wants to have a moment later."""
-        try:
-            self._check_gate(action)
-        except _NotSent:
-            return False
-        return True
-
-    async def token(self, controller: str) -> None:
-        """Wait for a token of the controller's bucket."""
-        now_ns = self._port.now_ns()
-        at_ns = self.controllers[controller].bucket.reserve(now_ns)
-        if at_ns > now_ns:
-            await self._sleep_until(at_ns)
-
-    async def _sleep_until(self, at_ns: int) -> None:
-        await asyncio.sleep(max(0.0, (at_ns - self._port.now_ns()) / SECOND_NS))
-
-
-def _is_patient(action: Action) -> bool:
-    """Whether it waits for as long as it takes: an eviction that is due is not decided anew."""
-    return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
-
-
-class _NotSent(Exception):
-    """The gate closed, or the intent could not be kept."""

@@ -4,8 +4,8 @@ Left out of the comparison is what hangs on the order of things upstream as well
 ready (those of a node that came back may stay marked), and the daemon pod of a node whose kubelet
 is dead (it is of the version that was rolled out when the kubelet died). A set's status is judged
 by itself. Where a node gets a NoSchedule taint after the set's last sync nobody syncs it again
-(`syncNodeUpdate` of pkg/controller/daemon/daemon_controller.go), so that such a node may be counted
-either way.
+(`syncNodeUpdate` of pkg/controller/daemon/daemon_controller.go), nor where it gets any taint while
+the pod that was made for it waits to be bound, so that such a node may be counted either way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, TypeVar
 
+from kubectl_nodelife.controllers.daemonset.template import get_target_node_name
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
@@ -60,9 +61,10 @@ def end_of(store: Any, first_pods: set[str]) -> Json:
 def wrong_status(store: Any) -> Iterator[str]:
     """A sentence for each DaemonSet whose status no sync of the end's cluster could have left."""
     for daemon_set in _all(store, "DaemonSet", DaemonSet):
-        revisions = list(_all(store, "ControllerRevision", ControllerRevision))
-        newest = max(revisions, key=lambda r: r.revision).metadata.labels or {}
-        choices = [_counts(store, node, newest[_HASH]) for node in _all(store, "Node", Node)]
+        revisions = _all(store, "ControllerRevision", ControllerRevision)
+        newest = max(revisions, key=lambda r: r.revision, default=ControllerRevision())
+        hash_ = (newest.metadata.labels or {}).get(_HASH, "")
+        choices = [_counts(store, node, hash_) for node in _all(store, "Node", Node)]
         possible = {tuple(map(sum, zip(*counts, strict=True))) for counts in product(*choices)}
         status = daemon_set.status
         told = (
@@ -77,15 +79,16 @@ def wrong_status(store: Any) -> Iterator[str]:
 
 def _counts(store: Any, node: Node, newest: str) -> list[Count]:
     """What the node may count as."""
-    pods = [p for p in _all(store, "Pod", Pod) if _is_daemon(p) and p.spec.node_name == node.name]
+    all_pods = (pod for pod in _all(store, "Pod", Pod) if _is_daemon(pod))
+    pods = [pod for pod in all_pods if get_target_node_name(pod) == node.name]
     oldest = min(pods, key=lambda p: p.metadata.creation_timestamp or 0, default=None)
     updated = oldest is not None and (oldest.metadata.labels or {}).get(_HASH) == newest
     without: Count = (0, 0, int(bool(pods)), 0)
     counted: Count = (1, int(bool(pods)), 0, int(updated))
     effects = {t.effect for t in node.spec.taints if not _is_tolerated(t)}
-    if "NoExecute" in effects:
+    if "NoExecute" in effects and (not pods or any(pod.spec.node_name for pod in pods)):
         return [without]
-    return [counted, without] if "NoSchedule" in effects else [counted]
+    return [counted, without] if effects & {"NoExecute", "NoSchedule"} else [counted]
 
 
 def _is_tolerated(taint: Taint) -> bool:

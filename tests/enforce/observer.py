@@ -44,6 +44,7 @@ class Rules:
 
     grace_s: float
     needs_lease: bool = True
+    delay_s: float = 0.0
     noexecute_taints: int | None = None
     deletions: int | None = None
     quiet: tuple[Span, ...] = ()
@@ -122,7 +123,7 @@ class _Write:
 
 
 def _judge(write: _Write, seen: _Seen, rules: Rules) -> Iterator[str]:
-    if rules.needs_lease and write.at > seen.led_until + _SLACK_S:
+    if rules.needs_lease and write.at > seen.led_until + _SLACK_S + rules.delay_s:
         yield "no Lease of ours was renewed in time"
     before = seen.objects.get(write.key)
     harm = not write.accepted or _is_harm(write, before)

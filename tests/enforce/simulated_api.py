@@ -31,6 +31,8 @@ from tests.enforce.virtual_time import World
 
 Json = dict[str, Any]
 _LEASES = "kube-node-lease"
+MOST_DELAY_S = 3
+"""So much longer a request takes at most, half of it on its way to the server."""
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -298,7 +300,7 @@ def draw_fault(dice: random.Random, sent: Sent, often: float) -> Fault:
     if dice.random() >= often:
         return Fault()
     kind = dice.randrange(8)
-    delay_ns = dice.randint(1, 3 * SECOND_NS)
+    delay_ns = dice.randint(1, MOST_DELAY_S * SECOND_NS)
     if kind == 0:
         return Fault(reaches=False, answered=False)
     if kind == 1:

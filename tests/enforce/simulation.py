@@ -25,7 +25,14 @@ from kubectl_nodelife.live import writer
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.ends import end_of, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
-from tests.enforce.simulated_api import Fault, Network, Sent, SimulatedServer, draw_fault
+from tests.enforce.simulated_api import (
+    MOST_DELAY_S,
+    Fault,
+    Network,
+    Sent,
+    SimulatedServer,
+    draw_fault,
+)
 from tests.enforce.simulated_daemon import Disk, Process, make_task
 from tests.enforce.virtual_time import EPOCH_NS, VirtualLoop, World
 
@@ -166,7 +173,7 @@ class Run:
         finally:
             self.server.close()
             loop.close()
-        rules = Rules(grace_s=GRACE_S)
+        rules = Rules(grace_s=GRACE_S, delay_s=MOST_DELAY_S / 2)
         # a thief does not wait: who held the Lease may write until he would have renewed it
         judged = [entry for entry in self.server.audit if entry["userAgent"] != "thief"]
         broken = [*self.broken, *broken_rules(judged, rules)]

@@ -75,7 +75,11 @@ def host_of(enforcement: Enforcement, started: list[Action]) -> EnforcingHost:
     """Its host, with an executor that only notes."""
     note = enforcement._faults.note
     host = EnforcingHost("join", lambda names: None, ActionNumbers(), note)
-    executor = SimpleNamespace(sending=set(), start=lambda action, now_ns: started.append(action))
+    executor = SimpleNamespace(
+        sending=set(),
+        is_in_pass=lambda controller: False,
+        start=lambda action, now_ns: started.append(action),
+    )
     host.executor = cast(Any, executor)
     host.tripwires = Tripwires(enforcement.guard, host.cache, ENFORCED)
     host.join(make_settings("newest"), list(ENFORCED))

@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live import executor as executor_module
+from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.executor import HELD, ControllerWriter, LiveExecutor, Port
 
 NOW = 1_000 * SECOND_NS
@@ -278,7 +278,7 @@ def test_a_bug_while_carrying_out_is_told_and_quotes_nothing(
     lab = Lab()
     bugs: list[Bug] = []
     lab.executor._port.on_bug = bugs.append
-    monkeypatch.setattr(executor_module, "converse", fails)
+    monkeypatch.setattr(action_sender, "converse", fails)
     lab.play(DELETE)
     assert lab.outcomes == [("DeletePod", HELD)], "nothing was sent"
     assert [(bug.controller, bug.about) for bug in bugs] == [("taint-eviction", DELETE.target)]
@@ -291,14 +291,14 @@ def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
     lab = Lab()
     bugs: list[Bug] = []
     lab.executor._port.on_bug = bugs.append
-    real = lab.executor._admitted
+    real = lab.executor._sender._admitted
 
     async def fails(item: Any, **more: Any) -> Any:
         if item.action is DELETE:
             raise KeyError
         return await real(item, **more)
 
-    monkeypatch.setattr(lab.executor, "_admitted", fails)
+    monkeypatch.setattr(lab.executor._sender, "_admitted", fails)
     lab.play(TARGET, DELETE, OTHER)
     ends = [("DeletePod", 200), ("DeletePod", HELD), ("SetPodCondition", 200)]
     assert sorted(lab.outcomes) == ends

@@ -188,7 +188,6 @@ def test_what_cannot_be_read_at_first_is_settled_later(
         intents.note(await intents.begin(INTENT), "unknown")
         in_flight = await intents.begin(INTENT)
         intents.note(in_flight, "sent")
-        await intents.flush()
         later = asyncio.ensure_future(settle_later(intents, cast(Any, Late())))
         while intents.has_unsettled:
             await asyncio.sleep(0.01)

@@ -243,6 +243,10 @@ class EnforcingSubject(Subject):
         outcomes, self.outcomes = self.outcomes, []
         super().step([*outcomes, *events])
 
+    def is_in_pass(self, controller: str) -> bool:
+        """All was carried out at once."""
+        return False
+
     def start(self, action: Action, now_ns: int) -> None:
         """`Executor.start`: what a live one does with an action, but for the waiting."""
         if not action.writes or isinstance(action, RecordEvent):

@@ -121,7 +121,7 @@ class NodeLifecycleController:
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """A monitor pass, a round of the eviction loop, or a retry."""
         if key == _MONITOR:
-            self.next_pass_ns = now_ns + self.settings.node_monitor_period_ns + self.memory.drift_ns
+            self.next_pass_ns = now_ns + self.period_ns
             self._update_tries.clear()
             yield from self._work_again(cache, now_ns)
             yield from monitor_node_health(self.memory, cache, now_ns)
@@ -141,9 +141,14 @@ class NodeLifecycleController:
                     self.memory.look_at.add(node.name)
         yield from self._wake_eviction_loop(now_ns)
 
+    @property
+    def period_ns(self) -> int:
+        """From the end of one pass to the beginning of the next."""
+        return self.settings.node_monitor_period_ns + self.memory.drift_ns
+
     def pass_at(self, at_ns: int) -> Requeue:
-        """The next monitor pass begins then: that is when the controller that was joined has its
-        own.
+        """The next monitor pass begins then, as that of a controller that was joined, or once the
+        writes of the one before it have ended.
         """
         self.next_pass_ns = at_ns
         return Requeue(self.name, _MONITOR, at_ns)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
-from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate, set_of
+from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate, daemon_set_syncs, set_of
 from kubectl_nodelife.daemon.enforce.lookouts import (
     FreshEvidence,
     KillSwitch,
@@ -50,6 +50,7 @@ from kubectl_nodelife.live.lease import LeaseKeeper
 from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.source import Happened
 from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 _EVENT_SHARE: Final = 8
@@ -294,7 +295,8 @@ class Enforcement:
         )
         self.guard.set_of = set_of(cache)
         rate = client_rate(task.settings)
-        return LiveExecutor(port, {n: self._controller(n, *rate) for n in self.orders.controllers})
+        writers = {n: self._controller(n, *rate) for n in self.orders.controllers}
+        return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
     def _controller(self, name: str, qps: float, burst: int) -> ControllerWriter:
         writer = Writer(self._session, name, self._clock.now_ns, self._client.clock)

@@ -12,6 +12,7 @@ from typing import cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
@@ -56,6 +57,7 @@ class EnforcingHost:
         self._numbers = numbers
         self._on_bug = on_bug
         self._waiting: list[Event] = []
+        self._in_pass: set[str] = set()
 
     # What a decision task asks for
 
@@ -67,8 +69,11 @@ class EnforcingHost:
         """The keys of all objects of a kind."""
         return iter([obj.key for obj in self.cache.all(kind)])
 
-    def join(self, settings: Settings, names: Iterable[str]) -> None:
-        """Begin: beside a controller that ran until now, or as a restarted one."""
+    def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:
+        """Begin: beside a controller that ran until now, or as a restarted one.
+
+        `restarted`: another manager has just begun; that is for who follows it.
+        """
         joining = self._begin == JOIN
         self._begin = JOIN  # taints are stripped once: what begins anew later joins
         controllers = make_controllers(settings, list(names))
@@ -106,6 +111,7 @@ class EnforcingHost:
         """Take one tick in, and begin each decision."""
         assert self.engine is not None and self.executor is not None
         executor, tripwires = cast(Executor, self.executor), self.tripwires
+        self._put_off_passes(now_ns)
         ready = self._ready(events)
         if tripwires is not None:
             for event in ready:
@@ -122,6 +128,22 @@ class EnforcingHost:
                 self._contain(action.controller, action.target, error, now_ns)
                 self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
             yield
+
+    def _put_off_passes(self, now_ns: int) -> None:
+        """A pass begins one period after the writes of the one before it have ended.
+
+        Follows `wait.UntilWithContext`, by which upstream runs `monitorNodeHealth` and `gc`.
+        """
+        assert self.engine is not None and self.executor is not None
+        before = self._in_pass
+        self._in_pass = set()
+        for controller in self.engine.controllers:
+            if not isinstance(controller, (NodeLifecycleController, PodGCController)):
+                continue
+            if busy := self.executor.is_in_pass(controller.name):
+                self._in_pass.add(controller.name)
+            if busy or controller.name in before:
+                self.engine.wake(controller.pass_at(now_ns + controller.period_ns))
 
     def _contain(self, who: str, about: Hashable, error: Exception, now_ns: int) -> None:
         self._on_bug(self.cache.quarantine.failed(who, about, error, now_ns))

@@ -44,6 +44,11 @@ def client_rate(settings: Settings) -> tuple[float, int]:
     return qps, burst
 
 
+def daemon_set_syncs(settings: Settings) -> int:
+    """How many DaemonSets have writes on their way at once."""
+    return int(settings.flags["concurrent-daemonset-syncs"])
+
+
 def caps_of(orders: Orders) -> Caps:
     """The caps that the user asked for; `NAME=N` of a single cap: see `CAPS`."""
     caps = UPSTREAM if orders.caps == "upstream" else Caps()

@@ -16,6 +16,7 @@ from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.kube.encode import encode_time
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.live.action_sender import HELD
 
 APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 
@@ -61,6 +62,8 @@ class ChangeRecorder:
             outcome, why = APPLIED, ""
         elif result.ok or result.code == 404:
             outcome, why = SUPERSEDED, result.message or "there was nothing left to do"
+        elif result.code == HELD:
+            outcome, why = SUPERSEDED, f"not sent: {result.message}"
         else:
             outcome, why = FAILED, ""
         self.counts[outcome] += 1

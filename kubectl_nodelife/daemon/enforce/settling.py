@@ -65,9 +65,10 @@ async def settle_later(intents: Intents, writer: Writer) -> None:
 
 async def settle_unsettled(intents: Intents, writer: Writer) -> None:
     """Read each object; nothing is sent again. What cannot be read stays open for the next time."""
-    found = intents.unsettled()
     intents.has_unsettled = False
-    for write in found:
+    await intents.flush()  # what was noted last is looked at, too
+    intents.has_unsettled = intents.has_unsettled or bool(intents.error)
+    for write in intents.unsettled():
         intent = write.intent
         answer = await writer.call(Get(intent.kind, (intent.namespace, intent.name)))
         if answer.code == NOT_FOUND:

@@ -1,0 +1,228 @@
+"""How much goes on at once: as many nodes, sets and pods as upstream's workers take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    MarkPodNotReady,
+    SetNodeConditions,
+)
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
+from kubectl_nodelife.live.worker_slots import Slots, WorkerSlots
+
+NOW = 1_000 * SECOND_NS
+
+
+def lost(node: str) -> Action:
+    conditions = (NodeCondition("Ready", "Unknown"),)
+    return SetNodeConditions(
+        controller="node-lifecycle",
+        because="b",
+        node=node,
+        node_uid=f"u-{node}",
+        conditions=conditions,
+    )
+
+
+def no_schedule(node: str) -> Action:
+    taints = (Taint("node.kubernetes.io/unreachable", "NoSchedule"),)
+    return AddTaints(
+        controller="node-lifecycle", because="b", node=node, node_uid=f"u-{node}", taints=taints
+    )
+
+
+def create(daemon_set: str, pod: str) -> Action:
+    manifest: dict[str, Any] = {"metadata": {"name": pod, "namespace": "d"}}
+    return CreatePod(
+        controller="daemonset",
+        because="b",
+        namespace="d",
+        pod=pod,
+        manifest=manifest,
+        node="n",
+        owner=daemon_set,
+        owner_uid="u",
+        revision="1",
+    )
+
+
+def collect(pod: str, **more: Any) -> Action:
+    one = {"namespace": "d", "pod": pod, "pod_uid": f"u-{pod}", **more}
+    return DeletePod(controller="pod-gc", because="b", **one)
+
+
+class Busy:
+    """A server that takes its time: which objects have a request on their way, and how many at
+    most had one.
+    """
+
+    def __init__(self) -> None:
+        self.now: list[Any] = []
+        self.most = 0
+        self.twice = False
+        self.seen: list[set[Any]] = []
+        self.cache = Cache()
+        for number in range(30):
+            node = Node(ObjectMeta(name=f"n{number}", uid=f"u-n{number}", resource_version="5"))
+            self.cache.apply(Put("Node", node), NOW)
+        for name in "pq":
+            meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
+            self.cache.apply(Put("Pod", Pod(meta, PodSpec(node_name="n1"))), NOW)
+
+    def play(self, *actions: Action, syncs: int = 2) -> None:
+        async def run() -> None:
+            one = ControllerWriter(cast(Any, self), cast(Any, self), TokenBucket(1e6, 1_000_000))
+            view = View(kill_switch_absent_ns=NOW)
+            port = Port(
+                self.cache,
+                Guard(UPSTREAM),
+                lambda: view,
+                cast(Any, self),
+                cast(Any, self),
+                cast(Any, self),
+                lambda event: None,
+                lambda: NOW,
+                5 * SECOND_NS,
+            )
+            names = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
+            slots = WorkerSlots(self.cache, syncs)
+            executor = LiveExecutor(port, dict.fromkeys(names, one), slots)
+            for action in actions:
+                executor.start(action, NOW)
+            async with asyncio.timeout(10):
+                while executor.busy:
+                    await asyncio.sleep(0.001)
+
+        asyncio.run(run())
+
+    async def call(self, call: Any, **_: Any) -> Answer:
+        self.twice = self.twice or call.key in self.now
+        self.now.append(call.key)
+        self.most = max(self.most, len(self.now))
+        self.seen.append(set(self.now))
+        await asyncio.sleep(0.005)
+        self.now.remove(call.key)
+        return Answer(200, self.cache.get(call.kind, call.key))
+
+    async def begin(self, *_: Any) -> int:
+        return 1
+
+    async def is_lost(self, node: str) -> Result:
+        return Result(200)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None  # nobody looks at what is recorded
+
+
+def test_eight_nodes_of_a_pass_and_eight_of_the_queue() -> None:
+    busy = Busy()
+    busy.play(*(lost(f"n{i}") for i in range(15)))
+    assert busy.most == 8
+    busy.play(*(lost(f"n{i}") for i in range(15)), *(no_schedule(f"n{i}") for i in range(15, 30)))
+    assert busy.most == 16
+
+
+@pytest.mark.parametrize("syncs", [1, 2, 3])
+def test_as_many_sets_as_concurrent_daemonset_syncs(syncs: int) -> None:
+    busy = Busy()
+    busy.play(*(create(s, f"{s}-{i}") for i in range(3) for s in "abcd"), syncs=syncs)
+    assert busy.most == 3 * syncs, "all pods of a batch are made at once"
+    assert max(len({name[0] for _, name in keys}) for keys in busy.seen) == syncs
+
+
+def test_orphans_go_in_turn_and_terminated_pods_all_at_once() -> None:
+    busy = Busy()
+    busy.play(*(collect(name, if_node_gone="n99") for name in "pq"))
+    assert busy.most == 1
+    busy.play(*(collect(name) for name in "pq"))
+    assert busy.most == 2
+
+
+def test_one_write_of_an_object_at_a_time_whoever_sends_it() -> None:
+    mark = MarkPodNotReady(
+        controller="node-lifecycle",
+        because="b",
+        namespace="d",
+        pod="p",
+        pod_uid="u-p",
+        condition=PodCondition("Ready", "False"),
+    )
+    busy = Busy()
+    busy.play(mark, replace(collect("p"), controller="taint-eviction"), collect("q"))
+    assert not busy.twice and busy.most == 2, "p once, and q beside it"
+
+
+def test_a_slot_is_shared_by_what_has_one_key_and_given_on() -> None:
+    async def run() -> None:
+        slots, order = Slots(1), list[str]()
+
+        async def work(key: str, name: str) -> None:
+            async with slots.taken(key):
+                order.append(name)
+                await asyncio.sleep(0.01)
+
+        first, other, gone = (asyncio.ensure_future(work(*x)) for x in ("a1", "b2", "c3"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.gather(first, other, work("b", "4"), gone, return_exceptions=True)
+        assert order == ["1", "2", "4"]
+        await work("d", "5")
+        assert order[-1] == "5"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("controller", "period_s"), [("node-lifecycle", 5), ("pod-gc", 20)])
+def test_a_pass_begins_a_period_after_the_writes_of_the_last_have_ended(
+    controller: str, period_s: int
+) -> None:
+    class Writing:
+        sending = ()
+        until_ns = 0
+        now_ns = 0
+
+        def is_in_pass(self, name: str) -> bool:
+            return name == controller and self.now_ns < self.until_ns
+
+        def start(self, action: Action, now_ns: int) -> None: ...
+
+    host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
+    host.executor = cast(Any, Writing())
+    executor = cast(Writing, host.executor)
+    host.join(make_settings("v1.36"), [controller])
+
+    def step(at_ns: int) -> None:
+        executor.now_ns = at_ns
+        for _ in host.step(at_ns, ()):
+            pass
+
+    step(NOW)
+    assert host.next_due() == NOW + period_s * SECOND_NS
+    executor.until_ns = NOW + 33 * SECOND_NS
+    for second in range(1, 34):
+        step(NOW + second * SECOND_NS)
+    assert host.next_due() == executor.until_ns + period_s * SECOND_NS
+    step(executor.until_ns + period_s * SECOND_NS)
+    assert host.next_due() == executor.until_ns + 2 * period_s * SECOND_NS
