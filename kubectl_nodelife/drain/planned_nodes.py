@@ -1,6 +1,6 @@
 """The nodes and pods of a plan's snapshot as one run has changed them, for the simulated scheduler.
 
-The scheduler is `workloads.placement`; here it takes the node with the largest free share. What all
+The scheduler is `workloads.placement`; here it takes the node with the highest score. What all
 runs of a plan share (`node_index`) is not changed.
 """
 
@@ -25,7 +25,7 @@ from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.pod_classes import Demands
-from kubectl_nodelife.workloads.scoring import MostFree
+from kubectl_nodelife.workloads.scoring import HighestScore
 
 UNSCHEDULABLE_TAINT: Final = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 
@@ -58,7 +58,7 @@ class PlannedNodes:
         """Uids of the pods that the run has made, by namespace."""
         self._touched: dict[str, dict[str, None]] = {}
         """Uids of the pods that the run has bound to each node that has not the pods it had."""
-        self.placement = PlacementSimulator(self, MostFree(), node_index.classes)
+        self.placement = PlacementSimulator(self, HighestScore(), node_index.classes)
 
     # --- what changes ----------------------------------------------------------------------------
 

@@ -77,7 +77,8 @@ def _holds(
 
 
 def what_can_hold(pod: Pod, rules: StatusRules) -> Iterator[tuple[str, str]]:
-    """(which of `RESOURCES`, what the API server's object tells of it) for a pod on a live node."""
+    """(what it is, what the API server's object tells of it) for each of `RESOURCES` that can hold
+    a pod in that release."""
     statuses = pod.status.container_statuses or ()
     running = [s.name for s in statuses if s.state.running is not None]
     if running:
@@ -86,10 +87,11 @@ def what_can_hold(pod: Pod, rules: StatusRules) -> Iterator[tuple[str, str]]:
         known = "all are reported stopped"
     else:
         known = "nothing is reported of them"
-    yield RUNNING_CONTAINERS, known
+    yield "running containers", known
     if not rules.delete_when_finished:
-        yield RUNTIME_CONTAINERS, "the API does not show whether the runtime has removed them"
+        known = "the API does not show whether the runtime has removed them"
+        yield "stopped containers", known
     names = ", ".join(volume.name for volume in pod.spec.volumes)
     of_them = f"it has {names}; " if names else "it has none but what the kubelet mounts; "
-    yield VOLUMES, f"{of_them}the API does not show whether they are unmounted"
-    yield CGROUP, "the API does not show whether it is removed"
+    yield "volumes", f"{of_them}the API does not show whether they are unmounted"
+    yield "the cgroup", "the API does not show whether it is removed"

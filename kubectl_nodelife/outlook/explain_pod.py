@@ -21,7 +21,7 @@ from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain_node import eviction_terms
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
-from kubectl_nodelife.outlook.terminating import why_terminating
+from kubectl_nodelife.outlook.terminating import what_can_hold_it, why_terminating
 from kubectl_nodelife.outlook.zone import zones
 
 
@@ -31,7 +31,8 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
     yield ExplainedQuestion("Where is it, and how is it?", list(_where(outlook, pod, node)))
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
-        yield ExplainedQuestion("Why is it Terminating?", [because[0].upper() + because[1:]])
+        told = [because[0].upper() + because[1:], *what_can_hold_it(outlook, node, pod)]
+        yield ExplainedQuestion("Why is it Terminating?", told)
     elif node is not None:
         yield from _eviction(outlook, pod, node)
     if node is not None:

@@ -7,6 +7,8 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.reclaim import what_can_hold
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.node import Outlook
 from kubectl_nodelife.workloads.force_advice import Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
@@ -33,6 +35,25 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
     elif node is not None:
         why = f"only its kubelet can finish that, and its node is Ready={of_node.ready}; "
     return f"{over}; {why}{advice.sentence}."
+
+
+def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]:
+    """What the kubelet of a live node must see gone before it lets the object go, and what is known
+    of each; empty while the grace period lasts, or where no kubelet can answer.
+
+    Follows `PodResourcesAreReclaimed` up to 1.26, `SyncTerminatedPod` later (`kubelet/reclaim`).
+    """
+    ends = pod.metadata.deletion_timestamp
+    if node is None or ends is None or outlook.now_ns < ends:
+        return []
+    ready = node.ready()
+    if ready is None or ready.status != "True":
+        return []
+    rules = rules_for(outlook.settings.profile)
+    return [
+        f"{resource.capitalize()} can hold it: {known}."
+        for resource, known in what_can_hold(pod, rules)
+    ]
 
 
 def release_of(settings: Settings) -> Release:

@@ -2,8 +2,7 @@
 
 The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
 file keeps the counts behind the filters up while pods come and go, and asks as few nodes as
-possible. That nothing fits is certain; which node is taken is likely. Left out: preemption, and
-schedulers other than the default one.
+possible. That nothing fits is certain; which node is taken is likely. Left out: preemption.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import (
     InterPodAffinity,
@@ -24,6 +24,7 @@ from kubectl_nodelife.workloads.interpod import (
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, PodClasses
+from kubectl_nodelife.workloads.preferences import OwnersPods, preference_of
 from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import (
     REASON_AFFINITY,
@@ -88,6 +89,7 @@ class PlacementSimulator:
         self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
         self._spreading: list[TopologySpread] = []
         self._interpods: list[InterPodAffinity] = []
+        self._owners = OwnersPods()
 
     # --- what changes ----------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class PlacementSimulator:
         """A pod came, went, was bound, has ended, or began to terminate."""
         before, after = _place_of(old), _place_of(new)
         if before != after:
+            self._owners.moved(new or old, before, after)
             if new is not None and after:
                 self._takes_room(new, after, 1)
             if old is not None and before:
@@ -182,6 +185,11 @@ class PlacementSimulator:
         """How many pods take room on the node."""
         return self._cache.pod_count(name)
 
+    def zone(self, name: str) -> str:
+        """The node's zone, "" for none."""
+        node = self._cache.nodes.get(name)
+        return zone_key(node.metadata.labels) if node is not None else ""
+
     # --- where to --------------------------------------------------------------------------------
 
     def place(self, pod: Pod) -> str | None:
@@ -197,6 +205,7 @@ class PlacementSimulator:
             wanted.requests,
             lambda name: not self._short(wanted, name),
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
+            self._owners.siblings(pod, self._cache),
         )
 
     def line_of(self, pod: Pod) -> Hashable:
@@ -295,7 +304,9 @@ class PlacementSimulator:
         demands = self._classes.demands_of(pod)
         found = self._candidates.get(demands)
         if found is None:
-            found = self._candidates[demands] = self._scoring.candidates(self)
+            found = self._candidates[demands] = self._scoring.candidates(
+                self, lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
+            )
             known, unknown = self._cache.admitted(demands)
             found.fill(known)
             self._stale[demands] = set(unknown)

@@ -1,15 +1,18 @@
-"""Which of the nodes that fit a pod gets: the one with the fewest pods, or the one with most room.
+"""Which of the nodes that fit a pod gets: a quick choice for thousands, and one by scores.
 
 Both keep the nodes that a kind of pods may go to and answer "the best now"; what fits is
-`PlacementSimulator`'s to say. kube-scheduler adds up many scores; each choice here is one of them,
-and so a likely node, not a promise.
+`PlacementSimulator`'s to say. kube-scheduler adds up the scores of its plugins by their weights
+(`node_scores`); the quick choice takes them in the order of their weights instead. Either is a
+likely node, not a promise.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import log
+from typing import Final, NamedTuple, Protocol
 
 from kubectl_nodelife.kube.quantity import Amounts
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
@@ -17,6 +20,21 @@ from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 SAMPLE: Final = 3
 """Nodes that fit, among which one is chosen, in a cluster of more than `SMALL` nodes."""
 SMALL: Final = 60
+
+WEIGHTS: Final = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+}
+"""Weights of kube-scheduler's default profile (from 1.23 on)."""
+
+_HOST_MAX_SKEW: Final = 3
+_ZONE_MAX_SKEW: Final = 5
+
+Siblings = Mapping[str, int]
+"""Node -> how many pods of one owner it has."""
 
 Test = Callable[[str], bool]
 """Asks something about a node, by its name."""
@@ -37,6 +55,24 @@ class Nodes(Protocol):
     def info(self, name: str) -> NodeInfo:
         """What the node has left."""
 
+    def zone(self, name: str) -> str:
+        """The node's zone, "" for none."""
+
+
+class Preference(NamedTuple):
+    """What pods of one kind would rather have: least first.
+
+    `taints`: of effect PreferNoSchedule that they do not tolerate (TaintToleration); `affinity`:
+    minus the weights of preferred node affinity terms that the node matches (NodeAffinity).
+    """
+
+    taints: int = 0
+    affinity: int = 0
+
+
+Prefers = Callable[[str], Preference]
+"""Node -> what a kind of pods thinks of it."""
+
 
 class Candidates(Protocol):
     """The nodes to which pods of one kind may go."""
@@ -50,40 +86,49 @@ class Candidates(Protocol):
     def names(self) -> Iterable[str]:
         """All of them; the order tells nothing."""
 
-    def best(self, requests: Amounts, has_room: Test, obeys: Test | None) -> str | None:
+    def best(
+        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+    ) -> str | None:
         """The best of those that have room and obey the rules; None where none does.
 
         `has_room` stays false until `update` names the node; `obeys` may change at any time, and is
-        None where no rule is to be obeyed.
+        None where no rule is to be obeyed. `siblings`: how many pods of its owner each node has.
         """
 
 
 class Scoring(Protocol):
     """A way to choose. One object serves one simulated scheduler."""
 
-    def candidates(self, nodes: Nodes) -> Candidates:
+    def candidates(self, nodes: Nodes, prefers: Prefers) -> Candidates:
         """For a kind of pods; empty as yet."""
 
 
 class FewestPods:
-    """The node with the fewest pods, of several the one first seen. For thousands of placements."""
+    """The node that is preferred most, of several the one with the fewest pods, of several the one
+    first seen. For thousands of placements.
 
-    def candidates(self, nodes: Nodes) -> Candidates:
+    Preferences go first as they weigh most: an untolerated PreferNoSchedule taint costs up to 300
+    points, affinity up to 200, room 100 each by two plugins.
+    """
+
+    def candidates(self, nodes: Nodes, prefers: Prefers) -> Candidates:
         """A heap."""
-        return _Heap(nodes)
+        return _Heap(nodes, prefers)
 
 
 class _Heap:
-    """`heap` holds (pods on the node, its rank, its name). `listed` tells with how many pods a node
-    stands in it; an entry that says otherwise is a leftover. A node without room leaves the heap.
+    """`heap` holds (preference, pods on the node, its rank, its name). `listed` tells with which
+    preference and how many pods a node stands in it; an entry that says otherwise is a leftover. A
+    node without room leaves the heap.
     """
 
-    __slots__ = ("_admitted", "_heap", "_listed", "_nodes")
+    __slots__ = ("_admitted", "_heap", "_listed", "_nodes", "_prefers")
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, prefers: Prefers) -> None:
         self._nodes = nodes
-        self._heap: list[tuple[int, int, str]] = []
-        self._listed: dict[str, int] = {}
+        self._prefers = prefers
+        self._heap: list[tuple[Preference, int, int, str]] = []
+        self._listed: dict[str, tuple[Preference, int]] = {}
         self._admitted: dict[str, None] = {}
 
     def fill(self, names: Iterable[str]) -> None:
@@ -98,29 +143,31 @@ class _Heap:
             self._admitted.pop(name, None)
             return
         self._admitted[name] = None
-        count = self._nodes.pod_count(name)
-        if self._listed.get(name) != count:
-            self._listed[name] = count
-            heapq.heappush(self._heap, (count, self._nodes.rank(name), name))
+        listed = (self._prefers(name), self._nodes.pod_count(name))
+        if self._listed.get(name) != listed:
+            self._listed[name] = listed
+            heapq.heappush(self._heap, (*listed, self._nodes.rank(name), name))
 
     def names(self) -> Iterable[str]:
         """All of them, those without room included."""
         return self._admitted
 
-    def best(self, requests: Amounts, has_room: Test, obeys: Test | None) -> str | None:
+    def best(
+        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+    ) -> str | None:
         """The top of the heap, once what is out of date or without room is off it."""
         heap, listed = self._heap, self._listed
-        aside: list[tuple[int, int, str]] = []
+        aside: list[tuple[Preference, int, int, str]] = []
         found = None
         while heap:
-            count, rank, name = heap[0]
-            if listed.get(name) != count:
+            preference, count, rank, name = heap[0]
+            if listed.get(name) != (preference, count):
                 heapq.heappop(heap)
                 continue
             present = self._nodes.pod_count(name)
             if present != count:
-                listed[name] = present
-                heapq.heapreplace(heap, (present, rank, name))
+                listed[name] = (preference, present)
+                heapq.heapreplace(heap, (preference, present, rank, name))
             elif not has_room(name):
                 heapq.heappop(heap)
                 del listed[name]
@@ -134,8 +181,8 @@ class _Heap:
         return found
 
 
-class MostFree:
-    """The node with the largest free share of cpu and memory (LeastAllocated's score).
+class HighestScore:
+    """The node with the highest sum of weighted scores (`node_scores`).
 
     Of all nodes of a small cluster, of the next few that fit in a large one, as kube-scheduler
     does.
@@ -144,16 +191,17 @@ class MostFree:
     def __init__(self) -> None:
         self.next = 0
 
-    def candidates(self, nodes: Nodes) -> Candidates:
+    def candidates(self, nodes: Nodes, prefers: Prefers) -> Candidates:
         """A list that is gone round."""
-        return _Round(nodes, self)
+        return _Round(nodes, prefers, self)
 
 
 class _Round:
-    __slots__ = ("_admitted", "_names", "_nodes", "_scoring")
+    __slots__ = ("_admitted", "_names", "_nodes", "_prefers", "_scoring")
 
-    def __init__(self, nodes: Nodes, scoring: MostFree) -> None:
+    def __init__(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> None:
         self._nodes = nodes
+        self._prefers = prefers
         self._scoring = scoring
         self._admitted: dict[str, bool] = {}
         self._names: list[str] | None = None
@@ -174,21 +222,23 @@ class _Round:
             self._names = [name for name, admitted in self._admitted.items() if admitted]
         return self._names
 
-    def best(self, requests: Amounts, has_room: Test, obeys: Test | None) -> str | None:
-        """The one with most left, of those looked at."""
+    def best(
+        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+    ) -> str | None:
+        """The first with the highest score, of those looked at."""
         names = self.names()
         enough = len(names) if self._nodes.node_count() <= SMALL else SAMPLE
-        best, best_score, found = None, -1.0, 0
+        found: list[str] = []
         for name in self._from_next(names):
             if not has_room(name) or (obeys is not None and not obeys(name)):
                 continue
-            score = free_share(self._nodes.info(name), requests)
-            if score > best_score:
-                best, best_score = name, score
-            found += 1
-            if found >= enough:
+            found.append(name)
+            if len(found) >= enough:
                 break
-        return best
+        if len(found) < 2:
+            return found[0] if found else None
+        scores = node_scores(self._nodes, self._prefers, found, requests, siblings)
+        return found[max(range(len(found)), key=scores.__getitem__)]
 
     def _from_next(self, names: list[str]) -> Iterator[str]:
         """All of them, starting where the last look ended, as the scheduler goes round."""
@@ -201,12 +251,55 @@ class _Round:
             yield names[(start + i) % count]
 
 
-def free_share(info: NodeInfo, requests: Amounts) -> float:
-    """What is left of cpu and memory once the pod is there, as a share; LeastAllocated's score."""
-    total = 0.0
+def node_scores(
+    nodes: Nodes, prefers: Prefers, names: list[str], requests: Amounts, siblings: Siblings
+) -> list[float]:
+    """The score of each node: 100 times the weight at most by each of the default plugins that
+    matter here (`WEIGHTS`), as pkg/scheduler/framework/plugins score and normalize."""
+    preferences = [prefers(name) for name in names]
+    most_taints = max(p.taints for p in preferences)
+    most_affinity = max(-p.affinity for p in preferences)
+    crowds = _crowds(nodes, names, siblings)
+    scores = []
+    for name, preference, crowd in zip(names, preferences, crowds, strict=True):
+        used = _used_shares(nodes.info(name), requests)
+        parts = {
+            "TaintToleration": 1 - preference.taints / most_taints if most_taints else 1,
+            "NodeAffinity": -preference.affinity / most_affinity if most_affinity else 0,
+            "PodTopologySpread": crowd,
+            "NodeResourcesFit": 1 - sum(used) / len(used),
+            "NodeResourcesBalancedAllocation": 1 - abs(used[0] - used[1]) / 2,
+        }
+        scores.append(sum(100 * WEIGHTS[plugin] * part for plugin, part in parts.items()))
+    return scores
+
+
+def _used_shares(info: NodeInfo, requests: Amounts) -> list[float]:
+    """How much of cpu and memory is taken once the pod is there, as shares of 1."""
+    shares = []
     for name in ("cpu", "memory"):
         allocatable = info.allocatable.get(name, 0)
-        if allocatable:
-            used = info.requested.get(name, 0) + requests.get(name, 0)
-            total += max(0, allocatable - used) / allocatable
-    return total / 2
+        used = info.requested.get(name, 0) + requests.get(name, 0)
+        shares.append(min(1.0, used / allocatable) if allocatable else 1.0)
+    return shares
+
+
+def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
+    """1 for the node and zone with the fewest pods of the owner, less where there are more.
+
+    Follows the default constraints of PodTopologySpread: by host, and by zone where there is one.
+    """
+    if not siblings:
+        return [1.0] * len(names)
+    by_zone: Counter[str] = Counter()
+    for name, count in siblings.items():
+        by_zone[nodes.zone(name)] += count
+    zones = len({nodes.zone(name) for name in names})
+    raw = []
+    for name in names:
+        zone = nodes.zone(name)
+        per_zone = by_zone[zone] * log(zones + 2) + _ZONE_MAX_SKEW - 1 if zone else 0
+        host = siblings.get(name, 0) * log(len(names) + 2) + _HOST_MAX_SKEW - 1
+        raw.append(host + per_zone)
+    most, least = max(raw), min(raw)
+    return [(most + least - value) / most for value in raw]

@@ -1,0 +1,110 @@
+"""Which of the nodes that fit is taken: kube-scheduler's default scores, by their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
+from kubectl_nodelife.workloads.preferences import preference_of
+from kubectl_nodelife.workloads.scoring import Preference, node_scores
+from tests.sim.documents import Json, found, node, pod, story
+
+WANTED = {"cpu": 100, "memory": 100}
+
+
+class Nodes:
+    """Nodes of 1000 cpu and memory each, of which so much is taken."""
+
+    def __init__(self, **used: int) -> None:
+        self._used = used
+
+    def node_count(self) -> int:
+        return len(self._used)
+
+    def pod_count(self, name: str) -> int:
+        return 0
+
+    def rank(self, name: str) -> int:
+        return sorted(self._used).index(name)
+
+    def zone(self, name: str) -> str:
+        return name[0]
+
+    def info(self, name: str) -> NodeInfo:
+        amounts = {"cpu": "1000", "memory": "1000", "pods": "10"}
+        made = decode("Node", {**node(name), "status": {"allocatable": amounts}})
+        assert isinstance(made, Node)
+        info = NodeInfo(made)
+        info.add({"cpu": self._used[name] * 1000, "memory": self._used[name]}, ())
+        return info
+
+
+def best(
+    used: Mapping[str, int],
+    preferences: Mapping[str, Preference] | None = None,
+    siblings: Mapping[str, int] | None = None,
+) -> str:
+    names = sorted(used)
+    scores = node_scores(
+        Nodes(**used),
+        lambda name: (preferences or {}).get(name, Preference()),
+        names,
+        {"cpu": 100_000, "memory": 100},
+        siblings or {},
+    )
+    return names[scores.index(max(scores))]
+
+
+def test_least_allocated_decides_where_all_else_is_equal() -> None:
+    assert best({"a1": 500, "a2": 100, "b1": 300}) == "a2"
+
+
+def test_an_untolerated_prefer_no_schedule_taint_outweighs_room() -> None:
+    assert best({"a1": 0, "b1": 850}, {"a1": Preference(taints=1)}) == "b1"
+
+
+def test_preferred_affinity_outweighs_room_and_is_outweighed_by_a_taint() -> None:
+    assert best({"a1": 0, "b1": 800}, {"b1": Preference(affinity=-10)}) == "b1"
+    both = {"b1": Preference(taints=1, affinity=-10)}
+    assert best({"a1": 0, "b1": 0}, both) == "a1"
+
+
+def test_an_owners_pods_are_spread_over_zones_and_hosts() -> None:
+    assert best({"a1": 0, "a2": 0, "b1": 300}, siblings={"a1": 2}) == "b1"
+    assert best({"a1": 0, "a2": 0}, siblings={"a1": 1}) == "a2"
+
+
+def typed(document: Json) -> Pod:
+    made = decode("Pod", document)
+    assert isinstance(made, Pod)
+    return made
+
+
+def test_what_a_pod_thinks_of_a_node() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": term}]}
+    picky = typed(pod("p", affinity={"nodeAffinity": wish}))
+    taints = [{"key": "slow", "effect": "PreferNoSchedule"}, {"key": "x", "effect": "NoExecute"}]
+    document = node("n", taints=taints)
+    document["metadata"]["labels"]["disk"] = "ssd"
+    made = decode("Node", document)
+    assert isinstance(made, Node)
+    assert preference_of(picky, made) == Preference(taints=1, affinity=-7)
+    tolerant = pod("p", tolerates=-1)
+    tolerant["spec"]["tolerations"] = [{"key": "slow", "operator": "Exists"}]
+    assert preference_of(typed(tolerant), made) == Preference()
+
+
+@pytest.mark.parametrize("effect, home", [("PreferNoSchedule", "b"), ("", "a")])
+def test_the_simulated_scheduler_heeds_prefer_no_schedule(effect: str, home: str) -> None:
+    taints = [{"key": "slow", "effect": effect}] if effect else []
+    objects = [node("a", taints=taints), node("b"), pod("on-b", "b")]
+    later = {"at": "5s", "apply": pod("p")}
+    told = story(controllers=[], duration="1m", objects=objects, events=[later])
+    (made,) = found(told, "CreatePod", name="p")
+    assert made.detail["node"] == home
