@@ -19,6 +19,7 @@ from kubectl_nodelife.report.formats import render
 @click.command("budgets")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
 @click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
@@ -27,6 +28,7 @@ from kubectl_nodelife.report.formats import render
 @connection_flags
 def budgets(
     filename: tuple[str, ...],
+    read: str,
     all_namespaces: bool,
     pool_label: str | None,
     now: str | None,
@@ -43,7 +45,7 @@ def budgets(
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
     where = Where(connection, filename, now)
-    found = look_for_drain(where)
+    found = look_for_drain(where, read)
     namespace = namespace_of(where, all_namespaces)
     answer = survey(found.snapshot, namespace, pool_label)
     for warning in (*found.warnings, *answer.warnings):

@@ -28,6 +28,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
 @drain_flags
@@ -39,6 +40,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 def drain_plan(
     nodes: tuple[str, ...],
     filename: tuple[str, ...],
+    read: str,
     selector: str | None,
     all_nodes: bool,
     profile: str | None,
@@ -60,7 +62,7 @@ def drain_plan(
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
     options, waves = drain_options(flags), wave_options(flags)
-    found = look_for_drain(Where(connection, filename, now, profile=profile))
+    found = look_for_drain(Where(connection, filename, now, profile=profile), read)
     if not found.snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)

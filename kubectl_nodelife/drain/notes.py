@@ -33,8 +33,11 @@ def assumptions(play: Play) -> list[str]:
         shown = "; ".join(f"{name}: {source}" for name, source in sorted(sources.items())[:5])
         more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
         lines.append(f"time to be Ready not learnt from the workload itself: {shown}{more}")
-    assumed = sorted({workload.rule.why for workload in moved if workload.rule.assumed})
-    lines += assumed[:5]
+    assumed = sorted({f"{w.kind} {w.name}" for w in moved if w.rule.assumed})
+    if assumed:
+        more = f" and {len(assumed) - 5} more" if len(assumed) > 5 else ""
+        named = ", ".join(assumed[:5]) + more
+        lines.append(f"owners that were not read replace their pods: {named}")
     guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
     lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
     return lines

@@ -270,7 +270,7 @@ class Judge:
             plan.verdict, plan.gate, plan.reason = UNKNOWN, GATE_WEBHOOK, doubt
         elif missing:
             plan.verdict = UNKNOWN
-            plan.reason += f"; not read: {', '.join(missing)}"
+            plan.reason += "; what was not read may stop it"
         elif found := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
             plan.verdict = UNKNOWN
             plan.reason += f"; cannot be read: {', '.join(found)}"

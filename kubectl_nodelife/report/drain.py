@@ -159,10 +159,19 @@ def _footnotes(plan: DrainPlan) -> Iterable[str]:
     if plan.cordon is not None:
         when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
         yield f"cordoned {when}: {plan.cordon.because}"
-    for missing in plan.not_evaluated:
-        yield f"not evaluated: {missing.kind} was not read; {missing.why}"
+    yield from not_read(plan)
     for assumption in plan.assumptions:
         yield f"assumed: {assumption}"
+
+
+def not_read(plan: DrainPlan) -> Iterable[str]:
+    """One line for all kinds that were not read: what they could do to the plan."""
+    kinds: dict[str, list[str]] = {}
+    for missing in plan.not_evaluated:
+        kinds.setdefault(missing.why, []).append(missing.kind)
+    told = [f"{', '.join(names)} ({why})" for why, names in kinds.items()]
+    if told:
+        yield f"not evaluated, because not read: {'; '.join(told)}"
 
 
 def _node_row(node: NodePlan) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, PodPlan
-from kubectl_nodelife.report.drain import blockers, landing_text, workload_name
+from kubectl_nodelife.report.drain import blockers, landing_text, not_read, workload_name
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
 from kubectl_nodelife.report.html import render_page
@@ -168,7 +168,7 @@ def _notes(plan: DrainPlan) -> list[str]:
     if plan.cordon is not None:
         when = "all nodes first" if plan.cordon.when == CORDON_FIRST else "wave by wave"
         cordon = [f"cordoned {when}: {plan.cordon.because}"]
-    missing = [f"Not read: {m.kind}; {m.why}" for m in plan.not_evaluated]
+    missing = list(not_read(plan))
     notes = (*plan.assumptions, *plan.warnings)
     more = [f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
     return [first, *cordon, *missing, *notes[:_MOST_NOTES], *more]

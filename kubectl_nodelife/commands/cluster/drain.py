@@ -12,6 +12,8 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.outlook.terminating import release_of
 
 KINDS: Final = (
@@ -39,6 +41,10 @@ KINDS: Final = (
 )
 
 
+POLICIES_SINCE: Final = 28
+"""The first release that may have ValidatingAdmissionPolicies without alpha features."""
+
+
 class DrainLook(NamedTuple):
     """The objects, where they are from, and what is to be said about that."""
 
@@ -47,10 +53,17 @@ class DrainLook(NamedTuple):
     warnings: list[str]
 
 
-def look_for_drain(where: Where) -> DrainLook:
-    """The dump that `-f` names, or else the cluster. Raises NodelifeError."""
+def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
+    """The dump that `-f` names, or else the cluster. Raises NodelifeError.
+
+    `read_all`: kinds of which the dump holds all objects, as --read names them.
+    """
+    if read_all and not where.filename:
+        raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
     view = look(where, KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told))
-    read = {kind for kind in KINDS if kind not in view.unread}
+    read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
+    if view.settings.profile.minor < POLICIES_SINCE:
+        read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     keep = ("kind", "context", "server")
     source = {
         **{key: view.source[key] for key in keep if key in view.source},
@@ -61,6 +74,19 @@ def look_for_drain(where: Where) -> DrainLook:
     release = release_of(view.settings)
     snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable, release)
     return DrainLook(snapshot, source, view.warnings)
+
+
+def _kinds_named(text: str) -> set[str]:
+    """The kinds of a list such as `pdb,pods`, or `all`. Raises BadInput."""
+    if text == "all":
+        return set(KINDS)
+    found = set()
+    for word in filter(None, map(str.strip, text.split(","))):
+        kind = find_resource(word)
+        if kind is None:
+            raise BadInput(f"{word!r} is no kind that is read here", on="--read")
+        found.add(kind.name)
+    return found
 
 
 def _not_told(view: ClusterView) -> Iterator[str]:
