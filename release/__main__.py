@@ -30,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
             return _check(Path(given.folder or given.out))
         else:
             platforms = [BY_NAME[name] for name in given.platform] or list(PLATFORMS)
-            make(Path(given.out), platforms, given.base_url, source.commit_of(ROOT))
+            where = given.base_url, given.homepage
+            make(Path(given.out), platforms, source.commit_of(ROOT), *where)
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -53,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--base-url", default=NO_ADDRESS, help="where the archives will lie, for the manifest"
     )
+    parser.add_argument(
+        "--homepage", default="", help="what the manifest calls the plugin's home page"
+    )
     return parser
 
 
@@ -65,7 +69,9 @@ def _check(folder: Path) -> int:
     return 1 if faults else 0
 
 
-def make(out: Path, platforms: Sequence[Platform], base_url: str, commit: Commit) -> None:
+def make(
+    out: Path, platforms: Sequence[Platform], commit: Commit, base_url: str, homepage: str = ""
+) -> None:
     """Make a release of that commit in `out`, for those platforms. Raises ReleaseError."""
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"{out}: not empty; name another folder with --out, or remove it")
@@ -88,7 +94,7 @@ def make(out: Path, platforms: Sequence[Platform], base_url: str, commit: Commit
             print(f"{path}: {size:.1f} MB, {time.monotonic() - began:.0f}s")
         sums = {archive_name(p.name): sha256(out / archive_name(p.name)) for p in platforms}
         template = (tree / "krew-manifest.yaml").read_text()
-        (out / MANIFEST).write_text(render(template, version, base_url, sums))
+        (out / MANIFEST).write_text(render(template, version, base_url, sums, homepage))
     write_sums(out)
 
 

@@ -21,14 +21,19 @@ def archive_name(platform_name: str) -> str:
     return f"kubectl-nodelife-{platform_name}.tar.gz"
 
 
-def render(template: str, version: str, base_url: str, sums: Mapping[str, str]) -> str:
+def render(
+    template: str, version: str, base_url: str, sums: Mapping[str, str], homepage: str = ""
+) -> str:
     """The manifest. `sums`: sha256 by the archive's file name; others' platforms are left out.
 
-    Raises ReleaseError where the template has no place for one of them.
+    Without a `homepage` it names none: the template's leads nowhere. Raises ReleaseError where the
+    template has no place for one of them.
     """
     head, *platforms = re.split(r"(?m)^(?=    - selector:)", template)
     head = "".join(line for line in head.splitlines(True) if not line.lstrip().startswith("#"))
     head = re.sub(r"(?m)^(  version: )v\S+$", rf"\g<1>v{version}", head)
+    place_of_home = f"  homepage: {homepage}\n" if homepage else ""
+    head = re.sub(r"(?m)^  homepage: \S+\n", lambda _: place_of_home, head)
     written, filled = "", set()
     for platform in platforms:
         place = _PLATFORM.search(platform)

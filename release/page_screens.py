@@ -5,7 +5,8 @@ it comes from:
 
     <!-- screen in FOLDER -->        made by its commands, run in that folder of the repository
     <!-- screen on the sandbox -->   made on a sandbox like that of the page of screens, in order
-    <!-- screen of DATE, WHERE -->   seen elsewhere, as on a real control plane; not made anew
+    <!-- screen of DATE, WHERE -->   seen elsewhere; `a control plane: NAME` is made anew by
+                                     tests/real/page_screens.py, which knows its NAME
 
 A test holds that what is committed is what the commands print now.
 """

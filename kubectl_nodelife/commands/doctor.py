@@ -20,6 +20,9 @@ def doctor(exit_code: bool, output: str, no_headers: bool, connection: Connectio
     Says of each what was found and what to do. Changes nothing, and starts nothing; the cluster
     is asked for its version only.
 
+    Before you uninstall: daemon stop --all, and completion uninstall. What the program has written
+    for you stays, in ~/.cache/nodelife, ~/.local/state/nodelife and ~/.config/nodelife.
+
     \b
     Examples:
       kubectl nodelife doctor

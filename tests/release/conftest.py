@@ -49,7 +49,7 @@ def release(commit: Commit, tmp_path_factory: pytest.TempPathFactory, worker_id:
     with open(shared / "release.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "release.done").exists():
-            make(out, PLATFORMS, BASE_URL, commit)
+            make(out, PLATFORMS, commit, BASE_URL)
             (shared / "release.done").touch()
     return out
 

@@ -121,7 +121,7 @@ def test_install_run_and_uninstall(release: Path, index: Index, user: User) -> N
     assert "nodelife" in user.ok("kubectl", "krew", "search", "nodelife")
     done = user.run("kubectl", "krew", "install", "nodelife")
     assert done.returncode == 0, done.stderr
-    assert "Python 3.11 or newer must be installed" in done.stderr
+    assert "CPython 3.11, 3.12, 3.13 or 3.14 must be installed" in done.stderr
     assert user.ok("kubectl", "nodelife", "version") == f"Client Version: v{__version__}\n"
     listed = user.ok("kubectl", "plugin", "list")
     assert f"{user.home}/.krew/bin/kubectl-nodelife" in listed

@@ -13,6 +13,8 @@ import yaml
 
 from kubectl_nodelife import __version__
 from release.krew_rules import archive_faults, manifest_faults
+from release.manifest import render
+from release.platforms import PYTHONS
 
 ROOT = Path(__file__).parents[2]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "krew-manifest.yaml").read_text())
@@ -20,6 +22,19 @@ MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "krew-manifest.yaml").read_tex
 
 def test_the_manifest_passes() -> None:
     assert manifest_faults(MANIFEST) == []
+
+
+def test_the_caveats_name_the_pythons() -> None:
+    assert f"CPython {', '.join(PYTHONS[:-1])} or {PYTHONS[-1]} must" in MANIFEST["spec"]["caveats"]
+
+
+def test_a_home_page_is_named_only_where_there_is_one() -> None:
+    template = (ROOT / "krew-manifest.yaml").read_text()
+    sums = {"kubectl-nodelife-linux-amd64.tar.gz": "1" * 64}
+    for home in ("", "https://example.invalid/"):
+        made = yaml.safe_load(render(template, "1.0.0", "https://x.invalid", sums, home))
+        assert made["spec"].get("homepage", "") == home
+        assert manifest_faults(made) == []
 
 
 def test_the_manifest_is_of_this_version() -> None:

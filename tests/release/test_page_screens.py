@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 
 import pytest
 
 from release import page_screens
 from release.page_screens import DOCS, ROOT, comparable, remake, screens, unmarked
+from tests.real import page_screens as seen_on_a_control_plane
 
+ELSEWHERE = re.compile(r"of \d{4}-\d\d-\d\d, (a shell|a control plane: (\S+))")
+HEADER = re.compile(r"[A-Z#][A-Z0-9 #-]*(?: {2,}[A-Z#][A-Z0-9 #-]*)+")
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 MADE = [name for name in PAGES if any(s.is_made() for s in screens((DOCS / name).read_text()))]
 
@@ -23,6 +27,24 @@ def test_each_screen_says_where_it_comes_from(name: str) -> None:
         kind, _, rest = screen.source.partition(" ")
         assert screen.source == page_screens.ON_SANDBOX or kind in ("in", "of"), screen.source
         assert kind != "in" or (ROOT / rest).is_dir(), rest
+
+
+def test_each_screen_seen_elsewhere_is_made_by_a_script() -> None:
+    """They take minutes to make; here they are held to the commands and to today's columns."""
+    reports = "".join(path.read_text() for path in (ROOT / "kubectl_nodelife/report").rglob("*.py"))
+    seen = []
+    for name in PAGES:
+        elsewhere = [s for s in screens((DOCS / name).read_text()) if not s.is_made()]
+        for screen in elsewhere:
+            found = ELSEWHERE.fullmatch(screen.source)
+            assert found is not None, screen.source
+            if found[2]:
+                seen.append(found[2])
+                assert screen.commands() == [seen_on_a_control_plane.SCREENS[found[2]]]
+            for line in filter(HEADER.fullmatch, screen.text.splitlines()):
+                unknown = [t for t in re.split(r" {2,}", line) if t.lower() not in reports.lower()]
+                assert not unknown, f"{name}: {unknown} in {line}; run: bin/docs screens --real"
+    assert sorted(seen) == sorted(seen_on_a_control_plane.SCREENS)
 
 
 @pytest.mark.parametrize("name", MADE)
