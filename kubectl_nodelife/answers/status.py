@@ -16,6 +16,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, ZoneBrake, zone_brakes
 
@@ -210,7 +211,8 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         "statusAgeSeconds": _seconds(outlook.status_age_ns),
     }
     if outlook.unknown_in is not None:
-        made["unknownInSeconds"] = _seconds(outlook.unknown_in.low_ns)
+        made["unknownInSeconds"] = _seconds(outlook.unknown_in.middle_ns)
+        made |= _span("unknownIn", outlook.unknown_in)
     made |= {
         "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
         "unschedulable": node.spec.unschedulable,
@@ -229,7 +231,16 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
             "action": verdict.next.action,
             "inSeconds": None if seconds is None else round(seconds, 3),
         }
+        if verdict.next.within is not None:
+            made["verdict"]["next"] |= _span("", verdict.next.within)
     return made
+
+
+def _span(what: str, span: Range) -> dict[str, float | None]:
+    """The ends of a time that hangs on what cannot be seen."""
+    earliest, latest = ("Earliest", "Latest") if what else ("earliest", "latest")
+    low, high = _seconds(span.low_ns), _seconds(span.high_ns)
+    return {f"{what}{earliest}Seconds": low, f"{what}{latest}Seconds": high}
 
 
 def zone_name(outlook: NodeOutlook) -> str:

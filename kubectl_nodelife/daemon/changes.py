@@ -38,7 +38,8 @@ class ChangeRecord(msgspec.Struct, gc=False):
 
     `cause` is the id of the change that led to this one. `node`: where the pod was that it is
     about. `why`: what the outcome was seen by. `error`: what the API server said. `data`: the
-    action itself (`engine.action_data`), for as long as it is open.
+    action itself (`engine.action_data`), for as long as it is open. `earliest_ns`, `latest_ns`:
+    where the instant hangs on what cannot be seen from outside; `time_ns` is then the middle.
     """
 
     id: int
@@ -60,6 +61,13 @@ class ChangeRecord(msgspec.Struct, gc=False):
     error: str = ""
     patch: str = ""
     data: str = ""
+    earliest_ns: int | None = None
+    latest_ns: int | None = None
+
+    def place_within(self, earliest_ns: int, latest_ns: int) -> None:
+        """It comes within that time; nobody outside can see when."""
+        self.earliest_ns, self.latest_ns = earliest_ns, latest_ns
+        self.time_ns = (earliest_ns + latest_ns) // 2
 
     def same_plan(self) -> tuple[str, ...]:
         """What tells this plan from others, whenever it was made."""
@@ -145,6 +153,9 @@ def document(change: ChangeRecord) -> dict[str, Any]:
         "mode": change.mode,
         "outcome": change.outcome,
     }
+    if change.earliest_ns is not None and change.latest_ns is not None:
+        made["earliestTime"] = format_micro_time(change.earliest_ns)
+        made["latestTime"] = format_micro_time(change.latest_ns)
     if change.node:
         made["node"] = change.node
     if change.settled_ns is not None:

@@ -103,6 +103,7 @@ class ControllerHost:
         if lifecycle is None or self.engine is None:
             return
         lifecycle.memory.watch_afresh(watched_ns)
+        lifecycle.memory.phase_known = True
         period_ns = lifecycle.settings.node_monitor_period_ns
         passes = max(0, now_ns - began_ns) // period_ns + 1
         self.engine.wake(lifecycle.pass_at(began_ns + passes * period_ns))
@@ -258,8 +259,10 @@ class ControllerHost:
 
     def _plan(self, action: Action, now_ns: int) -> list[Event]:
         """Lay a decision over the view, and note it unless there was nothing left to do."""
+        self.ledger.numbers.ensure(action)
+        within = self.follower.within(action, now_ns)
         if not action.writes or isinstance(action, RecordEvent):
-            self.ledger.note(action, now_ns, self._node_of(action), "")
+            self.ledger.note(action, now_ns, self._node_of(action), "", within)
             if action.writes:
                 self.executor.start(action, now_ns)
             events = self.follower.decided(action, now_ns)
@@ -269,7 +272,7 @@ class ControllerHost:
         events = self.overlay.project(action, now_ns)
         if not any(end.action.id == action.id for end in self.overlay.settled):
             patch = patch_text(request_of(action, before), self.ledger.digest)
-            self.ledger.note(action, now_ns, self._node_of(action), patch)
+            self.ledger.note(action, now_ns, self._node_of(action), patch, within)
             self.executor.start(action, now_ns)
         self._settle()
         return events

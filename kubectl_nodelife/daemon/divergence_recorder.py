@@ -142,7 +142,7 @@ class DivergenceRecorder:
         zone = self._zone(change.node)
         write = ExpectedWrite(
             id=change.id,
-            time_ns=max(change.time_ns, self._began_ns or 0),
+            time_ns=max(change.latest_ns or change.time_ns, self._began_ns or 0),
             controller=change.controller,
             action=change.action,
             kind=change.kind,

@@ -85,16 +85,35 @@ class Ledger:
         self._inherited = {change.same_plan(): change for change in inherited}
         self._standing: dict[tuple[type[Action], ObjectKey], Action] = {}
 
-    def note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
-        """A decision was made; `node`: of the pod that it is about."""
+    def note(
+        self,
+        action: Action,
+        now_ns: int,
+        node: str,
+        patch: str,
+        within: tuple[int, int] | None = None,
+    ) -> None:
+        """A decision was made; `node`: of the pod that it is about. `within`: when it is carried
+        out by whom we follow, at the earliest and at the latest, where that cannot be seen.
+        """
         if action.controller not in self.untold:
-            self._note(action, now_ns, node, patch)
+            self._note(action, now_ns, node, patch, within)
 
-    def _note(self, action: Action, now_ns: int, node: str, patch: str) -> None:
+    def _note(
+        self,
+        action: Action,
+        now_ns: int,
+        node: str,
+        patch: str,
+        within: tuple[int, int] | None = None,
+    ) -> None:
         self.numbers.ensure(action)
         cause = action.cause
         number, digest = self._id_of(cause), self.digest
         changes = list(changes_of(action, now_ns, self.next_id, node, number, patch, digest))
+        if within is not None:
+            for change in changes:
+                change.place_within(*within)
         entry = self._open[action.id] = _Entry(action, changes)
         for number, change in enumerate(changes):
             before = self._inherited.pop(change.same_plan(), None)

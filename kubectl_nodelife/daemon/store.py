@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.times import HOUR_NS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 ACTIONS_RESERVED: Final = 100_000
 """More actions than are decided between two batches."""
 
@@ -33,6 +33,8 @@ _TYPES = {
     "time_ns": "INTEGER NOT NULL",
     "cause": "INTEGER",
     "settled_ns": "INTEGER",
+    "earliest_ns": "INTEGER",
+    "latest_ns": "INTEGER",
 }
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -231,9 +233,12 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == 1:  # of a release that did not keep the actions themselves
+    if version in (1, 2):
         db.execute("BEGIN IMMEDIATE")
-        db.execute("ALTER TABLE changes ADD COLUMN data TEXT NOT NULL DEFAULT ''")
+        if version == 1:  # of a release that did not keep the actions themselves
+            db.execute("ALTER TABLE changes ADD COLUMN data TEXT NOT NULL DEFAULT ''")
+        for name in ("earliest_ns", "latest_ns"):
+            db.execute(f"ALTER TABLE changes ADD COLUMN {name} INTEGER")
         db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("COMMIT")
     elif version not in (0, SCHEMA):

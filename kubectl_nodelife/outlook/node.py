@@ -13,7 +13,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
-from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_after_ns
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
@@ -124,7 +124,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
         if self.classic is None or self.classic.first_to_go is None:
             return None
         left = self.classic.left if self.queued is None else self.queued.turn
-        return None if left is None else left.low_ns
+        return None if left is None else left.middle_ns
 
 
 class Outlook:
@@ -196,8 +196,24 @@ class Outlook:
         health = self.memory.health.get(node.name)
         if health is None:
             return None
-        left_ns = max(0, self._probe_ns(node.name, health) + grace_ns - self.now_ns)
-        return Range(left_ns, left_ns + self.settings.node_monitor_period_ns)
+        period_ns, phase_known = self.settings.node_monitor_period_ns, self.memory.phase_known
+        noticed_ns = self._probe_ns(node.name, health)
+        if ready is None:
+            low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice
+        else:
+            heard_ns = noticed_ns if phase_known else self._heard_ns(node.name, noticed_ns)
+            low_ns = heard_ns + lost_after_ns(grace_ns, period_ns)
+        high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
+        return Range(max(0, low_ns - self.now_ns), max(0, high_ns - self.now_ns))
+
+    def _heard_ns(self, name: str, noticed_ns: int) -> int:
+        """When the last sign of life came, which a pass of ours noticed then: that of a controller
+        whose passes we do not know did within a period of it.
+        """
+        heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
+        renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
+        late_ns = noticed_ns - renewal[1] if renewal is not None else 0
+        return noticed_ns - (late_ns if 0 < late_ns < self.settings.node_monitor_period_ns else 0)
 
     def _classic(
         self, node: Node, ready: NodeCondition | None, sign_ns: int | None

@@ -15,6 +15,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction
 from kubectl_nodelife.outlook.node import NodeOutlook
+from kubectl_nodelife.outlook.time_range import Range
 
 FINE = frozenset({"healthy", "cordoned", "tainted"})
 
@@ -26,10 +27,23 @@ _STATUS_REPORT_NS = 300 * SECOND_NS
 
 
 class NextAction(msgspec.Struct, frozen=True):
-    """What comes next and in how many seconds; None: not while things stay as they are."""
+    """What comes next and in how many seconds; None: not while things stay as they are.
+
+    `within`: at the earliest and at the latest, where that hangs on what cannot be seen;
+    `in_seconds` is then the middle.
+    """
 
     action: str
     in_seconds: float | None
+    within: Range | None = None
+
+
+def within(action: str, span: Range | None) -> NextAction:
+    """What comes within that time; None: not while things stay as they are."""
+    if span is None:
+        return NextAction(action, None)
+    seconds = span.middle_ns / SECOND_NS
+    return NextAction(action, seconds, span if span.low_ns < span.high_ns else None)
 
 
 class NodeVerdict(msgspec.Struct, frozen=True):
@@ -51,21 +65,20 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     late = age_ns is not None and left is not None and (age_ns > _LATE_NS or left.low_ns <= 0)
     if late and left is not None and age_ns is not None:
         age = format_duration(age_ns // SECOND_NS * SECOND_NS)
-        if left.low_ns <= 0 and outlook.first_look:
+        if left.high_ns <= 0 and outlook.first_look:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, and "
                 f"Ready is still True; a first look cannot tell silence from a clock that is wrong"
             )
             return NodeVerdict("silent", because, None)
-        if left.low_ns <= 0:
+        if left.high_ns <= 0:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, yet "
                 f"Ready is still True: no controller acted on it"
             )
             return NodeVerdict("overdue", because, NextAction("SetNodeCondition Ready=Unknown", 0))
         because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
-        seconds = left.low_ns / SECOND_NS
-        return NodeVerdict("silent", because, NextAction("SetNodeCondition Ready=Unknown", seconds))
+        return NodeVerdict("silent", because, within("SetNodeCondition Ready=Unknown", left))
     return _silent_without_lease(outlook) or _ready(outlook, now_ns)
 
 
@@ -122,7 +135,7 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
     left = outlook.unknown_in
     upcoming = None
     if left is not None:
-        upcoming = NextAction("SetNodeCondition Ready=Unknown", left.low_ns / SECOND_NS)
+        upcoming = within("SetNodeCondition Ready=Unknown", left)
     return NodeVerdict("never-posted", because, upcoming)
 
 
@@ -144,8 +157,7 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
             because = f"{says}; waits for its NoExecute taint, but its zone is stopped{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
         because = f"{says}; number {place} in its zone's queue for a NoExecute taint{missing}"
-        seconds = turn.low_ns / SECOND_NS
-        return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", seconds))
+        return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)
@@ -179,8 +191,7 @@ def _lost_without_taints(
     elif left is None:
         return NodeVerdict(state, f"{because}, which was not read", None)
     action = "DeletePod {}/{}".format(*classic.first_to_go)
-    seconds = None if left is None else left.low_ns / SECOND_NS
-    return NodeVerdict(state, because, NextAction(action, seconds))
+    return NodeVerdict(state, because, within(action, left))
 
 
 def _no_taint_at_all(key: str) -> str:

@@ -10,3 +10,8 @@ class Range(msgspec.Struct, frozen=True):
 
     low_ns: int
     high_ns: int
+
+    @property
+    def middle_ns(self) -> int:
+        """Where to place it if one instant is asked for."""
+        return (self.low_ns + self.high_ns) // 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 
-__all__ = ["age", "due_in", "human_duration"]
+__all__ = ["age", "due_in", "due_within", "human_duration"]
 
 
 def age(instant_ns: int | None, now_ns: int) -> str:
@@ -17,3 +17,12 @@ def due_in(duration_ns: int) -> str:
     """`in 42s`, or `now`. Rounded up to a whole second: it is never said to be due before it is."""
     seconds = -(-duration_ns // SECOND_NS)
     return f"in {human_duration(seconds * SECOND_NS)}" if seconds > 0 else "now"
+
+
+def due_within(low_ns: int, high_ns: int) -> str:
+    """`in 37s-42s`, or `in 42s` where the ends are shown alike, or `now`."""
+    latest = due_in(high_ns)
+    if latest == "now" or due_in(low_ns) == latest:
+        return latest
+    seconds = -(-max(0, low_ns) // SECOND_NS)
+    return f"in {human_duration(seconds * SECOND_NS)}-{latest.removeprefix('in ')}"

@@ -9,9 +9,10 @@ from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, zone_name
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
+from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.outlook.zone_loss import ZoneBrake
-from kubectl_nodelife.report.ages import due_in, human_duration
+from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
 from kubectl_nodelife.report.terminal import printable
@@ -134,7 +135,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         shortened(outlook.message) or NONE,
         UNKNOWN if outlook.lease_age_ns is None else human_duration(outlook.lease_age_ns),
         UNKNOWN if outlook.status_age_ns is None else human_duration(outlook.status_age_ns),
-        NONE if unknown_in is None else due_in(unknown_in.low_ns).removeprefix("in "),
+        NONE if unknown_in is None else _due(unknown_in).removeprefix("in "),
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
         no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
@@ -160,7 +161,13 @@ def _next(status: NodeEntry) -> str:
     if upcoming.in_seconds is None:
         return f", {upcoming.action.replace(_PREFIX, '')}: not at the zone's rate 0"
     when = due_in(round(upcoming.in_seconds * SECOND_NS))
+    if upcoming.within is not None:
+        when = _due(upcoming.within)
     return f", {upcoming.action.replace(_PREFIX, '')} {when}"
+
+
+def _due(span: Range) -> str:
+    return due_within(span.low_ns, span.high_ns)
 
 
 def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:

@@ -23,8 +23,8 @@ from tests.drain.recorded import (
 
 # The kubelet of a1 was stopped between the snapshot and the drain: its Lease is as fresh as those
 # of the other nodes, its Ready condition True, and the objects are those of a healthy cluster. No
-# plan can know; test_gates has a Lease that ran out, and tests/sim/test_recorded_drains.py, which is
-# told that the kubelet stops, ends as the recording does.
+# plan can know; test_gates has a Lease that ran out. tests/sim/test_recorded_drains.py is told that
+# the kubelet stops, and ends as the recording does.
 UNKNOWABLE = {"dead-kubelet"}
 
 NAMES = sorted(folder.name for folder in DRAINS.iterdir() if (folder / "outcome.json").exists())

@@ -62,6 +62,15 @@ class Passes:
         return self._times[i - 1] if i else None
 
 
+def lost_after_ns(grace_ns: int, period_ns: int) -> int:
+    """From the pass that noticed the last sign of life to the pass that calls the node lost.
+
+    Whole periods: passes drift by some milliseconds each, so that a grace period of exactly so many
+    is over in the last of them.
+    """
+    return -(-grace_ns // period_ns) * period_ns
+
+
 class NodeHealth(msgspec.Struct):
     """The memory of one node: upstream's nodeHealthData, of whose status only Ready is ever read.
 

@@ -20,6 +20,7 @@ class Memory:
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
     `unworked`: nodes of which a taint that mirrors its state, or a label, could not be written.
+    `phase_known`: this controller's passes begin when those of the one that was joined do.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
@@ -40,6 +41,7 @@ class Memory:
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
+        self.phase_known = False
         profile = settings.profile
         self.leases_count = settings.leases_count
         self.decides_on_current = profile.has("decide_on_current")

@@ -57,6 +57,10 @@ class ContainedFollower:
         """What follows for the view."""
         return self._ask(self._observed, [], lambda f: f.learn(confirmed, now_ns))
 
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        """Between which instants it is done by whom we follow."""
+        return self._ask(action.target, None, lambda f: f.within(action, now_ns))
+
     def decided(self, action: Action, now_ns: int) -> list[Event]:
         """What follows for the view."""
         return self._ask(action.target, [], lambda f: f.decided(action, now_ns))

@@ -76,6 +76,12 @@ class Follower(Protocol):
         """These plans of ours turned out to be done by another; what follows for the view."""
         ...
 
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        """Between which instants, in ns, those we follow do what our copy has just decided; None:
+        nothing that cannot be seen decides that.
+        """
+        ...
+
     def decided(self, action: Action, now_ns: int) -> list[Event]:
         """Our copy decided something that it does not write; what follows for the view."""
         ...
@@ -113,6 +119,10 @@ class NoFollower:
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
         """Nothing."""
         return []
+
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        """Nothing is followed."""
+        return None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:
         """Nothing."""
@@ -184,6 +194,10 @@ class ControllerFollower:
         for action in confirmed:
             self._phase.confirmed(action, now_ns)
         return [event for action in learned for event in self._phase.done(action, now_ns)]
+
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        """What hangs on the phase of passes and of pod-gc's runs."""
+        return self._phase.within(action, now_ns) if self._phase is not None else None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:
         """A zone that stops takes plans back that the running controller has not carried out."""

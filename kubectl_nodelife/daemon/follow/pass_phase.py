@@ -9,11 +9,14 @@ does, and a node that it had taken too early goes back into its queue.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.taints import LOST_NODE_TAINTS, is_for_lost_node
+from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -28,6 +31,8 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 
 _CONFLICT = 409
+_POD_GC = "pod-gc"
+_MOST_LOSSES = 10_000
 
 
 class PassPhase:
@@ -40,6 +45,7 @@ class PassPhase:
         self._lifecycle = lifecycle
         self._overlay = overlay
         self._aligned_ns: int | None = None
+        self._losses: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
     def due_ns(self, action: Action, now_ns: int) -> int | None:
         """When our own copy would have done what another has just done; None: that follows at
@@ -77,6 +83,40 @@ class PassPhase:
                 return self._token_spent(node, now_ns)
         return []
 
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        """Between which instants the running one does what our copy decides now, or None.
+
+        It notices a node's last sign of life in one of its passes, within a period; what follows
+        from a loss keeps its distance from that. pod-gc's runs never show before they act.
+        """
+        if action.controller == _POD_GC:
+            return now_ns - GC_CHECK_PERIOD_NS, now_ns + GC_CHECK_PERIOD_NS
+        if self._lifecycle.memory.phase_known:
+            return None
+        if isinstance(action, SetNodeConditions):
+            return self._loss_within(action, now_ns)
+        cause: Action | None = action.cause
+        while cause is not None:
+            if (span := self._losses.get(cause.id)) is not None:
+                return now_ns + span[0], now_ns + span[1]
+            cause = cause.cause
+        return None
+
+    def _loss_within(self, action: SetNodeConditions, now_ns: int) -> tuple[int, int] | None:
+        """`_losses` keeps the distances from our own decision, by the number of the action."""
+        heartbeat = self._engine.cache.heartbeat(action.node)
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        if renewal is None:
+            return None
+        period_ns = self._lifecycle.settings.node_monitor_period_ns
+        low_ns = renewal[1] + lost_after_ns(self._grace_ns(), period_ns)
+        if not low_ns <= now_ns <= low_ns + 2 * period_ns + SECOND_NS:
+            return None  # silence that was not heard from its beginning, or another grace period
+        self._losses[action.id] = (low_ns - now_ns, low_ns + period_ns - now_ns)
+        if len(self._losses) > _MOST_LOSSES:
+            self._losses.popitem(last=False)
+        return low_ns, low_ns + period_ns
+
     def confirmed(self, action: Action, now_ns: int) -> None:
         """A plan of ours was carried out: that a node which is not ready loses its taints shows the
         first pass of a controller that has just begun, or the one that found all zones dark.
@@ -99,6 +139,7 @@ class PassPhase:
         period_ns = self._lifecycle.settings.node_monitor_period_ns
         if self._aligned_ns is None or now_ns - self._aligned_ns > period_ns * 9 // 10:
             self._aligned_ns = now_ns
+            self._lifecycle.memory.phase_known = True
             self._engine.wake(self._lifecycle.pass_at(now_ns + period_ns))
 
     def _token_spent(self, node: Node, now_ns: int) -> list[Event]:
