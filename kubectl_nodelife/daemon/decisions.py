@@ -125,9 +125,7 @@ class DecisionTask:
             group.create_task(self._drive())
 
     async def _drive(self) -> None:
-        """The loop. A bug of ours that nothing nearer contains ends a batch, and not the loop: all
-        kinds are listed anew, and the controllers begin anew on that.
-        """
+        """The loop. A bug of ours ends a batch and not the loop: all begins anew on new lists."""
         while True:
             try:
                 await drive(self, self.host, self.slices)
@@ -165,7 +163,7 @@ class DecisionTask:
             elif isinstance(item, Outcome):
                 seen.append((None, [item]))
             elif isinstance(item, LeasesRead):
-                seen.append((None, self._leases_read(item)))
+                seen.append((None, self._leases_read(item, seen)))
             else:
                 self.last_news_ns = self.clock.now_ns()
                 seen = await self._note(item, seen)
@@ -301,9 +299,10 @@ class DecisionTask:
             return False  # nobody's time has come before all of it is taken in
         return self.leases.must_wait(self.host.lifecycle, self.host.cache)
 
-    def _leases_read(self, read: LeasesRead) -> list[Put | Gone | Outcome]:
+    def _leases_read(self, read: LeasesRead, seen: list[Seen]) -> list[Put | Gone | Outcome]:
         """Renewals that the watch has not told of; a watch that should have is built anew."""
-        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache)
+        told = self.held.told("Lease", seen)
+        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, told)
         if lies:
             log.warning("the watch of Leases has not told of renewals: it is built anew")
             self.feed.relist(["Lease"])

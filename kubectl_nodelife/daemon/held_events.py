@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
+from kubectl_nodelife.kube.meta import KubeObject
 
+Key = tuple[str, str]
 Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
 """When something was seen, None for now, and what."""
 
@@ -30,6 +32,14 @@ class HeldEvents:
     def listed(self, kind: str) -> None:
         """A list of the kind tells all that was held of it, and newer."""
         self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
+
+    def told(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
+        """The newest of each object of a kind that was told, and is not in the cache yet: held
+        back, or just `seen`.
+        """
+        held = [event for (of, _), event in self.objects.items() if of == kind]
+        events = [*held, *(event for _, events in seen for event in events)]
+        return {e.obj.key: e.obj for e in events if isinstance(e, Put) and e.kind == kind}
 
     def pop(self) -> list[Put | Gone | Unreadable | Outcome]:
         """What was held, outcomes first; nothing is held any more."""

@@ -10,7 +10,7 @@ There is no upstream to follow: a kube-controller-manager believes its watch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -72,9 +72,15 @@ class LeaseCheck:
         return bool(self.waiting)
 
     def take(
-        self, read: LeasesRead, lifecycle: NodeLifecycleController | None, cache: Cache
+        self,
+        read: LeasesRead,
+        lifecycle: NodeLifecycleController | None,
+        cache: Cache,
+        told: Mapping[tuple[str, str], KubeObject],
     ) -> tuple[list[Lease], bool]:
-        """Renewals that the watch has not told of, and whether it should have."""
+        """Renewals that the watch has not told of, and whether it should have. `told`: Leases of
+        which it has, and which are not in the cache yet.
+        """
         self._task = None
         self._error = read.error
         if read.error:
@@ -84,7 +90,11 @@ class LeaseCheck:
         self._checked_ns = read.asked_ns
         if lifecycle is None:
             return [], False
-        newer = [lease for lease in read.leases if _is_newer(lease, cache.get("Lease", lease.key))]
+        newer = [
+            lease
+            for lease in read.leases
+            if _is_newer(lease, told.get(lease.key) or cache.get("Lease", lease.key))
+        ]
         until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
         lies = any(
             (due_ns := _loss(lifecycle, cache, lease.name)) is not None and due_ns <= until_ns

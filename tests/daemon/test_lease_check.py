@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
-from kubectl_nodelife.daemon.lease_check import LeaseCheck
+from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
@@ -17,6 +18,8 @@ from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.news import Happened
+from tests.daemon.lab import T0, lease, make_lab, node
 
 START_NS = 1_000 * SECOND_NS
 GRACE_NS = 50 * SECOND_NS
@@ -80,3 +83,24 @@ def test_a_renewal_puts_the_check_off_once_and_by_a_grace_period() -> None:
     lost_ns, waits = asyncio.run(story())
     assert lost_ns == START_NS + 10 * SECOND_NS + GRACE_NS
     assert waits, "its time is over, and no list has come"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held: bool) -> None:
+    """While no decision is taken, or in the same batch: the watch is not built anew for it."""
+
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"))
+        asked_ns = lab.now
+        await lab.after(46)
+        renewal = Put("Lease", lab.version(lease("n1", lab.now - T0)))
+        told, read = Happened("Lease", [renewal]), LeasesRead(asked_ns, [renewal.obj])
+        lab.feed.states["Pod"].broken_since_ns = lab.steady if held else None
+        lab.feed.relisted.clear()
+        for batch in ([told], [read]) if held else ([told, read],):
+            await lab.tell(*batch)
+        assert bool(lab.watcher.stands_still) is held
+        assert "Lease" not in lab.feed.relisted
+
+    asyncio.run(story())
