@@ -171,7 +171,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     options_metavar="[flags]",
     subcommand_metavar="VERB ...",
-    epilog=f"More: '{PROGRAM} VERB --help', and '{PROGRAM} options' for all connection flags.",
+    epilog=f"More: '{PROGRAM} help VERB', and '{PROGRAM} options' for all connection flags.",
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s v%(version)s")
 @connection_flags
@@ -192,6 +192,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         with nodelife.make_context(PROGRAM, arguments) as ctx:
             code = nodelife.invoke(ctx)
@@ -235,13 +237,16 @@ def tell(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _usage_line(error: click.ClickException) -> str:
-    """click's complaint in kubectl's words, with the nearest name and where to read on."""
+    """click's complaint in kubectl's words, with a name if one is near, and where to read on."""
+    from difflib import get_close_matches
+
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     where = ctx.command_path if ctx else PROGRAM
     nearest: Sequence[str] | None = None
     match error:
         case click.NoSuchCommand():
-            what, nearest = f'unknown command "{error.command_name}"', error.possibilities
+            what = f'unknown command "{error.command_name}"'
+            nearest = get_close_matches(error.command_name, error.possibilities or (), 1)
         case click.NoSuchOption():
             what, nearest = f"unknown flag: {error.option_name}", error.possibilities
         case _:

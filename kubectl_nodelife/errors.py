@@ -44,6 +44,13 @@ class Failed(NodelifeError):
     """The cluster or the system said no: a request was denied, a disk is full."""
 
 
+class NotFound(Failed):
+    """There is no object of that name, said as kubectl says it: `nodes "x" not found`."""
+
+    def __init__(self, resource: str, name: str, *, remedy: str = "check the name") -> None:
+        super().__init__(f'{resource} "{name}" not found', remedy=remedy)
+
+
 class BadInput(NodelifeError):
     """A file, a flag's value or a scenario is not what it should be."""
 

@@ -116,6 +116,7 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
             selector=given.get("selector"),
             output=given.get("output", "table"),
             headers="no_headers" not in given,
+            **ask.on_this_screen(),
         )
     except (client.NotRunning, client.OtherProtocol):
         return None

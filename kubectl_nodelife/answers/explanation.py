@@ -15,7 +15,7 @@ from kubectl_nodelife.answers.explain_in_drain import drain_sections
 from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
@@ -106,7 +106,7 @@ def _tainted(view: ClusterView, name: str, text: str) -> Iterator[ExplainedQuest
 def _of_node(view: ClusterView, name: str) -> NodeOutlook:
     node = view.outlook.cache.node(name)
     if node is None:
-        raise Failed("not found", on=f"node {name}", remedy="check the name")
+        raise NotFound("nodes", name)
     return view.outlook.node(node)
 
 
@@ -114,14 +114,14 @@ def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQue
     zone = find_zone(view.outlook, name)
     if zone is None:
         known = ", ".join(zone_names(view.outlook)) or "no zone"
-        raise Failed("not found", on=f"zone {name}", remedy=f"there is {known}")
+        raise NotFound("zones", name, remedy=f"there is {known}")
     return zone_sections(view.outlook, zone)
 
 
 def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
     pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
-        raise Failed("not found", on=f"pod {namespace}/{name}", remedy=_CHECK)
+        raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK)
     yield from pod_sections(view.outlook, pod)
     yield finding_section(view, pod)
     if not view.watched:  # a daemon does not watch what these hang on
@@ -131,14 +131,15 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
 def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     sections = budget_sections(plan_snapshot(view), namespace, name)
     if sections is None:
-        raise Failed("not found", on=f"poddisruptionbudget {namespace}/{name}", remedy=_CHECK)
+        resource = "poddisruptionbudgets.policy"
+        raise NotFound(resource, f"{namespace}/{name}", remedy=_CHECK)
     return sections
 
 
 def _daemon_set(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     sets = daemon_sets(view, namespace, name)()
     if (namespace, name) not in sets.set_keys(namespace):
-        raise Failed("not found", on=f"daemonset {namespace}/{name}", remedy=_CHECK)
+        raise NotFound("daemonsets.apps", f"{namespace}/{name}", remedy=_CHECK)
     return set_sections(sets, (namespace, name))
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
-from kubectl_nodelife.outlook.node_verdict import FINE, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, ZoneBrake, zone_brakes
@@ -28,11 +28,16 @@ class NodeEntry(msgspec.Struct, frozen=True):
     verdict: NodeVerdict
     if_lost: ZoneAfterLoss
 
+    def in_trouble(self) -> bool:
+        """Whether it is neither healthy nor as somebody wanted it."""
+        return self.verdict.state not in FINE
+
 
 class NodeLifeStatus(msgspec.Struct, frozen=True):
     """All of it.
 
     `source` as the contract has it; `moment` says which instant was judged, and why that one.
+    `deleted`: while it is watched, the nodes that are gone since it was told last.
     """
 
     source: dict[str, Any]
@@ -46,13 +51,15 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     warnings: list[str]
     now_ns: int
     pods_read: bool = True
+    deleted: list[str] = []
 
     def in_trouble(self) -> bool:
         """Whether some node is."""
-        return any(n.verdict.state not in FINE for n in self.nodes)
+        return any(n.in_trouble() for n in self.nodes)
 
     def document(self) -> dict[str, Any]:
         """The contract's NodeLifeStatus."""
+        gone = {"deleted": self.deleted} if self.deleted else {}
         return document(
             "NodeLifeStatus",
             source=self.source,
@@ -63,13 +70,21 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
             zones=[_zone(z, self.brakes[z.key]) for z in self.zones],
             nodes=[_node(n, self.now_ns, self.pods_read) for n in self.nodes],
             warnings=self.warnings,
+            **gone,
         )
 
 
 def status_steps(
-    view: ClusterView, names: Sequence[str] = (), selector: str | None = None
+    view: ClusterView,
+    names: Sequence[str] = (),
+    selector: str | None = None,
+    *,
+    sort_by: str = "",
+    trouble: bool = False,
 ) -> Generator[None, None, NodeLifeStatus]:
     """The status of the nodes asked for (all, where none is) and of all zones, a step a node.
+
+    `sort_by`: a key of SORT_KEYS, else by name. `trouble`: only nodes that are in trouble.
 
     Raises BadInput for a selector that makes no sense, Failed for a node that is not there.
     """
@@ -82,6 +97,10 @@ def status_steps(
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
     found = zones(outlook.memory, settings)
+    if trouble:
+        nodes = [n for n in nodes if n.in_trouble()]
+    if sort_by:
+        nodes.sort(key=SORT_KEYS[sort_by])
     return NodeLifeStatus(
         source=view.source,
         profile=settings.profile.name,
@@ -108,7 +127,7 @@ def choose_nodes(cache: Cache, names: Sequence[str], selector: str | None) -> li
     wanted = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
     for name in wanted:
         if name not in cache.nodes:
-            raise Failed("not found", on=f"node {name}", remedy="check the name")
+            raise NotFound("nodes", name)
     if not selector:
         return sorted(wanted or cache.nodes)
     try:
@@ -140,6 +159,31 @@ def _without_leases(cache: Cache) -> Iterator[str]:
         names = ", ".join(sorted(without)[:3]) + (", ..." if len(without) > 3 else "")
         yield f"no Lease of {names} was read: their age is not evaluated"
 
+
+def _far(value: int | None) -> float:
+    return float("inf") if value is None else value
+
+
+def urgency(node: NodeEntry) -> tuple[int, float, str]:
+    """A key that puts trouble first, and of the same trouble what comes soonest."""
+    upcoming = node.verdict.next
+    seconds = upcoming.in_seconds if upcoming is not None else None
+    soon = float("inf") if seconds is None else seconds
+    return WORST_FIRST.index(node.verdict.state), soon, node.outlook.node.name
+
+
+SORT_KEYS: Final[dict[str, Callable[[NodeEntry], Any]]] = {
+    "name": lambda n: n.outlook.node.name,
+    "zone": lambda n: (n.outlook.zone, n.outlook.node.name),
+    "ready": lambda n: (n.outlook.ready == "True", n.outlook.ready, n.outlook.node.name),
+    "lease-age": lambda n: -_far(n.outlook.lease_age_ns),
+    "status-age": lambda n: -_far(n.outlook.status_age_ns),
+    "unknown-in": lambda n: _far(n.outlook.unknown_in.low_ns if n.outlook.unknown_in else None),
+    "pods": lambda n: -len(n.outlook.pods),
+    "next-eviction": lambda n: _far(n.outlook.timers[0].due_ns if n.outlook.timers else None),
+    "trouble": urgency,
+}
+"""What `--sort-by` takes: the oldest, the soonest, the most first."""
 
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that a status or an explanation is made from."""

@@ -13,6 +13,7 @@ from kubectl_nodelife.daemon.identity_cache import CachedIdentity, recall, remem
 from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.screen import this_screen
 
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
@@ -83,11 +84,14 @@ def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: boo
     Raises NodelifeError.
     """
     where.check()
+    query = {**query, **on_this_screen()}
     if not where.filename:
         told = None if where.direct else ask(where.connection, question, **query)
         if told is not None:
             return show(told, exit_code=exit_code)
-        terminal.note(FIRST_LOOK)
+        from kubectl_nodelife.commands.first_look import say_first_look
+
+        say_first_look(FIRST_LOOK)
     from kubectl_nodelife.commands.answering import direct
 
     return show(direct.answer(where, question, query), exit_code=exit_code)
@@ -99,11 +103,18 @@ def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[s
     if where.filename:
         raise BadInput("a dump does not change", on="--watch")
     where.check()
+    query = {**query, **on_this_screen()}
     answers = None if where.direct else follow(where.connection, question, **query)
     if answers is None:
         remedy = "run: kubectl nodelife daemon start"
         raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
     return answers
+
+
+def on_this_screen() -> dict[str, Any]:
+    """The screen, as a part of a query: text is made where the answer is."""
+    screen = this_screen()
+    return {"width": screen.width or None, "color": screen.color or None}
 
 
 def refuse_whole_documents(output: str) -> None:

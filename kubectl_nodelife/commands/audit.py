@@ -13,6 +13,7 @@ from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.outlook.audit.notes import NOTES
@@ -66,7 +67,7 @@ def audit_command(
     where.check()
     namespace = namespace_of(where, all_namespaces)
     if not filename:
-        terminal.note(FIRST_LOOK)
+        say_first_look(FIRST_LOOK)
     view = look(where, READING)
     require_pods(view)
     seen = seen_in(view, namespace)

@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags, output
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
@@ -117,7 +117,7 @@ def choose_nodes(
         names = [name.removeprefix("node/").removeprefix("nodes/") for name in nodes]
         for name in names:
             if name not in snapshot.nodes:
-                raise Failed("not found", on=f'nodes "{name}"', remedy="check the name")
+                raise NotFound("nodes", name)
         return list(dict.fromkeys(names))
     try:
         wanted = parse_selector(selector or "")

@@ -35,7 +35,7 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 
 
 @click.command()
-@click.argument("subject", nargs=-1, metavar="KIND NAME")
+@click.argument("subject", nargs=-1, metavar="KIND NAME...")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
 @click.option(
@@ -108,7 +108,7 @@ def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any]
         return None
     from kubectl_nodelife.commands.answering.explain import with_look
 
-    return with_look(where, told, query)
+    return with_look(where, told, {**query, **ask.on_this_screen()})
 
 
 def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from kubectl_nodelife.report.formats import FORMATTERS
+from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
 
 
 class Connection(NamedTuple):
@@ -191,4 +192,12 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
     no_headers = click.option(
         "--no-headers", is_flag=True, help="Leave the header row of tables out."
     )
-    return lambda callback: output(no_headers(callback))
+    color = click.option(
+        "--color",
+        type=click.Choice([AUTO, ALWAYS, NEVER]),
+        default=AUTO,
+        expose_value=False,
+        callback=lambda ctx, option, value: choose_color(value),
+        help="Show verdicts in colour; auto: on a terminal, unless NO_COLOR is set.",
+    )
+    return lambda callback: output(no_headers(color(callback)))

@@ -16,8 +16,9 @@ from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.file_size import max_file_size
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, context_of, health_of_nodes
@@ -150,7 +151,7 @@ def earlier(
         return Audited.look(where._replace(filename=before, now=None), None)
     if wait is None:
         if not where.filename:
-            terminal.note(FIRST_LOOK)
+            say_first_look(FIRST_LOOK)
         return None
     if where.filename:
         raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")
@@ -169,9 +170,9 @@ def steps_of(
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
     health = health_of_nodes(now.seen)
     for name in sorted(wishes.fenced - health.keys()):
-        raise Failed("not found", on=f"node {name}", remedy="check the name in --fenced")
+        raise NotFound("nodes", name, remedy="check the name in --fenced")
     for namespace, name in sorted(pods - {pod.key for pod in now.seen.pods}):
-        raise Failed("not found", on=f"pod {namespace}/{name}", remedy="check the name and -n")
+        raise NotFound("pods", f"{namespace}/{name}", remedy="check the name and -n")
     chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, wishes)]
     for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
         terminal.note(f"pod {namespace}/{name}: nothing to repair")

@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.settings import Settings, SettingsError, make_setti
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.load import InputError, load_objects
 from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
@@ -91,13 +92,27 @@ def _read_scenario(filename: str, profile: str | None) -> Scenario:
         content, name = read_stdin(), "standard input"
     else:
         content, name = read_named(filename), filename
-    scenario = parse_scenario(content, name)
+    try:
+        scenario = parse_scenario(content, name)
+    except BadInput:
+        if _is_dump(content, name):
+            remedy = f"use: kubectl nodelife status -f {filename}"
+            raise BadInput("is a dump, not a scenario", on=name, remedy=remedy) from None
+        raise
     if profile is not None:
         try:
             scenario = replace(scenario, profile=parse_profile(profile))
         except ValueError as error:
             raise BadInput(str(error), on="--profile") from None
     return scenario
+
+
+def _is_dump(content: bytes, name: str) -> bool:
+    """Whether the file holds objects of a cluster."""
+    try:
+        return bool(load_objects(content, name).objects)
+    except InputError:
+        return False
 
 
 def _read_given(scenario: Scenario) -> Given | None:

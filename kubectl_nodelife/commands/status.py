@@ -14,12 +14,31 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.report import terminal
 
+SORT_KEYS = [
+    "name",
+    "zone",
+    "ready",
+    "lease-age",
+    "status-age",
+    "unknown-in",
+    "pods",
+    "next-eviction",
+    "trouble",
+]
+"""Those of answers.status, which is not imported for them: a test holds the two together."""
+
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
+@click.option("--trouble", is_flag=True, help="Only nodes that are in trouble.")
+@click.option(
+    "--sort-by",
+    type=click.Choice(SORT_KEYS),
+    help="Which nodes come first; else by name, trouble first where there are more than 50.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Go on: a line for each node that changes.")
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
@@ -32,6 +51,8 @@ def status(
     nodes: tuple[str, ...],
     filename: tuple[str, ...],
     selector: str | None,
+    trouble: bool,
+    sort_by: str | None,
     watch: bool,
     no_daemon: bool,
     profile: str | None,
@@ -51,6 +72,7 @@ def status(
     Examples:
       kubectl nodelife status
       kubectl nodelife status -w
+      kubectl nodelife status --trouble --sort-by unknown-in
       kubectl nodelife status -f dump/ -o wide
       kubectl nodelife status -l topology.kubernetes.io/zone=a -o json
     """
@@ -58,6 +80,8 @@ def status(
     query: dict[str, object] = {
         "node": nodes,
         "selector": selector,
+        "sort": sort_by,
+        "trouble": trouble or None,
         "output": output,
         "headers": not no_headers,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -18,6 +18,8 @@ from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
 from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, zone_brakes
+
+_LONG_NS = 600 * SECOND_NS
 
 
 def node_sections(
@@ -102,7 +104,9 @@ def _token_term(zone: ZoneOutlook, after: ZoneAfterLoss) -> DelayTerm:
 
 
 def _s(duration_ns: int) -> str:
-    """A duration in seconds with at most one decimal."""
+    """A duration in seconds with at most one decimal; a long one as kubectl writes ages."""
+    if duration_ns >= _LONG_NS:
+        return human_duration(duration_ns)
     return f"{duration_ns / SECOND_NS:.1f}".removesuffix(".0") + "s"
 
 
@@ -122,7 +126,7 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     if ready is not None and ready.last_transition_time is not None:
         since = outlook.now_ns - ready.last_transition_time
         reason = f" ({ready.reason})" if ready.reason else ""
-        lasted = format_duration(since // SECOND_NS * SECOND_NS)
+        lasted = human_duration(since)
         yield f"Ready is {ready.status}{reason} for {lasted}."
     if of_node.message:
         yield f"It says: {of_node.message}"

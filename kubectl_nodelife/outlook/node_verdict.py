@@ -17,6 +17,18 @@ from kubectl_nodelife.outlook.classic_eviction import ClassicEviction
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.time_range import Range
 
+WORST_FIRST = (
+    "overdue",
+    "unreachable",
+    "not-ready",
+    "silent",
+    "evicting",
+    "never-posted",
+    "pressure",
+    "tainted",
+    "cordoned",
+    "healthy",
+)
 FINE = frozenset({"healthy", "cordoned", "tainted"})
 
 # A kubelet renews every quarter of its lease's 40 s; one renewal may be late without meaning much.
@@ -64,7 +76,7 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     grace = format_duration(outlook.grace_ns)
     late = age_ns is not None and left is not None and (age_ns > _LATE_NS or left.low_ns <= 0)
     if late and left is not None and age_ns is not None:
-        age = format_duration(age_ns // SECOND_NS * SECOND_NS)
+        age = human_duration(age_ns)
         if left.high_ns <= 0 and outlook.first_look:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, and "
@@ -124,7 +136,7 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if age_ns is None:
         unread = "no lease was read" if by_lease else "its status has no heartbeat time"
         return NodeVerdict("healthy", f"Ready is True; {unread}, so its age is unknown", None)
-    age = format_duration(age_ns // SECOND_NS * SECOND_NS)
+    age = human_duration(age_ns)
     because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
     return NodeVerdict("healthy", because, None)
 

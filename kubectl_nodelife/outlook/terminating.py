@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.node import Outlook
@@ -20,9 +19,9 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
     assert ends is not None
     over_ns = outlook.now_ns - ends
     if over_ns < 0:
-        left = format_duration(-over_ns // SECOND_NS * SECOND_NS)
+        left = human_duration(-over_ns)
         return f"its grace period ends in {left}."
-    over = f"its grace period was over {format_duration(over_ns // SECOND_NS * SECOND_NS)} ago"
+    over = f"its grace period was over {human_duration(over_ns)} ago"
     of_node = NodeReadiness(name=pod.spec.node_name, exists=False)
     if node is not None:
         heartbeat = outlook.cache.heartbeats.get(node.name)

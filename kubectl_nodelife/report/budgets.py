@@ -8,16 +8,17 @@ from kubectl_nodelife.answers.budgets import budgets_document
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS = (
     Column("namespace"),
     Column("name"),
     Column("state"),
-    Column("rule"),
-    Column("expected"),
-    Column("desired"),
-    Column("healthy"),
+    Column("rule", gives=2),
+    Column("expected", gives=3),
+    Column("desired", gives=4),
+    Column("healthy", gives=5),
     Column("allowed"),
     Column("disrupted", wide=True),
     Column("policy", wide=True),
@@ -32,6 +33,9 @@ _POOL_COLUMNS = (
     Column("undrainable"),
     Column("because of"),
 )
+
+
+_TONES = {"ok": GOOD, "unused": WARN, "blocking": WARN}
 
 
 class BudgetsPage:
@@ -67,7 +71,7 @@ def _row(view: BudgetView) -> tuple[object, ...]:
     return (
         view.namespace,
         view.name,
-        view.state,
+        Toned(view.state, _TONES.get(view.state, BAD)),
         view.rule,
         view.expected,
         view.desired,

@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("controller", wide=True),
     Column("action"),
     Column("object"),
-    Column("detail"),
+    Column("detail", gives=3),
     Column("reason"),
     Column("id", wide=True),
     Column("cause", wide=True),

@@ -13,11 +13,11 @@ from kubectl_nodelife.report.table import NONE, Column, Table
 
 _COLUMNS = (
     Column("context"),
-    Column("server"),
+    Column("server", gives=3),
     Column("state"),
     Column("pid"),
     Column("version", wide=True),
-    Column("up"),
+    Column("up", gives=2),
     Column("last news"),
     Column("nodes"),
     Column("pods"),

@@ -15,9 +15,9 @@ _COLUMNS = (
     Column("finding"),
     Column("object"),
     Column("expected"),
-    Column("seen"),
-    Column("by"),
-    Column("sure"),
+    Column("seen", gives=2),
+    Column("by", gives=3),
+    Column("sure", gives=4),
     Column("controller", wide=True),
     Column("action", wide=True),
     Column("detail", wide=True),
@@ -29,8 +29,8 @@ _SETTINGS = (
     Column("setting"),
     Column("assumed"),
     Column("likely"),
-    Column("sure"),
-    Column("seen"),
+    Column("sure", gives=4),
+    Column("seen", gives=2),
     Column("origin", wide=True),
 )
 

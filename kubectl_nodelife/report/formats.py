@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from kubectl_nodelife.report.screen import Screen, this_screen
 from kubectl_nodelife.report.table import Table
-from kubectl_nodelife.report.terminal import escape_json, printable
+from kubectl_nodelife.report.terminal import escape_json, printable, printable_text
 
 _UNFOLDED_COLUMNS = 1 << 30
 
@@ -31,27 +32,27 @@ class Page(Protocol):
         """`kind/name` of each object in the answer."""
 
 
-Formatter = Callable[[Page, bool], str]
+Formatter = Callable[[Page, bool, Screen], str]
 
 
-def as_table(answer: Page, headers: bool) -> str:
+def as_table(answer: Page, headers: bool, screen: Screen) -> str:
     """The page, with a blank line between blocks."""
-    return _page(answer.blocks(wide=False), headers, wide=False)
+    return _page(answer.blocks(wide=False), headers, screen, wide=False)
 
 
-def as_wide(answer: Page, headers: bool) -> str:
+def as_wide(answer: Page, headers: bool, screen: Screen) -> str:
     """The page with its wide columns."""
-    return _page(answer.blocks(wide=True), headers, wide=True)
+    return _page(answer.blocks(wide=True), headers, screen, wide=True)
 
 
-def as_markdown(answer: Page, headers: bool) -> str:
+def as_markdown(answer: Page, headers: bool, screen: Screen) -> str:
     """The page as Markdown, with the columns of `table`."""
     from kubectl_nodelife.report.markdown import markdown
 
     return markdown(answer.blocks(wide=False), headers)
 
 
-def as_json(answer: Page, headers: bool) -> str:
+def as_json(answer: Page, headers: bool, screen: Screen) -> str:
     """The document as JSON, indented by two."""
     import msgspec
 
@@ -59,7 +60,7 @@ def as_json(answer: Page, headers: bool) -> str:
     return escape_json(text) + "\n"
 
 
-def as_yaml(answer: Page, headers: bool) -> str:
+def as_yaml(answer: Page, headers: bool, screen: Screen) -> str:
     """The document as YAML, long lines not folded."""
     import msgspec
     import yaml
@@ -84,7 +85,7 @@ def as_yaml(answer: Page, headers: bool) -> str:
     return text if escape_json(text) == text else dump(allow_unicode=False)
 
 
-def as_name(answer: Page, headers: bool) -> str:
+def as_name(answer: Page, headers: bool, screen: Screen) -> str:
     """One `kind/name` a line."""
     return "".join(f"{printable(name)}\n" for name in answer.names())
 
@@ -99,14 +100,45 @@ FORMATTERS: dict[str, Formatter] = {
 }
 
 
-def render(answer: Page, output: str, *, headers: bool = True) -> str:
-    """The text of `answer` in the format `output`, a key of FORMATTERS."""
-    return FORMATTERS[output](answer, headers)
+def render(
+    answer: Page, output: str, *, headers: bool = True, screen: Screen | None = None
+) -> str:
+    """The text of `answer` in the format `output`, a key of FORMATTERS.
+
+    `screen`: the one that it will be shown on, where that is not this process's.
+    """
+    return FORMATTERS[output](answer, headers, this_screen() if screen is None else screen)
 
 
-def _page(blocks: Iterable[Block], headers: bool, *, wide: bool) -> str:
+def _page(blocks: Iterable[Block], headers: bool, screen: Screen, *, wide: bool) -> str:
     texts: Sequence[str] = [
-        block if isinstance(block, str) else block.text(wide=wide, headers=headers)
+        _paragraph(block, screen)
+        if isinstance(block, str)
+        else block.text(wide=wide, headers=headers, screen=screen)
         for block in blocks
     ]
     return "\n".join(text if text.endswith("\n") else text + "\n" for text in texts if text)
+
+
+def _paragraph(text: str, screen: Screen) -> str:
+    """Cleaned; lines that are too long are broken between words, but not those with a command, of
+    which a piece may be copied."""
+    text = printable_text(text)
+    if not screen.width or all(len(line) <= screen.width for line in text.splitlines()):
+        return text
+    import textwrap
+
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        if len(line) <= screen.width or "kubectl " in line:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(
+                line,
+                screen.width,
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)

@@ -22,7 +22,7 @@ from kubectl_nodelife.sim.timeline import Record
 _COLUMNS = (
     Column("#", wide=True),
     Column("at"),
-    Column("by"),
+    Column("by", gives=2),
     Column("what"),
     Column("object"),
     Column("cause", wide=True),

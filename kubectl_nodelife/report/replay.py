@@ -14,10 +14,10 @@ from kubectl_nodelife.report.table import Column, Table
 _COLUMNS: Final = (
     Column("#"),
     Column("time"),
-    Column("who"),
+    Column("who", gives=2),
     Column("what"),
     Column("object"),
-    Column("after"),
+    Column("after", gives=3),
     Column("why"),
     Column("seen by", wide=True),
     Column("node", wide=True),

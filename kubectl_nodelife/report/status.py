@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.answers.explanation import Explanation
-from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, zone_name
+from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, urgency, zone_name
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
@@ -14,6 +16,7 @@ from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, Screen, Toned
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
 from kubectl_nodelife.report.terminal import printable
 
@@ -26,12 +29,12 @@ _NODE_COLUMNS = (
     Column("ready"),
     Column("reason", wide=True),
     Column("message", wide=True),
-    Column("lease age"),
+    Column("lease age", gives=2),
     Column("status age", wide=True),
-    Column("unknown in"),
-    Column("taints"),
-    Column("pods"),
-    Column("next eviction"),
+    Column("unknown in", gives=1),
+    Column("taints", gives=5),
+    Column("pods", gives=3),
+    Column("next eviction", gives=4),
     Column("verdict"),
     Column("because", wide=True),
     Column("losing it", wide=True),
@@ -41,36 +44,45 @@ _ZONE_COLUMNS = (
     Column("state"),
     Column("nodes"),
     Column("not ready"),
-    Column("threshold"),
-    Column("rate"),
-    Column("queue"),
+    Column("threshold", gives=4),
+    Column("rate", gives=1),
+    Column("queue", gives=3),
     Column("health", wide=True),
     Column("evictions", wide=True),
     Column("why"),
     Column("brake", wide=True),
 )
+_LONG_SECONDS = 1000
+MANY_NODES = 50
+"""From so many nodes on the page begins with those that are in trouble."""
+
+_TONES = {"healthy": GOOD, "cordoned": WARN, "tainted": WARN, "pressure": WARN, "silent": WARN}
 _TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("from"))
 
 
 class StatusPage:
-    """A `NodeLifeStatus` as an answer."""
+    """A `NodeLifeStatus` as an answer. Of many nodes those in trouble come first, unless
+    `is_sorted` says that somebody has chosen another order."""
 
-    def __init__(self, status: NodeLifeStatus) -> None:
-        self._status = status
+    def __init__(self, status: NodeLifeStatus, *, is_sorted: bool = False) -> None:
+        many = len(status.nodes) > MANY_NODES and not is_sorted
+        self._by_name = status
+        self._status = replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Nodes, zones, and which instant and settings this is about."""
+        """Zones, nodes, and which settings this is about."""
         status = self._status
-        yield Table(_NODE_COLUMNS, _node_rows(status))
         if status.zones:
-            yield Table(_ZONE_COLUMNS, [_zone_row(z, status.brakes[z.key]) for z in status.zones])
+            rows = [_zone_row(z, status.brakes[z.key]) for z in status.zones]
+            yield Table(_ZONE_COLUMNS, rows)
+        yield Table(_NODE_COLUMNS, _node_rows(status))
         if wide:
             flags = status.settings.items()
             yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
 
     def document(self) -> object:
         """The contract's NodeLifeStatus."""
-        return self._status.document()
+        return self._by_name.document()
 
     def names(self) -> Iterable[str]:
         """node/NAME of each."""
@@ -78,11 +90,16 @@ class StatusPage:
 
 
 def node_lines(
-    status: NodeLifeStatus, widths: Widths, *, wide: bool = False, headers: bool = True
+    status: NodeLifeStatus,
+    widths: Widths,
+    *,
+    wide: bool = False,
+    headers: bool = True,
+    screen: Screen = ENDLESS,
 ) -> list[str]:
     """The lines of the nodes alone, to stand below what was printed with these widths before."""
     table = Table(_NODE_COLUMNS, _node_rows(status))
-    return table.lines(widths, wide=wide, headers=headers)
+    return table.lines(widths, wide=wide, headers=headers, screen=screen)
 
 
 class ExplanationPage:
@@ -139,7 +156,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
         no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
-        verdict.state + _next(status),
+        Toned(verdict.state + _next(status), _TONES.get(verdict.state, BAD)),
         verdict.because,
         status.if_lost.effect if status.if_lost.lost else NONE,
     ]
@@ -173,7 +190,7 @@ def _due(span: Range) -> str:
 def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:
     return [
         zone.name,
-        zone.state,
+        Toned(zone.state, GOOD if zone.state == "Normal" else BAD),
         zone.nodes,
         zone.not_ready,
         f"{zone.threshold:g}",
@@ -195,7 +212,11 @@ def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
 
 
 def _seconds(value: float | None) -> str:
-    return "never" if value is None else f"{value:.1f}".removesuffix(".0") + "s"
+    if value is None:
+        return "never"
+    if value >= _LONG_SECONDS:
+        return human_duration(round(value) * SECOND_NS)
+    return f"{value:.1f}".removesuffix(".0") + "s"
 
 
 def shortened(text: str) -> str:

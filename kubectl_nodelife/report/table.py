@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kubectl_nodelife.report.screen import END, ENDLESS, Screen, Toned
 from kubectl_nodelife.report.terminal import printable
 
 NONE = "<none>"
@@ -19,14 +20,21 @@ UNKNOWN = "<unknown>"
 
 _MIN_WIDTH = 6
 _PADDING = 3
+_LEAST_LAST = 32  # columns that a long last cell needs, so that no other column must give way
+_LEAST_ROOM = 16  # columns below which breaking it into lines would make it unreadable
 _LINE_BREAK = re.compile(r"[\f\n\r]")
 
 
 class Column(NamedTuple):
-    """A column; one that is `wide` is shown only with `-o wide`."""
+    """A column; one that is `wide` is shown only with `-o wide`.
+
+    `gives`: where the terminal is too narrow, the column with the highest number gives way first;
+    one with 0 stays.
+    """
 
     header: str
     wide: bool = False
+    gives: int = 0
 
 
 class Table(NamedTuple):
@@ -35,30 +43,76 @@ class Table(NamedTuple):
     columns: Sequence[Column]
     rows: Iterable[Sequence[object]]
 
-    def text(self, *, wide: bool = False, headers: bool = True) -> str:
-        """The lines of the table, or "" if it has no rows."""
-        return "".join(self.lines(Widths(), wide=wide, headers=headers))
+    def text(self, *, wide: bool = False, headers: bool = True, screen: Screen = ENDLESS) -> str:
+        """The lines of the table, or "" if it has no rows; last the one that says what gave way."""
+        widths = Widths()
+        lines = self.lines(widths, wide=wide, headers=headers, screen=screen)
+        if widths.left_out:
+            names = ", ".join(header.upper() for header in widths.left_out)
+            lines.append(f"(no room for {names}: -o wide shows all)\n")
+        return "".join(lines)
 
-    def lines(self, widths: Widths, *, wide: bool = False, headers: bool = True) -> list[str]:
-        """The lines. `widths` grow with what is printed, so that later rows stand below it."""
+    def lines(
+        self,
+        widths: Widths,
+        *,
+        wide: bool = False,
+        headers: bool = True,
+        screen: Screen = ENDLESS,
+    ) -> list[str]:
+        """The lines. `widths` grow with what is printed, so that later rows stand below it, and
+        what gave way once stays away."""
         shown = [i for i, column in enumerate(self.columns) if wide or not column.wide]
-        lines = [[cell(row[i]) for i in shown] for row in self.rows]
-        if not lines:
+        text_of = _toned if screen.color else cell
+        rows = [[text_of(row[i]) for i in shown] for row in self.rows]
+        if not rows:
             return []
         if headers:
-            lines.insert(0, [self.columns[i].header.upper() for i in shown])
+            rows.insert(0, [self.columns[i].header.upper() for i in shown])
+        width = 0 if wide else screen.width
+        stay = self._staying(rows, shown, width, widths)
+        rows = [[row[place] for place in stay] for row in rows]
         needed = widths.grow(
             max(_MIN_WIDTH, _PADDING + max(map(len, column)))
-            for column in list(zip(*lines, strict=True))[:-1]
+            for column in list(zip(*rows, strict=True))[:-1]
         )
-        return [_line(line, needed) for line in lines]
+        room = width - sum(needed) if width else 0
+        return [_line(row, needed, room, screen) for row in rows]
+
+    def _staying(
+        self, rows: list[list[str]], shown: list[int], width: int, widths: Widths
+    ) -> list[int]:
+        """The places in a row of the columns that have room. The last one may be broken into
+        lines, if _LEAST_LAST columns are left for it."""
+        if widths.shown is not None:
+            return widths.shown
+        longest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        stay = list(range(len(shown)))
+        while width:
+            fixed = sum(max(_MIN_WIDTH, _PADDING + longest[place]) for place in stay[:-1])
+            if width - fixed >= min(longest[stay[-1]], _LEAST_LAST):
+                break
+            may_go = [place for place in stay if self.columns[shown[place]].gives]
+            if not may_go:
+                break
+            stay.remove(max(may_go, key=lambda place: (self.columns[shown[place]].gives, place)))
+        widths.shown = stay
+        left_out = [place for place in range(len(shown)) if place not in stay]
+        widths.left_out = [self.columns[shown[place]].header for place in left_out]
+        return stay
 
 
 class Widths:
-    """The widths of the columns of tables that follow one another."""
+    """The widths of the columns of tables that follow one another.
+
+    `shown`: the places of the columns that have room, once that is known; `left_out`: the headers
+    of the others.
+    """
 
     def __init__(self) -> None:
         self._widths: list[int] = []
+        self.shown: list[int] | None = None
+        self.left_out: list[str] = []
 
     def grow(self, needed: Iterable[int]) -> list[int]:
         """What is needed, and at least what was."""
@@ -81,6 +135,31 @@ def cell(value: object) -> str:
     return printable(text) if cut is None else printable(text[: cut.start()]) + "..."
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = "".join(map(str.ljust, cells, widths))
-    return padded + cells[-1] + "\n"
+def _toned(value: object) -> str:
+    """The text of one cell, with its tone if it has one."""
+    text = cell(value)
+    return Toned(text, value.tone) if isinstance(value, Toned) else text
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], room: int, screen: Screen) -> str:
+    """One row. `room`: columns left for the last cell, which is broken between words; 0: any."""
+    if screen.color:
+        padded = "".join(
+            _colored(text, screen) + " " * (width - len(text))
+            for text, width in zip(cells, widths, strict=False)
+        )
+    else:
+        padded = "".join(map(str.ljust, cells, widths))
+    last = cells[-1]
+    if not _LEAST_ROOM <= room < len(last):
+        return f"{padded}{_colored(last, screen)}\n"
+    import textwrap
+
+    parts = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+    if isinstance(last, Toned):
+        parts = [_colored(Toned(part, last.tone), screen) for part in parts]
+    return padded + f"\n{' ' * sum(widths)}".join(parts) + "\n"
+
+
+def _colored(text: str, screen: Screen) -> str:
+    return f"{text.tone}{text}{END}" if screen.color and isinstance(text, Toned) else text

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import sys
 
+from kubectl_nodelife.report.screen import END, SEQUENCES, this_screen
+
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
     import re
@@ -23,6 +25,7 @@ _UNSAFE_RANGES = (
     (0x2028, 0x202E),  # line and paragraph separators, embeddings, overrides
     (0x2066, 0x2069),
     (0xD800, 0xDFFF),  # lone surrogates, which no encoding can print
+    (0xFDD0, 0xFDD3),  # where our colours begin and end; see `screen`
 )
 
 
@@ -79,12 +82,21 @@ def prepare() -> None:
 def write(text: str) -> None:
     """Put `text` on stdout, cleaned, with a newline at its end; nothing at all for an empty text.
 
+    Marks of colours become colours where they are shown.
+
     Raises OSError (BrokenPipeError if the reader went away); `cli.main` knows what to do.
     """
     if text and sys.stdout is not None:
-        sys.stdout.write(printable_text(text))
+        sys.stdout.write(_colored(text) if END in text else printable_text(text))
         if not text.endswith("\n"):
             sys.stdout.write("\n")
+
+
+def _colored(text: str) -> str:
+    if not this_screen().color:
+        return printable_text(text)
+    unsafe = _unsafe(kept=r"\n\t\ufdd0-\ufdd3")
+    return unsafe.sub(lambda match: _shown(ord(match[0])), text).translate(SEQUENCES)
 
 
 def flush() -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -102,7 +103,7 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
 def _machine_is_on(node: NodeReadiness, now_ns: int) -> str:
     heard = "the cluster hears"
     if node.heartbeat_ns is not None:
-        heard = f"{(now_ns - node.heartbeat_ns) // SECOND_NS}s ago the cluster heard"
+        heard = f"{human_duration(now_ns - node.heartbeat_ns)} ago the cluster heard"
     told = f"{heard} the kubelet of {node.name}, so the machine is on"
     if node.ready == FALSE:
         return f"{told}; mend the node, whose kubelet says why it is not ready"
@@ -118,8 +119,8 @@ def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
         return ("no node has it",)
     found = [f"node {node.name} is Ready={node.ready} ({node.ready_reason or 'no reason'})"]
     if node.heartbeat_ns is not None:
-        age_s = (now_ns - node.heartbeat_ns) // SECOND_NS
-        found.append(f"its last heartbeat is {age_s}s old ({node.heartbeat_field})")
+        age = human_duration(now_ns - node.heartbeat_ns)
+        found.append(f"its last heartbeat is {age} old ({node.heartbeat_field})")
     if node.has_taint(TAINT_NODE_SHUTDOWN):
         found.append(f"the cloud says that the machine is shut down (taint {TAINT_NODE_SHUTDOWN})")
     if node.has_taint(TAINT_NODE_OUT_OF_SERVICE):

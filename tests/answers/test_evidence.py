@@ -42,7 +42,7 @@ def test_a_status_may_be_as_old_as_a_kubelet_leaves_it(ask: Ask) -> None:
 
 def test_pods_that_were_not_read_are_unknown(ask: Ask) -> None:
     said = ask([node("a1")], "status", kinds="nodes,leases")
-    row = said.out.splitlines()[1].split()
+    row = said.out.splitlines()[-1].split()
     assert row[:2] == ["a1", "True"] and row.count("<unknown>") == 2
     document = ask([node("a1")], "status", "-o", "json", kinds="nodes,leases").document
     assert document["nodes"][0]["pods"] == {"total": None, "evicting": None, "terminating": None}

@@ -97,7 +97,7 @@ def test_names_selectors_and_exit_code(capsys: pytest.CaptureFixture[str]) -> No
     assert run(capsys, "status", "-f", str(DUMP), "--exit-code")[0] == 4
     assert run(capsys, "status", "worker-a1", "-f", str(DUMP), "--exit-code")[0] == 0
     code, _, err = run(capsys, "status", "nobody", "-f", str(DUMP))
-    assert (code, err) == (1, "error: node nobody: not found; check the name\n")
+    assert (code, err) == (1, 'error: nodes "nobody" not found; check the name\n')
 
 
 def test_without_leases_no_age_is_evaluated(

@@ -33,6 +33,7 @@ FREE = {
     *("TIME", "DURATION", "SECONDS", "N", "NAME=N", "PERCENT", "SIZE", "WORD", "KEY", "CLASS"),
     *("C[,C...]", "NAME", "UID", "URL", "TOKEN", "KEY=VALUE", "SELECTOR", "FORMAT", "None"),
     "all|none|NAME,...",
+    *("KEY=VALUE:EFFECT", "KINDS"),
 }
 
 
@@ -72,7 +73,7 @@ def offered(*words: str) -> list[str]:
         (["status", "-o", "j"], ["json"]),
         (["status", "--output=j"], ["--output=json"]),
         (["--context", "x", "status", "-o", "na"], ["name"]),
-        (["explain", ""], ["node", "pod"]),
+        (["explain", ""], ["node", "pod", "zone", "daemonset", "budget"]),
         (["explain", "node", "a", ""], []),
         (["status", "--set", "node-monitor-p"], ["node-monitor-period="]),
         (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(6, -1, -1)]),

@@ -184,7 +184,7 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("daemonset", "agnt"), 1, "error: daemonsets.apps 'agnt': not found; check the name"),
+        (("daemonset", "agnt"), 1, 'error: daemonsets.apps "agnt" not found; check the name'),
         (("daemonset", "agent", "-n", "x"), 1, "it is in namespace default: use -n"),
         (("daemonset", "--nodes"), 2, "error: --nodes: is about one set; name the set"),
         (("rollout", "status", "deploy/agent"), 2, "write 'daemonset NAME'"),
@@ -202,7 +202,7 @@ def test_what_cannot_be_answered(
 def test_a_dump_without_sets_says_what_to_add(call: Call, tmp_path: Path) -> None:
     flags = dump_of("daemonset-on-lost-node", 10, tmp_path, ("Node", "Pod"))
     said = call("daemonset", "agent", *flags, code=1)
-    assert "error: daemonsets.apps 'agent': no DaemonSets were read; add what 'kubectl get" in said
+    assert 'error: daemonsets.apps "agent" not found; no DaemonSets were read: add what' in said
 
 
 def test_what_was_not_read_is_not_guessed(

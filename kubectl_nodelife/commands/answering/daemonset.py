@@ -13,11 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
-from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.query import (
+    Query,
+    Response,
+    headers_of,
+    output_of,
+    screen_of,
+    word,
+)
 from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
 from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.errors import BadInput, Failed, Unreachable
+from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
@@ -40,13 +47,14 @@ from kubectl_nodelife.report.daemonset import (
     UndoPage,
 )
 from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.screen import ENDLESS, Screen
 
 WATCH_SECONDS: Final = 1.0
 _DELETED: Final = "object has been deleted"
 _PAGES: Final = ("table", "wide")
 
 
-class NoSuchSet(Failed):
+class NoSuchSet(NotFound):
     """There is no set of that name."""
 
 
@@ -67,6 +75,7 @@ class SetQuestion(NamedTuple):
     revision: int
     output: str
     headers: bool
+    screen: Screen = ENDLESS
 
 
 def reading(query: Query) -> KindsToRead:
@@ -109,6 +118,7 @@ def _question_of(query: Query) -> SetQuestion:
         revision=int(word(query, "revision") or 0),
         output=output_of(query),
         headers=headers_of(query),
+        screen=screen_of(query),
     )
 
 
@@ -258,13 +268,12 @@ def _find(sets: DaemonSets, question: SetQuestion) -> tuple[str, str]:
         elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
         if not sets.read.sets:
             remedy = "add what 'kubectl get daemonsets,controllerrevisions -A -o json' prints"
-            raise NoSuchSet(
-                "no DaemonSets were read", on=f"daemonsets.apps {name!r}", remedy=remedy
-            )
+            remedy = f"no DaemonSets were read: {remedy}"
+            raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
         remedy = "check the name, and the namespace with -n"
         if elsewhere:
             remedy = f"it is in namespace {elsewhere[0]}: use -n"
-        raise NoSuchSet("not found", on=f"daemonsets.apps {name!r}", remedy=remedy)
+        raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
     return found[0]
 
 
@@ -284,7 +293,7 @@ def _view_with_revisions(look: DaemonSetsView, question: SetQuestion) -> SetView
 
 
 def _text(page: Any, question: SetQuestion) -> str:
-    return render(page, question.output, headers=question.headers)
+    return render(page, question.output, headers=question.headers, screen=question.screen)
 
 
 def _on(key: tuple[str, str]) -> str:

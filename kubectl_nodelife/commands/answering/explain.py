@@ -14,6 +14,7 @@ from kubectl_nodelife.commands.answering.query import (
     as_sent,
     headers_of,
     output_of,
+    screen_of,
     word,
 )
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
@@ -64,5 +65,6 @@ def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Resp
 
 
 def _told(made: Explanation, query: Query) -> Response:
-    text = render(ExplanationPage(made), output_of(query), headers=headers_of(query))
+    page, screen = ExplanationPage(made), screen_of(query)
+    text = render(page, output_of(query), headers=headers_of(query), screen=screen)
     return {"text": text, "warnings": made.warnings}

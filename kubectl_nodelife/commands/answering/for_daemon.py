@@ -11,20 +11,15 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from msgspec.structs import replace
-
-from kubectl_nodelife.answers.status import NodeEntry
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering import daemonset, explain, names, status
-from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.query import Query, Response, word
+from kubectl_nodelife.commands.answering.status_lines import StatusLines
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import Wanted
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.status import StatusPage, node_lines
-from kubectl_nodelife.report.table import Widths
 
 ViewSource = Callable[[], ClusterView]
 
@@ -78,25 +73,17 @@ def make_answers(
 
 
 async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[str, Any]]:
-    """All nodes, then each second those about which there is something else to say."""
-    output, headers = output_of(query), headers_of(query)
-    widths = Widths()
-    told: dict[str, object] = {}
+    """All nodes, then each second those about which there is something else to say, the nodes that
+    are gone, and the zones whose state changed."""
+    lines = StatusLines(query)
     said: set[str] = set()
     while True:
         made = await sliced(status.steps(look(), query))
-        gists = {n.outlook.node.name: _gist(n) for n in made.nodes}
-        changed = [n for n in made.nodes if told.get(n.outlook.node.name) != gists[_name(n)]]
-        news = [w for w in made.warnings if _NUMBER.sub("#", w) not in said]
-        if changed or news:
-            shown = replace(made, nodes=changed)
-            if output in ("table", "wide"):
-                lines = node_lines(shown, widths, wide=output == "wide", headers=headers)
-                text, headers = "".join(lines), headers and not lines
-            else:
-                text = render(StatusPage(shown), output) if changed else ""
-            yield {"text": text, "warnings": news}
-        told, said = gists, {_NUMBER.sub("#", w) for w in made.warnings}
+        text = lines.news(made)
+        warnings = [w for w in made.warnings if _NUMBER.sub("#", w) not in said]
+        if text or warnings:
+            yield {"text": text, "warnings": warnings}
+        said = {_NUMBER.sub("#", w) for w in made.warnings}
         await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -118,24 +105,6 @@ async def _watch_changes(journal: Journal, wanted: Wanted) -> AsyncIterator[dict
 
 def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
     return [document(change) for change in changes]
-
-
-def _gist(node: NodeEntry) -> object:
-    """What makes a node worth another line: anything but the time that goes by."""
-    outlook, verdict = node.outlook, node.verdict
-    return (
-        verdict.state,
-        verdict.next.action.partition(" ")[0] if verdict.next is not None else "",
-        outlook.ready,
-        outlook.node.spec.taints,
-        outlook.node.spec.unschedulable,
-        outlook.queued is not None,
-        bool(outlook.timers),
-    )
-
-
-def _name(node: NodeEntry) -> str:
-    return node.outlook.node.name
 
 
 def _wanted(query: Query, now_ns: int) -> Wanted:

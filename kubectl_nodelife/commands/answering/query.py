@@ -7,6 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report.formats import FORMATTERS
+from kubectl_nodelife.report.screen import Screen
 
 Query = Mapping[str, list[str]]
 
@@ -38,6 +39,11 @@ def word(query: Query, key: str) -> str:
 def headers_of(query: Query) -> bool:
     """Whether tables get their header row."""
     return word(query, "headers") != "false"
+
+
+def screen_of(query: Query) -> Screen:
+    """The screen that the answer will be shown on."""
+    return Screen(int(word(query, "width") or 0), word(query, "color") == "true")
 
 
 def output_of(query: Query) -> str:

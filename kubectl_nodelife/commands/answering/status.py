@@ -6,7 +6,14 @@ from collections.abc import Generator
 
 from kubectl_nodelife.answers.status import KINDS, NodeLifeStatus, not_told, status_steps
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering.query import Query, Response, headers_of, output_of, word
+from kubectl_nodelife.commands.answering.query import (
+    Query,
+    Response,
+    headers_of,
+    output_of,
+    screen_of,
+    word,
+)
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage
@@ -22,7 +29,13 @@ def reading(query: Query) -> KindsToRead:
 
 def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
     """The status, a step a node. Raises BadInput, Failed."""
-    return status_steps(view, query.get("node", []), word(query, "selector"))
+    return status_steps(
+        view,
+        query.get("node", []),
+        word(query, "selector"),
+        sort_by=word(query, "sort"),
+        trouble=word(query, "trouble") == "true",
+    )
 
 
 def told(status: NodeLifeStatus, query: Query) -> Response:
@@ -30,11 +43,14 @@ def told(status: NodeLifeStatus, query: Query) -> Response:
     output = output_of(query)
     text = ""
     if status.nodes or output not in NOTHING_TO_SHOW:
-        text = render(StatusPage(status), output, headers=headers_of(query))
+        page = StatusPage(status, is_sorted=bool(word(query, "sort")))
+        screen = screen_of(query)
+        text = render(page, output, headers=headers_of(query), screen=screen)
+    none = "No node is in trouble." if word(query, "trouble") == "true" else "No resources found"
     return {
         "text": text,
         "warnings": status.warnings,
-        "note": "" if status.nodes else "No resources found",
+        "note": "" if status.nodes else none,
         "inTrouble": status.in_trouble(),
     }
 

@@ -34,6 +34,8 @@ _FLAG_SOURCES: Final[Mapping[str, Source]] = {
     "--selector": lambda ctx, word: names.ask(_connection(ctx), "zones", word),
 }
 
+_EXPLAINED: Final = ("node", "pod", "zone", "daemonset", "budget")
+
 _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "FLAG=VALUE": lambda *_: names.settings(),
     "v1.N": lambda *_: names.profiles(),
@@ -44,7 +46,7 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "NS": lambda ctx, word: names.ask(_connection(ctx), "namespaces", word),
     "KIND NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
     "[node NAME | pod NAME]": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
-    "node NAME | pod NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
+    "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
     "daemonset NAME": lambda ctx, word: _subject(ctx, word, ("daemonset",)),
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -225,9 +226,9 @@ def _warnings(health: Mapping[str, NodeReadiness], now_ns: int, grace_ns: int) -
     for node in health.values():
         heartbeat = node.heartbeat_ns if node.heartbeat_from_lease else None
         if node.is_ready and heartbeat is not None and now_ns - heartbeat > grace_ns:
-            age_s, grace_s = (now_ns - heartbeat) // SECOND_NS, grace_ns // SECOND_NS
+            age, grace_s = human_duration(now_ns - heartbeat), grace_ns // SECOND_NS
             yield (
-                f"node {node.name} is Ready=True, but its lease is {age_s}s old (grace period"
+                f"node {node.name} is Ready=True, but its lease is {age} old (grace period"
                 f" {grace_s}s): its pods are judged as on a Ready node; see"
                 f" `kubectl nodelife status`"
             )

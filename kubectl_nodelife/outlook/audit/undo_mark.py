@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
@@ -101,8 +102,8 @@ def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> It
     if node.heartbeat_ns is None:
         yield f"node {node.name} has no heartbeat that was read: no lease and no lastHeartbeatTime"
     elif now_ns - node.heartbeat_ns >= limits.heartbeat_ns:
-        age_s = (now_ns - node.heartbeat_ns) // SECOND_NS
-        yield f"the last heartbeat of node {node.name} is {age_s}s old ({node.heartbeat_field})"
+        age = human_duration(now_ns - node.heartbeat_ns)
+        yield f"the last heartbeat of node {node.name} is {age} old ({node.heartbeat_field})"
     for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE):
         if node.has_taint(key):
             yield f"node {node.name} still has the taint {key}"
