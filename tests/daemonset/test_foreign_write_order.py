@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tests.daemonset.shown import (
     going,
     revision,
 )
+
+RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def test_the_order_of_versions_is_the_order_of_events() -> None:
@@ -75,6 +78,38 @@ def test_acts_wait_for_the_news_that_led_to_them(tmp_path: Path) -> None:
         assert await acts(lab) == {
             ("CreateControllerRevision", "confirmed"): 1,
             ("DeletePod", "confirmed"): 1,
+            ("CreatePod", "confirmed"): 1,
+        }
+
+    run(story())
+
+
+def test_a_surge_pod_heard_of_before_its_revision_is_no_old_pod(tmp_path: Path) -> None:
+    """The race of tests/real/test_rollout_live.py, as it was recorded.
+
+    Taken in at once the pod had a hash that our copy did not know: it was planned to go, and
+    another one to take its place.
+    """
+    recorded = json.loads((RECORDINGS / "surge-pod-before-its-revision.json").read_bytes())
+    made = {act["name"]: act for act in recorded["real"] if act["verb"] == "create"}
+    heard = [made[event["name"]] for event in recorded["heardOf"]]
+    assert [act["resource"] for act in heard] == ["pods", "controllerrevisions"]
+    assert int(heard[0]["resourceVersion"]) > int(heard[1]["resourceVersion"])
+
+    async def story() -> None:
+        lab = await at_rest(tmp_path)
+        surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+        await lab.see(agent(2, observed=1, updateStrategy=surge))
+        await lab.after(1, *NODES)
+        [plan] = [c for c in await lab.changes() if c.action == "CreatePod"]
+        on = json.loads(plan.detail)["node"]
+        objects = {"pods": daemon_pod(on, 2, ready=False), "controllerrevisions": revision(2)}
+        for act in heard:
+            await lab.see(objects[act["resource"]])
+            lab.pass_by(0.001)
+        await lab.after(2, *NODES)
+        assert await acts(lab) == {
+            ("CreateControllerRevision", "confirmed"): 1,
             ("CreatePod", "confirmed"): 1,
         }
 

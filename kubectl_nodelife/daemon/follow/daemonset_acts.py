@@ -97,10 +97,21 @@ class DaemonSetFollower:
             return before is None and any(plan.shown_by(present) for plan in made)
         if before is not None:
             return self._deleted_instead(tracked, present) is not None
+        if not self._revision_is_known(tracked, present):
+            return False  # under our own hash the pod would be an old one
         node = _node_of(present)
         if any(plan.node == node for plan in self._planned_creates(tracked.daemon_set.uid)):
             return True
         return self._created_instead(tracked, present) is not None
+
+    def _revision_is_known(self, tracked: TrackedSet, pod: Pod) -> bool:
+        """Whether the revision that the pod names has been seen: it was made before the pod.
+
+        A revision is called after its set and its hash (`snapshot` of upstream's update.go).
+        """
+        label = (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH, "")
+        key = (pod.namespace, f"{tracked.daemon_set.name}-{label}")
+        return not label or self._overlay.shown("ControllerRevision", key) is not None
 
     def is_act(self, event: Event) -> bool:
         """Whether the event shows what the controller does: our copy is to decide before it."""
