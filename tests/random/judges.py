@@ -114,11 +114,27 @@ class Replay:
         if record["action"] == "CreatePod":
             terms = self._terms.get(detail["owner"])
             if terms is not None:
-                self.pods[name] = PodView(detail["node"], terms, record["at"])
+                self.pods[name] = PodView(detail["node"], admitted(terms), record["at"])
         elif record["action"] == "DeletePod" and name in self.pods:
             self.pods[name].deleted = True
             if detail.get("gracePeriodSeconds") == 0:
                 del self.pods[name]
+
+
+def admitted(tolerations: list[Json]) -> list[Json]:
+    """What the admission plugin DefaultTolerationSeconds makes of a new pod's tolerations."""
+    missing = [
+        key
+        for key in OURS
+        if not any(
+            t.get("key", key) == key and t.get("effect", "NoExecute") == "NoExecute"
+            for t in tolerations
+        )
+    ]
+    return [
+        *tolerations,
+        *({"key": k, "effect": "NoExecute", "tolerationSeconds": 300} for k in missing),
+    ]
 
 
 def seconds_tolerated(tolerations: Iterable[Json], taint: tuple[str, str]) -> float:
