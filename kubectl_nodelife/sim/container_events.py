@@ -85,13 +85,11 @@ class ContainerEvents:
 
     def _know(self, pod: Pod) -> Pod:
         """The pod as its machine knows it, with container statuses in what is believed."""
-        believed = with_container_statuses(pod, self._api.now_ns)
         manager = self._managers.of(pod.spec.node_name)
-        own = self._managers.know(pod, believed)
+        own = self._managers.know(pod)
         cached = manager.machine.statuses[own.uid]
-        if cached.status.container_statuses is None:
-            whole = with_container_statuses(replace(own, status=cached.status), self._api.now_ns)
-            manager.machine.statuses[own.uid] = replace(cached, status=whole)
+        whole = with_container_statuses(replace(own, status=cached.status), self._api.now_ns)
+        manager.machine.statuses[own.uid] = replace(cached, status=whole)
         manager.watched.update((own.uid, pod.uid))
         return own
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
+from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.calls import (
@@ -61,14 +62,16 @@ class PodNews(msgspec.Struct):
 class StatusManager:
     """One kubelet's: its machine, and what the scenario says of its surroundings.
 
-    `failing`: API calls ("get", "patch", "delete") that fail now. `left`: pod's uid -> which
-    resources of it the node still has. `watched`: pods whose every step is told. `stopped`: uids of
-    deleted pods whose time is over.
+    `changed`: pods that the machine does not know yet and others have changed, as they were before,
+    with the last cause; the next batch takes them in. `failing`: API calls ("get", "patch",
+    "delete") that fail now. `left`: pod's uid -> which resources of it the node still has.
+    `watched`: pods whose every step is told. `stopped`: uids of deleted pods whose time is over.
     """
 
     def __init__(self, rules: StatusRules, reclaim: ReclaimTerms) -> None:
         self.machine = PodStatusMachine(rules, self)
         self.reclaim = reclaim
+        self.changed: dict[Key, tuple[Pod, Action | None]] = {}
         self.news: dict[str, PodNews] = {}
         self.failing: frozenset[str] = frozenset()
         self.left: dict[str, tuple[str, ...]] = {}
@@ -134,27 +137,32 @@ class StatusManagers:
             manager = self._managers[node] = StatusManager(self.rules, terms)
         return manager
 
-    def know(self, pod: Pod, status: PodStatus | None = None) -> Pod:
-        """Let the kubelet's machine have the pod, believing `status` or what it shows; returns the
-        pod as the machine knows it, which of a mirror is its static pod."""
-        machine = self.of(pod.spec.node_name).machine
+    def know(self, pod: Pod) -> Pod:
+        """Let the kubelet's machine have the pod; returns the pod as the machine knows it, which of
+        a mirror is its static pod. It believes what the pod showed before others changed it."""
+        manager = self.of(pod.spec.node_name)
+        machine = manager.machine
         uid = machine.pods.translate_uid(pod.uid)
         if uid in machine.statuses and (known := machine.pods.by_uid(uid)) is not None:
             return known
+        before, cause = manager.changed.pop(pod.key, (pod, None))
         own = pod
         if is_mirror_pod(pod):
             own = static_pod_of(pod)
             machine.observe(pod)
-        machine.believe(own, status or pod.status, pod.uid)
+        machine.believe(own, before.status, pod.uid)
+        if before is not pod:
+            machine.observe(pod)
+            manager.news[own.uid] = PodNews(cause=cause)
         return own
 
     def knows(self, pod: Pod) -> bool:
-        """Whether the kubelet's machine has the pod already."""
+        """Whether the kubelet's manager has to do with the pod already."""
         manager = self._managers.get(pod.spec.node_name)
         if manager is None:
             return False
         machine = manager.machine
-        return machine.pods.translate_uid(pod.uid) in machine.statuses
+        return pod.key in manager.changed or machine.pods.translate_uid(pod.uid) in machine.statuses
 
     def accepted(self, pod: Pod, uid: str, because: str, cause: Action | None) -> None:
         """A new version waits to be sent: the sender is woken."""
@@ -168,7 +176,9 @@ class StatusManagers:
     def wake(self, node: str) -> None:
         """Set the next batch of a kubelet that lives and has something to look at."""
         manager = self._managers.get(node)
-        if manager is None or manager.machine.settled or manager.batch_at_ns is not None:
+        if manager is None or manager.batch_at_ns is not None:
+            return
+        if manager.machine.settled and not manager.changed:
             return
         since_ns = self.kubelets.alive_since(node)
         if since_ns is not None:
@@ -195,10 +205,15 @@ class StatusManagers:
                 self.of(node).machine.observe(new)
                 self.wake(node)
             return
-        own = self.know(old)
         manager = self.of(node)
-        manager.machine.observe(new)
-        manager.news.setdefault(own.uid, PodNews()).cause = cause
+        machine = manager.machine
+        uid = machine.pods.translate_uid(new.uid)
+        if uid in machine.statuses:
+            machine.observe(new)
+            manager.news.setdefault(uid, PodNews()).cause = cause
+        else:
+            before = manager.changed.get(new.key)
+            manager.changed[new.key] = (old if before is None else before[0], cause)
         self.wake(node)
 
     def _gone(self, pod: Pod) -> None:
@@ -207,6 +222,7 @@ class StatusManagers:
         if manager is None:
             return
         machine = manager.machine
+        manager.changed.pop(pod.key, None)
         machine.forget(pod)
         for kept in (manager.left, manager.held, manager.news):
             kept.pop(pod.uid, None)
@@ -234,6 +250,8 @@ class StatusManagers:
         manager.batch_at_ns = None
         if not self.kubelets.alive(node):
             return  # its return sets the next one
+        for key in list(manager.changed):
+            self.know(self.api.store.pods[key])
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
         self._send(node, manager.machine.sync_batch(at_ns))
