@@ -7,59 +7,35 @@ last.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sqlite3
-import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
-
 import click
 
-from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.direct import (
-    adding_up,
-    bulk_client,
-    or_refused,
-    server_now_ns,
     target_of,
 )
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.daemon.changes import document
-from kubectl_nodelife.daemon.places import journal_path
-from kubectl_nodelife.daemon.store import Wanted as ChosenChanges
-from kubectl_nodelife.daemon.store import read_only
-from kubectl_nodelife.errors import BadInput, Failed
-from kubectl_nodelife.kube.core import Event
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import HOUR_NS, parse_time
-from kubectl_nodelife.kube.unreadable import Unreadable, identify_plain, told
-from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.outlook.replay.lines import FieldManagerEntry
-from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
+from kubectl_nodelife.commands.reviewing import review_page
+from kubectl_nodelife.commands.tracing import read_traces
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.progress import progress_bar
 from kubectl_nodelife.report.replay import ReplayPage
-from kubectl_nodelife.snapshot.reading import pages
 
 
 @click.command()
 @click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
 @click.option("--since", default="1h", metavar="DURATION", help="How far back, 1h if not given.")
+@click.option("--drain", metavar="NODE", help="Look back on the drain of that node.")
+@click.option("--plan", metavar="FILE", help="With --drain: what drain-plan -o json had promised.")
 @click.option("--all", "everything", is_flag=True, help="Also images pulled, containers started.")
 @output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
 @connection_flags
 def replay(
     subject: tuple[str, ...],
     since: str,
+    drain: str | None,
+    plan: str | None,
     everything: bool,
     output: str,
     no_headers: bool,
@@ -77,11 +53,18 @@ def replay(
       kubectl nodelife replay --since 20m node worker-1
       kubectl nodelife replay pod web-0 -n shop -o wide
       kubectl nodelife replay -o html > last-hour.html
+      kubectl nodelife replay --drain worker-1 --since 2h
     """
     since_ns = _since_ns(since)
+    if plan is not None and drain is None:
+        raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
     node, pod = _subject(subject, connection)
     found = read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
+    if drain is not None:
+        review = review_page(connection, found, begin_ns, drain, plan)
+        terminal.write(render(review, output, headers=not no_headers))
+        return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     lines = timeline(found.sources, wanted)
     page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
@@ -127,118 +110,3 @@ def _subject(
     if not namespace:
         namespace = target_of(connection).namespace
     return "", (namespace, name)
-
-
-# --- the traces that a replay is made from --------------------------------------------------------
-
-NO_DAEMON: Final = (
-    "no daemon has watched this cluster: only Events and what objects keep are told, without what "
-    "was planned and why; run: kubectl nodelife daemon start"
-)
-_EVENTS_KEPT_NS: Final = HOUR_NS
-"""kube-apiserver's default `--event-ttl`."""
-
-_LOST: Final = {
-    "Event": "what controllers and kubelets said of themselves",
-    "Node": "who cordoned or tainted nodes",
-    "Pod": "which pods are being deleted, and where pods are",
-}
-
-
-class Traces(NamedTuple):
-    """What was read, when by the server's clock, and what must be said with it."""
-
-    sources: ReplaySources
-    source: dict[str, Any]
-    now_ns: int
-    warnings: list[str]
-
-
-def read_traces(connection: Connection, since_ns: int) -> Traces:
-    """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
-    target = target_of(connection)
-    warnings: list[str] = []
-    changes = _journal(connection, since_ns, warnings)
-    with progress_bar(f"reading {target.server}") as step:
-        lists, now_ns = asyncio.run(_read(target, step, warnings))
-    if since_ns > _EVENTS_KEPT_NS:
-        warnings.append(
-            "the API server forgets Events, as a rule after an hour: what is older is told by the "
-            "journal and the objects alone"
-        )
-    source = {
-        "kind": "cluster" if changes is None else "journal and cluster",
-        "context": target.context or None,
-        "server": target.server,
-    }
-    return Traces(ReplaySources(changes, *lists), source, now_ns, warnings)
-
-
-def _journal(
-    connection: Connection, since_ns: int, warnings: list[str]
-) -> list[dict[str, Any]] | None:
-    """The changes that the daemon tells, or that the last one has left; None: there are none."""
-    answer = ask.ask(connection, "changes", since=since_ns)
-    if answer is not None:
-        warnings += answer.get("warnings", ())
-        items: list[dict[str, Any]] = answer["items"]
-        return items
-    known = ask.resolve(connection)
-    wanted = ChosenChanges(since_ns=time.time_ns() - since_ns)
-    try:
-        found = read_only(journal_path(dict(os.environ), known.identity), wanted)
-    except (OSError, sqlite3.Error):
-        warnings.append(NO_DAEMON)
-        return None
-    warnings.append("no daemon watches this cluster: the journal is what the last one has left")
-    return [document(change) for change in found]
-
-
-async def _read(
-    target: Target, step: Callable[[int], None], warnings: list[str]
-) -> tuple[tuple[list[Event], list[tuple[Node, list[FieldManagerEntry]]], list[Pod]], int]:
-    progress = adding_up(step)
-    aside: list[Unreadable] = []
-    async with bulk_client(target) as client:
-        events, nodes, pods = await asyncio.gather(
-            or_refused(read_all(client, Resource(kind_named("Event")), progress, aside)),
-            or_refused(_nodes(client, progress, aside)),
-            or_refused(read_all(client, Resource(kind_named("Pod")), progress, aside)),
-        )
-    for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
-        if isinstance(found, ApiError):
-            warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
-    if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
-        raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
-    warnings += told(aside)
-    now_ns = server_now_ns(client)
-    lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
-    return cast(Any, lists), now_ns
-
-
-async def _nodes(
-    client: Client, progress: Callable[[int], None], aside: list[Unreadable]
-) -> list[tuple[Node, list[FieldManagerEntry]]]:
-    found = []
-    kind = kind_named("Node")
-    async for page in pages(client, Resource(kind)):
-        for raw in page:
-            try:
-                found.append((cast(Node, decode("Node", raw)), managers(raw)))
-            except ValueError as error:
-                if (unread := identify_plain(kind, raw, error)) is not None:
-                    aside.append(unread)
-        progress(len(page))
-    return found
-
-
-def managers(raw: dict[str, Any]) -> list[FieldManagerEntry]:
-    """The managedFields of a raw node, as far as they say who wrote a field of its spec."""
-    found = []
-    for entry in raw.get("metadata", {}).get("managedFields") or ():
-        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
-        fields = frozenset(name.removeprefix("f:") for name in spec)
-        if fields and entry.get("time"):
-            at_ns = int(parse_time(entry["time"]))
-            found.append(FieldManagerEntry(entry.get("manager", ""), at_ns, fields))
-    return found

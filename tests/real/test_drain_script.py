@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,29 @@ def test_the_script_stops_where_a_node_cannot_be_drained(plane: ControlPlane) ->
     done = shell(plane, text, FROM="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert cordoned(plane) == []
+
+
+def test_a_drain_is_looked_back_on(plane: ControlPlane) -> None:
+    """Played kubelets record no Events: what left is told by bindings, and by what came instead."""
+    begun = time.time()
+    node = max(DRAINED, key=lambda name: len(pods_on(plane, name)))
+    left = pods_on(plane, node)
+    plane.kubectl("drain", node)
+    wait_until(lambda: is_whole(plane), "the workload")
+    since = f"{int(time.time() - begun) + 60}s"
+    review = json.loads(program(plane, "replay", "--drain", node, "--since", since, "-o", "json"))
+    assert review["cordoned"]["by"].startswith("kubectl")
+    found = {pod["name"]: pod for pod in review["pods"]}
+    assert left and left <= found.keys()
+    assert all(found[name]["replacement"] and found[name]["node"] != node for name in left)
+    (budget,) = review["budgets"]
+    assert budget["name"] == "web" and "shortSeconds" in review["workloads"][0]
+
+
+def pods_on(plane: ControlPlane, node: str) -> set[str]:
+    """The names of the pods on the node."""
+    return {
+        pod["metadata"]["name"]
+        for pod in pods_of(plane, "shop")
+        if pod["spec"].get("nodeName") == node
+    }

@@ -1,0 +1,77 @@
+"""`replay --drain NODE`: reads what is left of a drain, and shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.tracing import Traces
+from kubectl_nodelife.daemon.acts_journal import changes_of_acts
+from kubectl_nodelife.daemon.places import journal_path
+from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.live.client import ApiError
+from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.outlook.replay.drain_review import drain_review
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.drain_review import DrainReviewPage
+
+
+def review_page(
+    connection: Connection, found: Traces, begin_ns: int, node: str, plan: str | None
+) -> DrainReviewPage:
+    """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
+
+    Raises NodelifeError.
+    """
+    node = node.removeprefix("node/").removeprefix("nodes/")
+    if not any(known.name == node for known, _ in found.sources.nodes):
+        raise Failed("not found", on=f"node {node}", remedy="check the name")
+    promised = None if plan is None else _promised(plan)
+    warnings = list(found.warnings)
+    acts = _acts(connection, begin_ns)
+    changes = [*(found.sources.changes or ()), *acts]
+    sources = found.sources._replace(changes=changes)
+    lines = timeline(sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
+    budgets = asyncio.run(_budgets(connection, warnings))
+    for warning in warnings:
+        terminal.warn(warning)
+    review = drain_review(lines, sources.pods, budgets, node)
+    return DrainReviewPage(review, found.source, promised, warnings)
+
+
+def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
+    """What our own `drain` has written."""
+    known = ask.resolve(connection)
+    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
+    return changes_of_acts(folder, {}, since_ns) if folder else []
+
+
+async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:
+    async with bulk_client(target_of(connection)) as client:
+        kind = kind_named("PodDisruptionBudget")
+        found = await or_refused(read_all(client, Resource(kind), lambda count: None, []))
+    if isinstance(found, ApiError):
+        warnings.append(f"PodDisruptionBudget cannot be read ({found.what}): not told: budgets")
+        return []
+    return [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+
+
+def _promised(path: str) -> dict[str, float]:
+    """The estimate of a plan that was kept. Raises BadInput."""
+    try:
+        plan = json.loads(Path(path).read_bytes())
+        estimate: Any = plan["estimate"] or (plan.get("withFlags") or {}).get("estimate")
+        return {key: float(estimate[key]) for key in ("lowSeconds", "highSeconds")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "name what 'drain-plan -o json' printed for a drain that finishes"
+        raise BadInput(f"holds no estimate: {error}", on=path, remedy=remedy) from None

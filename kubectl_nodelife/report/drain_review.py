@@ -1,0 +1,104 @@
+"""The page of `replay --drain`: the drain in one line, then pods, workloads, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kubectl_nodelife.answers.drain_review import drain_review_document
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.outlook.replay.drain_review import DrainReview
+from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import Column, Table
+
+_POD_COLUMNS: Final = tuple(
+    map(Column, ("namespace", "pod", "left", "by", "replacement", "on", "ready", "after"))
+)
+_WORKLOAD_COLUMNS: Final = tuple(
+    map(Column, ("namespace", "owner", "moved", "fewer ready for", "none ready for"))
+)
+_BUDGET_COLUMNS: Final = tuple(map(Column, ("namespace", "budget", "needs", "at zero for")))
+UNKNOWN: Final = "<unknown>"
+
+
+class DrainReviewPage:
+    """A drain looked back on, as an answer. `promised`: the estimate of the plan that was kept."""
+
+    def __init__(
+        self,
+        review: DrainReview,
+        source: dict[str, Any],
+        promised: Mapping[str, float] | None,
+        warnings: Sequence[str],
+    ) -> None:
+        self._review = review
+        self._source = source
+        self._promised = promised
+        self._warnings = warnings
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The sentence, then what moved."""
+        review = self._review
+        yield self._headline()
+        if review.pods:
+            yield Table(_POD_COLUMNS, [self._pod_row(i) for i in range(len(review.pods))])
+        if review.workloads:
+            rows = [
+                [w.namespace, w.owner, w.moved, _seconds(w.short_s), _seconds(w.zero_s)]
+                for w in review.workloads
+            ]
+            yield Table(_WORKLOAD_COLUMNS, rows)
+        if review.budgets:
+            spent = [[b.namespace, b.name, b.desired, _seconds(b.zero_s)] for b in review.budgets]
+            yield Table(_BUDGET_COLUMNS, spent)
+        refused = review.refused
+        told = "\n".join(f"refused: {one}" for one in refused)
+        yield told or "refused evictions: not known; the API server keeps no trace of them"
+
+    def document(self) -> object:
+        """The DrainReview document."""
+        return drain_review_document(self._review, self._source, self._promised, self._warnings)
+
+    def names(self) -> Iterable[str]:
+        """pod/NAMESPACE/NAME of each that left."""
+        return (f"pod/{pod.namespace}/{pod.name}" for pod in self._review.pods)
+
+    def _headline(self) -> str:
+        review = self._review
+        cordoned = review.cordoned
+        by = "nobody knows who" if cordoned is None else cordoned.actor.name
+        at = "at a time that nothing tells" if cordoned is None else _clock(cordoned.time_ns)
+        count = f"{len(review.pods)} pod{'' if len(review.pods) == 1 else 's'}"
+        text = f"{review.node} was cordoned {at}, by {by}; {count} left"
+        begin_ns, end_ns = review.begin_ns, review.end_ns
+        if begin_ns is None or end_ns is None:
+            return text
+        took_s = (end_ns - begin_ns) / SECOND_NS
+        text += f", the last was made good {clock(took_s)} later"
+        if self._promised is None:
+            return text
+        low, high = self._promised["lowSeconds"], self._promised["highSeconds"]
+        verdict = "as promised" if took_s <= high else "later than promised"
+        return f"{text}: {verdict} ({clock(low)} to {clock(high)})"
+
+    def _pod_row(self, index: int) -> list[object]:
+        pod = self._review.pods[index]
+        return [
+            pod.namespace,
+            pod.name,
+            _clock(pod.left_ns),
+            pod.by or UNKNOWN,
+            pod.replacement or "<none>",
+            pod.node or (UNKNOWN if pod.replacement else "-"),
+            _clock(pod.ready_ns),
+            _seconds(pod.gap_s),
+        ]
+
+
+def _clock(instant_ns: int | None) -> str:
+    return UNKNOWN if instant_ns is None else format_time(instant_ns)
+
+
+def _seconds(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else clock(seconds)
