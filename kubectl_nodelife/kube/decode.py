@@ -12,19 +12,30 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.documents import Json, end_of_json
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import decode_time
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import decode_shared_time, decode_time
 
 T = TypeVar("T", bound=KubeObject)
 S = TypeVar("S")
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
+_OWN_TIMES = (Lease, Event)
+
+
+def time_hook(type_: type[KubeObject]) -> Callable[[type[Any], Any], Any]:
+    """The `dec_hook` of a decoder of that type."""
+    return decode_time if type_ in _OWN_TIMES else decode_shared_time
+
+
 DECODERS: dict[type[KubeObject], Callable[[Any], Any]] = {
-    kind.type: msgspec.json.Decoder(kind.type, dec_hook=decode_time).decode for kind in KINDS
+    kind.type: msgspec.json.Decoder(kind.type, dec_hook=time_hook(kind.type)).decode
+    for kind in KINDS
 }
 """The strict decoder of each type, JSON in; raises one of UNDECODABLE."""
 

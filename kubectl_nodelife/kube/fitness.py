@@ -76,9 +76,11 @@ def _pod(pod: Any) -> None:
 
 
 def _pod_spec(spec: PodSpec) -> None:
+    known = _good.issuperset
     for container in spec.containers:
         resources = container.resources
-        if resources.requests or resources.limits:
+        requests, limits = resources.requests, resources.limits
+        if (requests and not known(requests.values())) or (limits and not known(limits.values())):
             _container(resources)
     for container in spec.init_containers:
         _container(container.resources)

@@ -10,9 +10,10 @@ is here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from kubectl_nodelife.kube.meta import MicroTime, Time
 
@@ -123,3 +124,7 @@ def decode_time(type_: type[Any], text: Any) -> Any:
     if not isinstance(text, str):
         raise ValueError(f"expected an RFC 3339 time, got {text!r}")
     return MicroTime(_parse_time(text))
+
+
+decode_shared_time = cast(Callable[[type[Any], Any], Any], lru_cache(maxsize=1 << 18)(decode_time))
+"""The same for types that have no times of their own: known ones cost no call of Python."""

@@ -8,12 +8,11 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json, time_hook
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.fitness import sift
 from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.kube.unreadable import NAMELESS, Unreadable, identify, reason, split_list
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
@@ -100,7 +99,7 @@ async def _pages(
     type_ = resource.kind.type
     decoder: msgspec.json.Decoder[_Page[KubeObject]] = msgspec.json.Decoder(
         _Page[type_],  # type: ignore[valid-type]
-        dec_hook=decode_time,
+        dec_hook=time_hook(type_),
     )
     objects: list[KubeObject] = []
     tokens: set[str] = set()

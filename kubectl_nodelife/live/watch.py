@@ -15,12 +15,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json, time_hook
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.fitness import as_unreadable, unfit
+from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.kube.unreadable import (
     Unreadable,
     identify,
@@ -80,7 +79,7 @@ class WatchStream(Generic[T]):
         self.nameless_because = ""
         self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
             WatchEvent[type_],  # type: ignore[valid-type]
-            dec_hook=decode_time,
+            dec_hook=time_hook(type_),
         ).decode
         self._type = type_
         self._most_bytes = most_bytes
@@ -92,7 +91,7 @@ class WatchStream(Generic[T]):
 
         Raises ApiError for an ERROR event (a 410 says `gone`), MalformedLine for what is no event.
         """
-        decode = self._decode
+        decode, check = self._decode, CHECKS.get(self._type)
         for line in self._lines(chunk):
             if not line or line.isspace():
                 continue
@@ -113,8 +112,13 @@ class WatchStream(Generic[T]):
             if version := obj.metadata.resource_version:
                 self.resource_version = version
             if type_ != "BOOKMARK":
-                why = unfit(obj)
-                yield WatchEvent(type_, as_unreadable(obj, why)) if why else event
+                if check is not None:
+                    try:
+                        check(obj)
+                    except Exception:  # the slow way tells why
+                        yield WatchEvent(type_, as_unreadable(obj, unfit(obj)))
+                        continue
+                yield event
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
 
