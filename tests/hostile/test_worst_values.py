@@ -6,6 +6,7 @@ of int64, instants in the years 1 and 9999, and policies with very long messages
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.daemon.user import user
 from tests.drain.build import (
     CREATED,
     NOW,
@@ -31,6 +33,8 @@ from tests.drain.build import (
     stateful_set,
     workload,
 )
+from tests.hostile.server import hostile
+from tests.loopback import play
 
 MOST_64 = (1 << 63) - 1
 MOST_32 = (1 << 31) - 1
@@ -98,7 +102,10 @@ def workloads() -> list[Json]:
     )
     sets[0]["spec"] |= {"replicas": MOST_32, "ordinals": {"start": MOST_32}}
     update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": MOST_32, "maxSurge": 0}}
-    daemons = workload("DaemonSet", "ds", 0, minReadySeconds=MOST_32, updateStrategy=update)
+    more: Json = {"minReadySeconds": MOST_32, "updateStrategy": update}
+    container = {"name": "c", "image": "registry.example/c:1"}
+    template = {"metadata": {"labels": {"app": "ds"}}, "spec": {"containers": [container]}}
+    daemons = workload("DaemonSet", "ds", 0, template=template, **more)
     job = workload("Job", "job", 0, parallelism=MOST_32, activeDeadlineSeconds=MOST_64)
     return [
         *made,
@@ -213,3 +220,25 @@ def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) 
     assert done.returncode == 0, done.stderr.decode()[:500]
     assert len(done.stdout) < MOST_BYTES
     assert b"and 3000 more" in done.stdout
+
+
+def test_live_answers_through_a_daemon_stay_fast_and_small(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with hostile(worst()) as server, user(server.kubeconfig(tmp_path)) as someone:
+            await someone.begin()
+            questions = (
+                ["status", "-o", "json"],
+                ["explain", "pod", "never-gone", "-o", "json"],
+                ["changes", "-o", "json"],
+                ["drain-plan", "n0", "n1", *DRAIN, "-o", "html"],
+                ["replay", "-o", "html"],
+            )
+            async with asyncio.timeout(2 * SECONDS):
+                answers = await asyncio.gather(*(someone.run(*words) for words in questions))
+            for words, said in zip(questions, answers, strict=True):
+                assert said.code == 0, (words, said.err)
+                assert len(said.out) < MOST_BYTES, words
+            health = await someone.health()
+            assert health["synced"] and health["residentBytes"] < 300 << 20
+
+    play(test)
