@@ -34,8 +34,14 @@ def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[Explai
         "narrow one of the selectors"
         for pod, names in double.items()
     ]
-    sentences = [f"{text[0].upper()}{text[1:]}." for text in told]
+    sentences = [f"{_begun(text)}." for text in told]
     yield ExplainedQuestion("Is something wrong with it?", sentences or ["Nothing was found."])
+
+
+def _begun(text: str) -> str:
+    """A sentence's beginning in upper case, but not where it is a field of the API."""
+    word = text.partition(" ")[0]
+    return f"{text[0].upper()}{text[1:]}" if word.islower() else text
 
 
 def _allowed(view: BudgetView) -> Iterator[str]:
@@ -77,6 +83,8 @@ def _of(owners: list[str]) -> str:
 
 def _nodes(view: BudgetView) -> str:
     held, of = view.undrainable, len(view.nodes)
+    if not of:
+        return "None: none of its pods runs on a node that was read."
     if not held:
         return f"None now, of the {of} nodes on which its pods are."
     more = f" and {len(held) - _MOST} more" if len(held) > _MOST else ""

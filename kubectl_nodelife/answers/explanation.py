@@ -89,9 +89,19 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
     of_node = _of_node(view, name)
-    yield from node_sections(view.outlook, of_node, pods_read="Pod" not in view.unread)
+    yield from node_sections(
+        view.outlook,
+        of_node,
+        pods_read="Pod" not in view.unread,
+        services_read=_services_read(view),
+    )
     if not view.watched:  # a daemon does not watch webhooks
         yield webhook_section(plan_snapshot(view), list(of_node.pods))
+
+
+def _services_read(view: ClusterView) -> bool:
+    """Whether Services were read; a daemon does not watch them."""
+    return not view.watched and "Service" not in view.unread
 
 
 def _tainted(view: ClusterView, name: str, text: str) -> Iterator[ExplainedQuestion]:
@@ -122,7 +132,7 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
     pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
         raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK)
-    yield from pod_sections(view.outlook, pod)
+    yield from pod_sections(view.outlook, pod, services_read=_services_read(view))
     yield finding_section(view, pod)
     if not view.watched:  # a daemon does not watch what these hang on
         yield from drain_sections(plan_snapshot(view), pod)
@@ -173,7 +183,9 @@ def continued(told: dict[str, Any], view: ClusterView, namespace: str, name: str
         node = view.cache.node(pod.spec.node_name) if pod.spec.node_name else None
         if node is not None:
             lost = view.outlook.node(node).ready in ("False", "Unknown")
-            sections += endpoint_sections(view.cache, [pod], lost=lost)
+            sections += endpoint_sections(
+                view.cache, [pod], lost=lost, services_read=_services_read(view)
+            )
         sections += drain_sections(plan_snapshot(view), pod)
     return Explanation(
         kind="Pod",

@@ -16,7 +16,7 @@ _MOST_NAMES = 4
 
 
 def endpoint_sections(
-    cache: Cache, pods: Sequence[Pod], *, lost: bool
+    cache: Cache, pods: Sequence[Pod], *, lost: bool, services_read: bool = False
 ) -> Iterator[ExplainedQuestion]:
     """The section about these pods, all of one node. `lost`: it is not Ready now.
 
@@ -24,8 +24,8 @@ def endpoint_sections(
     """
     if not pods:
         return
-    if not any(cache.all("Service")):
-        sentences = ["No Service was read, so which of them lose endpoints is not told."]
+    if not services_read and not any(cache.all("Service")):
+        sentences = ["Not told: no Service was read (no daemon watches them; --no-daemon does)."]
     else:
         sentences = [_loss(loss, lost=lost) for loss in service_losses(cache, pods)]
         sentences = sentences or ["No Service selects a pod of it."]

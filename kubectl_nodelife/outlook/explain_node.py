@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration, human_duration
+from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -23,22 +24,27 @@ _LONG_NS = 600 * SECOND_NS
 
 
 def node_sections(
-    outlook: Outlook, of_node: NodeOutlook, *, pods_read: bool = True
+    outlook: Outlook, of_node: NodeOutlook, *, pods_read: bool = True, services_read: bool = False
 ) -> Iterator[ExplainedQuestion]:
-    """The sections about one node. `pods_read`: whether pods were, if only to find none."""
+    """The sections about one node. `pods_read`, `services_read`: if only to find none."""
     verdict = node_verdict(of_node, outlook.now_ns)
     yield ExplainedQuestion("What state is it in?", list(_state(outlook, of_node, verdict)))
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     terms = eviction_terms(outlook, of_node, zone)
     if terms:
         yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
+    elif of_node.ready == "True" and of_node.sign_age_ns is None and of_node.classic is None:
+        unknown = "Not known: no Lease of it was read, so that nothing tells how long it is silent."
+        yield ExplainedQuestion("When would its pods be evicted?", [unknown])
     yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
     )
     pods = list(_pods(outlook, of_node)) if pods_read else ["Not known: no pods were read."]
     yield ExplainedQuestion("What becomes of its pods?", pods)
     lost = of_node.ready in ("False", "Unknown")
-    yield from endpoint_sections(outlook.cache, list(of_node.pods), lost=lost)
+    yield from endpoint_sections(
+        outlook.cache, list(of_node.pods), lost=lost, services_read=services_read
+    )
 
 
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
@@ -70,6 +76,11 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
     elif of_node.queued is not None:
         terms.append(_turn_term(of_node.queued, zone))
     return terms
+
+
+def coming_taint(of_node: NodeOutlook) -> tuple[Taint, ...]:
+    """The taint that a node gets: not-ready where its kubelet says so itself, else unreachable."""
+    return LOST[1:] if of_node.ready == "False" else LOST[:1]
 
 
 def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
@@ -199,7 +210,8 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         elif of_node.classic is not None:
             staying.append(f"{name} {pod_fate(pod, outlook.cache, of_node, of_node.classic)}.")
         else:
-            staying.append(_staying(pod, name, eviction_forecast(pod, taints or LOST[:1])))
+            coming = taints or coming_taint(of_node)
+            staying.append(_staying(pod, name, eviction_forecast(pod, coming)))
     if len(staying) > 12 and of_node.classic is None:
         yield from _counted(of_node.pods)
     else:

@@ -11,22 +11,23 @@ from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
 from kubectl_nodelife.outlook.eviction_forecast import (
-    LOST,
     eviction_forecast,
     termination_grace_seconds,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.explain_classic import how_it_works, pod_fate
 from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
-from kubectl_nodelife.outlook.explain_node import eviction_terms
+from kubectl_nodelife.outlook.explain_node import coming_taint, eviction_terms
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
 from kubectl_nodelife.outlook.terminating import what_can_hold_it, why_terminating
 from kubectl_nodelife.outlook.zone import zones
 
 
-def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
-    """The sections about one pod."""
+def pod_sections(
+    outlook: Outlook, pod: Pod, *, services_read: bool = False
+) -> Iterator[ExplainedQuestion]:
+    """The sections about one pod. `services_read`: if only to find none."""
     node = outlook.cache.node(pod.spec.node_name) if pod.spec.node_name else None
     yield ExplainedQuestion("Where is it, and how is it?", list(_where(outlook, pod, node)))
     if pod.metadata.deletion_timestamp is not None:
@@ -37,7 +38,9 @@ def pod_sections(outlook: Outlook, pod: Pod) -> Iterator[ExplainedQuestion]:
         yield from _eviction(outlook, pod, node)
     if node is not None:
         lost = outlook.node(node).ready in ("False", "Unknown")
-        yield from endpoint_sections(outlook.cache, [pod], lost=lost)
+        yield from endpoint_sections(
+            outlook.cache, [pod], lost=lost, services_read=services_read
+        )
 
 
 def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuestion]:
@@ -94,7 +97,7 @@ def _without_taints(
 
 
 def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
-    what = eviction_forecast(pod, LOST[:1])
+    what = eviction_forecast(pod, coming_taint(of_node))
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     if what.after_seconds is None:
         sentence = (
@@ -110,7 +113,8 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
         return
     if not terms:
         sentence = f"No Lease was read, so only the last term is known: {what.because}."
-        yield ExplainedQuestion("When would it be evicted if its node were lost?", [sentence])
+        question = "When would it be evicted if its node were lost?"
+        yield ExplainedQuestion(question, [sentence, *_for_ever(outlook, pod)])
         return
     question = "When would it be evicted if its node were lost?"
     if of_node.ready != "True":

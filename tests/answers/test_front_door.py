@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.answers.asking import Ask, lost
@@ -32,8 +34,10 @@ def web(*on: str) -> list[Json]:
 
 
 def test_a_pod_with_its_owners_its_budget_and_a_drain(ask: Ask) -> None:
-    cluster = [node("a1"), node("a2"), *web("a1", "a2"), BUDGET]
-    told = questions(ask, cluster, "pod", "web-0")
+    cluster: list[Any] = [node("a1"), node("a2"), *web("a1", "a2"), BUDGET]
+    says = [{"name": "c", "ready": True, "state": {"running": {}}}]
+    cluster[-2]["status"]["containerStatuses"] = says  # the second pod's
+    told = questions(ask, cluster, "pod", "web-1")
     assert "No: its readiness fits its containers" in told["Does the audit find something?"]
     assert told["Who replaces it, and when?"].startswith(
         "ReplicaSet/web (of Deployment/site) makes another as soon as this one is being deleted."
@@ -189,3 +193,17 @@ def test_no_update_is_seen_where_only_other_namespaces_revisions_were_read(ask: 
     hashed = {"labels": {"app": "agent", "controller-revision-hash": "7f9"}}
     cluster = [node("a1"), made, owned("DaemonSet", "agent", "a1", 0, metadata=hashed), other]
     assert "update is under way" not in ask(cluster, "daemonset").out
+
+
+def test_a_pod_of_which_little_is_known_is_not_called_consistent(ask: Ask) -> None:
+    bare = pod("p", "a1", status={"conditions": []})
+    told = questions(ask, [node("a1"), bare], "pod", "p")["Does the audit find something?"]
+    assert told.startswith("Not known: it has no Ready condition")
+
+
+def test_services_are_only_unknown_where_none_was_read(ask: Ask) -> None:
+    question = "Which Services lose endpoints with it?"
+    cluster: list[object] = [node("a1"), pod("p", "a1")]
+    assert questions(ask, cluster, "node", "a1")[question] == "No Service selects a pod of it."
+    said = ask(cluster, "explain", "node", "a1", kinds="nodes,pods,leases").out
+    assert "Not told: no Service was read" in said

@@ -19,7 +19,7 @@ def set_sections(sets: DaemonSets, key: Key) -> Iterator[ExplainedQuestion]:
     summary = summarize(sets, key)
     counts = list(_counts(summary))
     yield ExplainedQuestion("How many pods should it have, and has it?", counts)
-    odd = [f"{text[0].upper()}{text[1:]}." for text in summary.odd]
+    odd = [text if text[0] == "(" else f"{text[0].upper()}{text[1:]}." for text in summary.odd]
     yield ExplainedQuestion("What is odd about it?", odd or ["Nothing."])
     view = sets.view(key)
     if view is None or sets.read.lacking_to_count():
