@@ -20,7 +20,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
-from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
+from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, NodeRow, PodCell
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.pod_template import describe_pod_template
@@ -164,7 +164,9 @@ def _node_row(row: NodeRow) -> list[object]:
 
 
 def _pod(pod: PodCell) -> str:
-    return f"{pod.name} ({pod.trouble})" if pod.trouble else pod.name
+    """The pod with its trouble; the scheduler's long reason stands below the table."""
+    trouble = NOT_SCHEDULED if pod.trouble.startswith(NOT_SCHEDULED) else pod.trouble
+    return f"{pod.name} ({trouble})" if trouble else pod.name
 
 
 class RolloutPage:

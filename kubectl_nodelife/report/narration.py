@@ -66,6 +66,10 @@ _MATTERED = {
     "terminated": ("terminated-pod-gc-threshold",),
 }
 
+_TELLING_EVENTS = frozenset({"FailedPlacement"})
+"""Events of controllers that are told without -o wide: of what they are about there is no other
+record."""
+
 
 class NarrationPage:
     """A `Story` as an answer."""
@@ -128,7 +132,11 @@ def _joined(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
         while i + len(alike) < len(records) and _same_action(first, records[i + len(alike)]):
             alike.append(records[i + len(alike)])
         i += len(alike)
-        if first.action == "RecordEvent" and first.controller != CLUSTER:
+        if (
+            first.action == "RecordEvent"
+            and first.controller != CLUSTER
+            and first.detail["reason"] not in _TELLING_EVENTS
+        ):
             continue
         if first.action == "SetNodeCondition":
             yield first, f"{first.action} {_conditions(alike)}"

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kubectl_nodelife import cli
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.narration import NarrationPage
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
@@ -109,3 +118,22 @@ def test_v1_11_checks_room_itself_and_tells_failed_placement() -> None:
     told = story(**spec(LARGER, profile="v1.11"))
     assert found(told, "RecordEvent", reason="FailedPlacement")
     assert not found(told, "RecordEvent", reason="FailedScheduling")
+    lines = [line for line in render(NarrationPage(told), "table").splitlines() if "Failed" in line]
+    assert lines and all("RecordEvent FailedPlacement" in line for line in lines)
+
+
+def test_daemonset_and_rollout_explain_why_it_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run(assemble(scenario(**spec(LARGER))), _controllers())
+    kinds = ("Node", "Pod", "DaemonSet", "ControllerRevision")
+    items = [encode(obj) for kind in kinds for obj in done.cluster.all(kind)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    flags = ["-f", str(path), "--now", format_time(done.end_ns)]
+    assert cli.main(["rollout", "status", "daemonset", "agent", *flags]) == 0
+    shown = capsys.readouterr().out
+    assert "waits: 1 of maxUnavailable 1 in use: by n1" in shown
+    assert "not scheduled: 0/2 nodes are available: 1 Insufficient cpu" in shown
+    assert cli.main(["daemonset", "agent", "--nodes", *flags]) == 0
+    assert "(not scheduled)" in capsys.readouterr().out

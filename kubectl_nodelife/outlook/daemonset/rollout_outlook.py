@@ -27,7 +27,7 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     template_of,
 )
 from kubectl_nodelife.outlook.daemonset.template_changes import TemplateChange, template_changes
-from kubectl_nodelife.outlook.daemonset.truth_table import trouble_of
+from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
@@ -149,7 +149,7 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState) -> BudgetUser:
 
 def _passes(trouble: str) -> bool:
     """Whether a pod's trouble is a step on its way."""
-    return trouble in ("terminating", "not Ready", "not scheduled")
+    return trouble in ("terminating", "not Ready", NOT_SCHEDULED)
 
 
 def _waits_for(

@@ -14,6 +14,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.daemonset.view import SetView
 
 NOT_THERE = "NodeMissing"
+NOT_SCHEDULED = "not scheduled"
 
 
 class PodCell(msgspec.Struct, frozen=True, rename="camel"):
@@ -107,7 +108,7 @@ def trouble_of(view: SetView, pod: Pod) -> str:
     if not pod.spec.node_name:
         scheduled = pod.status.condition("PodScheduled")
         why = scheduled.message if scheduled is not None and scheduled.status == "False" else ""
-        return f"not scheduled: {why}" if why else "not scheduled"
+        return f"{NOT_SCHEDULED}: {why}" if why else NOT_SCHEDULED
     if pod.ready():
         return ""
     for status in pod.status.container_statuses or ():
