@@ -45,6 +45,12 @@ _STDIN = "-"
     help="Only what is about node NAME and its pods, or about pod NS/NAME, with its causes.",
 )
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
+@click.option(
+    "--workers-seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Let the taint manager's 8 workers run apart, by chance that N decides: their races show.",
+)
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
 @output_flags()
@@ -53,6 +59,7 @@ def simulate(
     until: str | None,
     only: tuple[str, str] | None,
     profile: str | None,
+    workers_seed: int | None,
     assignments: tuple[str, ...],
     output: str,
     no_headers: bool,
@@ -66,6 +73,7 @@ def simulate(
     Examples:
       kubectl nodelife simulate -f zone-outage.yaml
       kubectl nodelife simulate -f zone-outage.yaml --only node a1 -o wide
+      kubectl nodelife simulate -f zone-outage.yaml --workers-seed 7
       kubectl nodelife simulate -f zone-outage.yaml --set node-monitor-grace-period=20s -o json
     """
     scenario = _read_scenario(filename, profile)
@@ -77,7 +85,9 @@ def simulate(
     for doubt in settings.doubts(_heartbeat_ns(setting, settings)):
         terminal.warn(doubt)
     names, until_ns = setting.scenario.controllers, _until_ns(until)
-    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+    controllers = make_controllers(
+        settings, names, pass_drift_ns=PASS_DRIFT_NS, workers_seed=workers_seed
+    )
     done = _play(setting, controllers, until_ns)
     story = tell(done, settings, _zone_metrics(controllers))
     if only is not None:

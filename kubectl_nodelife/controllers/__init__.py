@@ -27,13 +27,17 @@ IN_KUBELETS: Final = "pod-status"
 
 
 def make_controllers(
-    settings: Settings, names: Collection[str], *, pass_drift_ns: int = 0
+    settings: Settings,
+    names: Collection[str],
+    *,
+    pass_drift_ns: int = 0,
+    workers_seed: int | None = None,
 ) -> list[Controller]:
     """The controllers of these names, in their order.
 
     `pass_drift_ns`: by how much each monitor pass and each run of pod-gc begins late. Without the
-    taint manager (flag enable-taint-manager) there is no taint-eviction. Raises KeyError for an
-    unknown name.
+    taint manager (flag enable-taint-manager) there is no taint-eviction; with `workers_seed` its
+    workers run apart, by chance that this number decides. Raises KeyError for an unknown name.
     """
     unknown = set(names) - CONTROLLERS.keys() - {IN_KUBELETS}
     if unknown:
@@ -42,8 +46,10 @@ def make_controllers(
     for name, (folder, class_name) in CONTROLLERS.items():
         if name not in names or (name == "taint-eviction" and not settings.taint_manager):
             continue
-        make: Callable[..., Controller] = getattr(import_module(f"{__name__}.{folder}"), class_name)
         options: dict[str, Any] = {}
+        if name == "taint-eviction" and workers_seed is not None:
+            class_name, options["seed"] = "ParallelTaintEviction", workers_seed
+        make: Callable[..., Controller] = getattr(import_module(f"{__name__}.{folder}"), class_name)
         if name in ("node-lifecycle", "pod-gc"):
             options["pass_drift_ns"] = pass_drift_ns
         made.append(make(settings, **options))

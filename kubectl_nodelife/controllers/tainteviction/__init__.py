@@ -3,4 +3,7 @@
 from kubectl_nodelife.controllers.tainteviction.controller import (
     TaintEvictionController as TaintEvictionController,
 )
+from kubectl_nodelife.controllers.tainteviction.parallel_workers import (
+    ParallelTaintEviction as ParallelTaintEviction,
+)
 from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction as PendingEviction

@@ -4,8 +4,9 @@ Follows pkg/controller/tainteviction/taint_eviction.go and, for older releases, 
 pkg/controller/nodelifecycle/scheduler. Things happen in the order in which they are told, as
 upstream does for one node; between nodes upstream's order is chance. It does not look at timeAdded,
 a pod's phase or owner, disruption budgets, or any rate. Left out on purpose: the eight workers and
-their channels; the second look that each pod gets for its own sake after a start; tries that go on
-after a 404 or after a cancellation; the condition's observedGeneration.
+their channels, which `parallel_workers` has; the second look that each pod gets for its own sake
+after a start; tries that go on after a 404 or after a cancellation; the condition's
+observedGeneration.
 """
 
 from __future__ import annotations
