@@ -15,6 +15,9 @@ NEVER: Final = "never"
 REFUSED: Final = "refused"
 KEPT: Final = "kept"
 
+NOT_READ: Final = "; what was not read may stop it"
+"""The end of a pod's reason that is `unknown` only because of what was not read."""
+
 WORST_FIRST: Final = (REFUSED, NEVER, UNKNOWN, SLOW, READY)
 
 

@@ -15,6 +15,7 @@ from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
+    NOT_READ,
     READY,
     REFUSED,
     SLOW,
@@ -270,7 +271,7 @@ class Judge:
             plan.verdict, plan.gate, plan.reason = UNKNOWN, GATE_WEBHOOK, doubt
         elif missing:
             plan.verdict = UNKNOWN
-            plan.reason += "; what was not read may stop it"
+            plan.reason += NOT_READ
         elif found := self._unread.unreadable_for(pod, bool(plan.budgets), self._options):
             plan.verdict = UNKNOWN
             plan.reason += f"; cannot be read: {', '.join(found)}"

@@ -10,6 +10,7 @@ from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
+    NOT_READ,
     READY,
     REFUSED,
     BudgetPlan,
@@ -198,7 +199,7 @@ def _pod_row(pod: PodPlan) -> tuple[object, ...]:
         clock(pod.gone),
         clock(pod.end),
         landing_text(pod.landing),
-        pod.reason,
+        pod.reason.removesuffix(NOT_READ),
     )
 
 

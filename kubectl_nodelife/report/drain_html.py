@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.drain.options import CORDON_FIRST
-from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, PodPlan
+from kubectl_nodelife.drain.results import NEVER, NOT_READ, REFUSED, DrainPlan, NodePlan, PodPlan
 from kubectl_nodelife.report.drain import blockers, landing_text, not_read, workload_name
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
@@ -27,6 +27,7 @@ _BARS = (
     ("starting", "replacement starts"),
     ("stuck", "does not go"),
 )
+_MAINTENANCE = ("maintenance", "maintenance")
 
 Row = tuple[str, ...]
 
@@ -58,7 +59,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         blockers=_blockers(plan),
         with_flags=with_flags,
-        bars=_BARS,
+        bars=(*_BARS, _MAINTENANCE) if shown.maintenance else _BARS,
         gantt=gantt(shown),
         waves=[(index + 1, chart) for index, chart in wave_charts(shown)],
         budgets=budgets,
@@ -151,7 +152,7 @@ def _pods(plan: DrainPlan) -> tuple[list[Row], int]:
             clock(pod.gone),
             clock(pod.end),
             landing_text(pod.landing),
-            pod.reason,
+            pod.reason.removesuffix(NOT_READ),
         )
         for pod in pods[:_MOST_ROWS]
     ]

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
+    NOT_READ,
     REFUSED,
+    UNKNOWN,
     BudgetPlan,
     DrainPlan,
     PodPlan,
@@ -23,6 +25,9 @@ from kubectl_nodelife.report.html import Tick
 
 ROW: Final = 18
 LEFT: Final = 300
+"""The most space for labels; shorter ones leave it to the bars, which counts on a narrow screen."""
+LABEL_SPACE: Final = 30
+LETTER: Final = 7
 WIDTH: Final = 1100
 TOP: Final = 26
 MOST_POD_ROWS: Final = 250
@@ -105,6 +110,7 @@ def horizon(plan: DrainPlan) -> float:
     times = [t for pod in plan.pods() for t in (pod.start, pod.gone, pod.end) if t is not None]
     times += [t for wave in plan.waves for t in (wave.start, wave.end) if t is not None]
     times += [node.end for node in plan.nodes if node.end is not None]
+    times += [wave.end + plan.maintenance for wave in plan.waves if wave.end is not None]
     return max([1.0, *times])
 
 
@@ -139,7 +145,7 @@ def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> It
     for name in wave.nodes:
         node = nodes[name]
         pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
-        span = _span(node.start, node.end, last, "node")
+        span = [*_span(node.start, node.end, last, "node"), *_maintenance(plan, wave, last)]
         yield Row(name, span, f"{name}: {len(pods)} pods", "group", _mark(pods))
         if by_pod:
             for pod in pods:
@@ -148,6 +154,13 @@ def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> It
 
 def _span(begin: float | None, end: float | None, last: float, style: str) -> list[Bar]:
     return [] if begin is None else [Bar(begin, last if end is None else end, style)]
+
+
+def _maintenance(plan: DrainPlan, wave: WavePlan, last: float) -> list[Bar]:
+    """The time in which the nodes of the wave are out of service, as far as the chart reaches."""
+    if not plan.maintenance or wave.end is None or wave.end >= last:
+        return []
+    return [Bar(wave.end, min(last, wave.end + plan.maintenance), "maintenance")]
 
 
 def _mark(pods: list[PodPlan]) -> str:
@@ -173,25 +186,39 @@ def _pod_row(pod: PodPlan, begin: float, last: float) -> Row:
         if pod.end is not None and pod.end > gone:
             bars.append(Bar(gone, pod.end, "starting"))
     mark = ""
-    if pod.verdict not in ("ready", "slow"):
+    if pod.verdict not in ("ready", "slow") and (pod.verdict, pod.gate) != (UNKNOWN, "none"):
         mark = pod.verdict if pod.gate == "none" else f"{pod.verdict}: {pod.gate}"
-    return Row(f"{pod.namespace}/{pod.name}", bars, pod.reason, pod.verdict, mark)
+    title = pod.reason.removesuffix(NOT_READ)
+    return Row(f"{pod.namespace}/{pod.name}", bars, title, pod.verdict, mark)
 
 
 def _chart(rows: list[Row], first: float, last: float) -> GanttChart:
-    scale = (WIDTH - LEFT - 130) / (last - first)
+    left = min(LEFT, LABEL_SPACE + LETTER * max((len(row.label) for row in rows), default=0))
+    scale = (WIDTH - left - 130) / (last - first)
     shown = [
-        Tick(f"{LEFT + tick * scale:.1f}", clock(first + tick)) for tick in ticks(last - first)
+        Tick(f"{left + tick * scale:.1f}", clock(first + tick)) for tick in ticks(last - first)
     ]
-    drawn = [_drawn(row, TOP + i * ROW, first, scale) for i, row in enumerate(rows)]
+    drawn = [
+        _drawn(_clipped(row, last), TOP + i * ROW, left, first, scale) for i, row in enumerate(rows)
+    ]
     return GanttChart(WIDTH, TOP + ROW * len(rows) + 8, TOP, ROW - 6, shown, drawn)
 
 
-def _drawn(row: Row, y: int, first: float, scale: float) -> DrawnRow:
+def _clipped(row: Row, last: float) -> Row:
+    """A bar that is longer than the chart ends with it, and a mark says until when it goes on."""
+    longest = max((bar.end for bar in row.bars), default=last)
+    if longest <= last:
+        return row
+    bars = [bar._replace(end=min(bar.end, last)) for bar in row.bars if bar.begin < last]
+    mark = f"{row.mark} → {clock(longest)}".strip()
+    return row._replace(bars=bars, mark=mark)
+
+
+def _drawn(row: Row, y: int, left: int, first: float, scale: float) -> DrawnRow:
     indent = 0 if row.style == "group" else 14
-    right, bars = float(LEFT), []
+    right, bars = float(left), []
     for bar in row.bars:
-        x = LEFT + (bar.begin - first) * scale
+        x = left + (bar.begin - first) * scale
         width = max(1.5, (bar.end - bar.begin) * scale)
         bars.append(DrawnBar(bar.style, f"{x:.1f}", f"{width:.1f}"))
         right = max(right, x + width)
