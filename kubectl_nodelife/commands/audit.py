@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.first_look import say_first_look
@@ -31,6 +31,7 @@ READING = KindsToRead(KINDS, needed=("Node", "Pod"))
     "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
 )
 @max_file_size
+@strict_files
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
@@ -19,6 +19,7 @@ from kubectl_nodelife.report.formats import render
 @click.command("budgets")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@strict_files
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
 @click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")

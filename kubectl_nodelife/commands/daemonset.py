@@ -6,7 +6,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.set_words import NODES, QUESTION, SUMMARY
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput
@@ -20,6 +20,7 @@ _PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/",
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@strict_files
 @click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
@@ -28,6 +28,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@strict_files
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")

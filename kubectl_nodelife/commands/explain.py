@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput
@@ -38,6 +38,7 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 @click.argument("subject", nargs=-1, metavar="KIND NAME...")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@strict_files
 @click.option(
     "--taint", metavar="KEY=VALUE:EFFECT", help="What would this taint do to the node's pods?"
 )

@@ -13,7 +13,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.acting import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, require_pods
 from kubectl_nodelife.commands.carrying_out import send_repairs
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.first_look import say_first_look
@@ -39,6 +39,7 @@ Key = tuple[str, str]
     "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
 )
 @max_file_size
+@strict_files
 @click.option(
     "--before",
     multiple=True,

@@ -10,7 +10,7 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.acting import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
@@ -39,6 +39,7 @@ def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
                 "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
             ),
             max_file_size,
+            strict_files,
             click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
             click.option(
                 "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."

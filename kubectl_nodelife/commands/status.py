@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.report import terminal
@@ -32,6 +32,7 @@ SORT_KEYS = [
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
 @max_file_size
+@strict_files
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("--trouble", is_flag=True, help="Only nodes that are in trouble.")
 @click.option(

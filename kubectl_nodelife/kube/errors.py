@@ -31,6 +31,10 @@ class InputError(ValueError):
         return " ".join(f"{place}{self.what}{advice}".split())
 
 
+class NotKubernetes(InputError):
+    """What was read is whole, and nothing of Kubernetes: a stranger among the files of a dump."""
+
+
 def places_raised(error: BaseException) -> str:
     """The types of an exception and of those that led to it or are in it, and where each came from.
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from kubectl_nodelife.kube.decode import decode, decode_json
 from kubectl_nodelife.kube.documents import json_starts, looks_like_json, utf8, yaml_documents
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.errors import InputError, NotKubernetes
+from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.large_file import LargeJson, large_yaml
 from kubectl_nodelife.kube.object_reader import Loaded, ObjectReader
 
@@ -34,13 +35,19 @@ WHOLE_BYTES = 16 << 20
 """What is no longer is read as a whole."""
 
 
-def load_objects(data: bytes, source: str, progress: Callable[[int], None] | None = None) -> Loaded:
+def load_objects(
+    data: bytes,
+    source: str,
+    progress: Callable[[int], None] | None = None,
+    kind: Kind | None = None,
+) -> Loaded:
     """The objects in a file: one object, a List, or many documents, JSON or YAML.
 
     `source` names the file in errors; `progress` is told the number of items done so far, now and
-    then. Raises InputError.
+    then; `kind`: of documents that say neither apiVersion nor kind. Raises InputError, and
+    NotKubernetes where the file is whole and holds none.
     """
-    reader = ObjectReader(source, progress)
+    reader = ObjectReader(source, progress, kind)
     _read_text(reader, utf8(data, source))
     return _finished(reader)
 
@@ -50,6 +57,7 @@ def load_pieces(
     source: str,
     progress: Callable[[int], None] | None = None,
     whole_bytes: int = WHOLE_BYTES,
+    kind: Kind | None = None,
 ) -> Loaded:
     """The same of a file that comes in pieces, none of them empty, and may be very long.
 
@@ -61,8 +69,8 @@ def load_pieces(
         if len(begun) > whole_bytes:
             break
     else:
-        return load_objects(begun, source, progress)
-    reader = ObjectReader(source, progress)
+        return load_objects(begun, source, progress, kind)
+    reader = ObjectReader(source, progress, kind)
     if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         _read_text(reader, utf8(b"".join((begun, *pieces)), source))
     elif looks_like_json(text := utf8(begun, source)):
@@ -75,7 +83,7 @@ def load_pieces(
 def _read_text(reader: ObjectReader, text: bytes) -> None:
     source = reader.source
     if json_starts(text, 0) == len(text):
-        raise InputError("is empty", source=source, remedy=_NAME_A_DUMP)
+        raise NotKubernetes("is empty", source=source, remedy=_NAME_A_DUMP)
     if looks_like_json(text):
         _read_json(reader, text)
     else:
@@ -84,7 +92,8 @@ def _read_text(reader: ObjectReader, text: bytes) -> None:
 
 def _finished(reader: ObjectReader) -> Loaded:
     if not reader.documents:
-        raise InputError("holds no Kubernetes object", source=reader.source, remedy=_NAME_A_DUMP)
+        what = "holds no Kubernetes object"
+        raise NotKubernetes(what, source=reader.source, remedy=_NAME_A_DUMP)
     reader.refuse_if_nothing_is_readable()
     reader.tell_done()
     return reader.loaded

@@ -43,7 +43,7 @@ from kubectl_nodelife.kube.envelope import (
     read_envelope,
     unknown_name,
 )
-from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
@@ -82,11 +82,15 @@ class Loaded:
 class ObjectReader:
     """Reads documents into one `Loaded`, and counts them. Everything raises InputError.
 
+    `kind`: of documents that say neither apiVersion nor kind, as far as their path tells.
     `items_before`: so many items of the present List were read already.
     """
 
-    def __init__(self, source: str, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, source: str, progress: Callable[[int], None] | None, kind: Kind | None = None
+    ) -> None:
         self.source = source
+        self.kind = kind
         self.loaded = Loaded()
         self.documents = 0
         self.done = 0
@@ -96,6 +100,7 @@ class ObjectReader:
         self._pod: Pod | None = None
         self._told = 0
         self._fault_found: InputError | None = None
+        self._in_list = False
 
     def refuse_if_nothing_is_readable(self) -> None:
         """Raise what was wrong with the first object, where all are in vain."""
@@ -154,7 +159,7 @@ class ObjectReader:
         self, items: Sequence[Json | msgspec.Raw], path: str, api_version: str, item_kind: str
     ) -> None:
         """Read a List's items; its own version and kind stand in where an item names none."""
-        index = 0
+        index, self._in_list = 0, True
         while index < len(items):
             read = self._read_run(items, index)
             if not read:
@@ -261,8 +266,11 @@ class ObjectReader:
     def _read_document(self, document: Any, path: str) -> None:
         if isinstance(document, list):
             self.documents += 1
+            version, kind = self._told_by_path({"items": document})
+            self._note_list(version, kind, None)
+            kind = kind.removesuffix("List")
             for index, item in enumerate(document):
-                self._read_member(item, f"{path}[{index}]", "", "")
+                self._read_member(item, f"{path}[{index}]", version, kind)
         elif isinstance(document, dict):
             self.documents += 1
             self._read_member(document, path, "", "")
@@ -270,8 +278,10 @@ class ObjectReader:
     def _read_plain(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
         """Read an object, or a List, that is plain Python objects."""
         if not isinstance(raw, dict):
-            raise self._fault(f"expected an object, got {_json_type(raw)}", path)
+            raise self._stranger(f"expected an object, got {_json_type(raw)}", path)
         version, name = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
+        if not version and not name:
+            version, name = self._told_by_path(raw)
         if not isinstance(version, str) or not isinstance(name, str):
             wrong = "kind" if isinstance(version, str) else "apiVersion"
             raise self._fault("expected text", join(path, wrong))
@@ -282,7 +292,7 @@ class ObjectReader:
             what = "is missing: a List without its end is cut off"
             raise InputError(what, source=self.source, path=join(path, "kind"), remedy=DUMP_AGAIN)
         if not name:
-            raise self._fault("is missing: this is not a Kubernetes object", join(path, "kind"))
+            raise self._stranger("is missing: this is not a Kubernetes object", join(path, "kind"))
         kind = find_kind(version, name)
         if kind is None:
             self._count_unknown(unknown_name(version, name))
@@ -297,6 +307,7 @@ class ObjectReader:
         items = raw.get("items") or []
         if not isinstance(items, list):
             raise self._fault(f"expected a list, got {_json_type(items)}", join(path, "items"))
+        self._in_list = True
         for index, item in enumerate(items):
             self._read_member(item, item_path(path, index), version, item_kind)
 
@@ -345,8 +356,28 @@ class ObjectReader:
             self._told = self.done
             self._progress(self.done)
 
+    def _told_by_path(self, raw: dict[str, Any]) -> tuple[str, str]:
+        """apiVersion and kind of what says neither, if its path does and it looks like objects."""
+        items = raw.get("items")
+        objects = items if isinstance(items, list) else [raw]
+        if self.kind is None or not all(map(_is_named, objects)):
+            return "", ""
+        return self.kind.api_version, self.kind.name + ("List" if objects is items else "")
+
+    def _stranger(self, what: str, path: str) -> InputError:
+        """The fault of what is no object: among objects it is damage, else all is a stranger."""
+        fault = self._fault(what, path)
+        if self.done or self._in_list:
+            return fault
+        return NotKubernetes(what, source=self.source, path=path, remedy=fault.remedy)
+
     def _fault(self, what: str, path: str) -> InputError:
         return InputError(what, source=self.source, path=path, remedy="correct it or take it out")
+
+
+def _is_named(raw: Any) -> bool:
+    metadata = raw.get("metadata") if isinstance(raw, dict) else None
+    return isinstance(metadata, dict) and bool(metadata.get("name"))
 
 
 def _json_type(value: Any) -> str:

@@ -1,7 +1,7 @@
 """`-f`: files, folders and standard input as one dump, with its moment, its profile, its kinds.
 
-Follows kubectl's `-f` (a folder: its .json, .yaml and .yml files, not deeper). An object given
-twice counts as it was given last. The moment of a snapshot is what it says itself (`snapshot save`
+Folders and archives are read as other tools leave them (`dump_files`). Of an object that is there
+twice the newer counts. The moment of a snapshot is what it says itself (`snapshot save`
 notes it, and what ran there), else its newest sign of life, so that ages mean what they meant when
 it was taken.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.commands.cluster.file_size import pieces_of, pieces_of_stdin
+from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
@@ -43,7 +43,8 @@ NEWEST_KUBELET = "the newest kubelet"
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input tells."""
 
-_SUFFIXES = (".json", ".yaml", ".yml")
+_NAMED: Final = 12
+"""So many kinds that no decision reads are named; a support bundle has hundreds."""
 
 
 class Dump(NamedTuple):
@@ -127,27 +128,37 @@ def _merged(
     names: Sequence[str], progress: Callable[[int], None] | None
 ) -> tuple[Loaded, list[str]]:
     """All inputs as one, and what is to be said of objects in it twice. Raises BadInput."""
-    objects = MergedObjects()
+    objects, skipped = MergedObjects(), SkippedFiles()
     merged = Loaded()
-    for source, content in _contents(names):
+    for file in dump_files(names, skipped):
+        begins = next(file.pieces, b"")
+        pieces = chain((begins,), file.pieces) if begins else file.pieces
         try:
-            loaded = load_pieces(content, source, progress=progress)
+            loaded = load_pieces(pieces, file.source, progress, kind=file.kind)
         except InputError as error:
-            raise BadInput(str(error)) from None
-        objects.add(loaded, source)
+            if not is_stranger(file, begins, error):
+                raise BadInput(str(error)) from None
+            skipped.skip(file.source, error)
+            continue
+        objects.add(loaded, file.source)
         merged.kinds_read |= loaded.kinds_read
         merged.unknown_kinds.update(loaded.unknown_kinds)
         merged.annotations |= loaded.annotations
         merged.all_kinds = merged.all_kinds or loaded.all_kinds
     merged.objects = list(objects.readable.values())
     merged.unreadable = list(objects.unreadable.values())
-    return merged, objects.warnings()
+    if not (merged.objects or merged.unreadable or merged.kinds_read or merged.unknown_kinds):
+        what = "no file of it holds a Kubernetes object"
+        raise BadInput(what, on=", ".join(names), remedy="name what 'kubectl get -o json' printed")
+    return merged, [*objects.warnings(), *skipped.warnings()]
 
 
 def _passed_over(unknown: Counter[str]) -> list[str]:
     if not unknown:
         return []
-    counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
+    counted = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items())[:_NAMED])
+    if len(unknown) > _NAMED:
+        counted += f" and {len(unknown) - _NAMED} more kinds"
     return [f"kinds that no decision here reads were passed over: {counted}"]
 
 
@@ -216,28 +227,6 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
         return make_settings(profile, parse_assignments(assignments), origin="--set")
     except SettingsError as error:
         raise BadInput(str(error)) from None
-
-
-def _contents(names: Sequence[str]) -> Iterable[tuple[str, Iterator[bytes]]]:
-    for name in names:
-        if name == "-":
-            yield "standard input", pieces_of_stdin()
-            continue
-        path = Path(name)
-        files = _files_in(path) if path.is_dir() else [path]
-        for file in files:
-            yield str(file), pieces_of(file)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    files = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES and p.is_file())
-    if not files:
-        raise BadInput(
-            "the folder holds no .json, .yaml or .yml file",
-            on=str(folder),
-            remedy="name a folder with what 'kubectl get -o json' printed",
-        )
-    return files
 
 
 def _moment(

@@ -1,4 +1,4 @@
-"""How much a file given with `-f` may hold, and the flag that raises it."""
+"""What files given with `-f` may hold: how much, and whether all must hold Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ costs some 4 KB a pod; a single YAML document is held as a whole.
 GZIP: Final = ".gz"
 
 _META: Final = "nodelife.max_file_bytes"
+_STRICT: Final = "nodelife.strict_files"
 _PIECE: Final = 8 << 20
 _TIGHTEST: Final = 1032
 """Deflate packs so many bytes into one at most."""
@@ -53,11 +54,31 @@ max_file_size = click.option(
 """The flag, for verbs that take `-f`."""
 
 
+def _note_strict(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[_STRICT] = given
+
+
+strict_files = click.option(
+    "--strict",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_strict,
+    help="Refuse a folder or archive with a file that holds no Kubernetes object.",
+)
+"""The flag, for verbs that take a dump."""
+
+
+def is_strict() -> bool:
+    """Whether the flag is given."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_STRICT))
+
+
 def read_file(path: Path) -> bytes:
     """The bytes of a file. Raises OSError, and BadInput for one that is too long."""
     with path.open("rb") as file:
-        if path.stat().st_size > _most():
-            raise _too_long(str(path), _most())
+        if path.stat().st_size > most_bytes():
+            raise too_long(str(path))
         return file.read() if path.is_file() else _read(file, str(path))
 
 
@@ -77,7 +98,7 @@ def read_stdin() -> bytes:
 
 def pieces_of_stdin() -> Iterator[bytes]:
     """Standard input, piece by piece. Raises BadInput for too much of it."""
-    return _pieces(sys.stdin.buffer, "standard input")
+    return limited_pieces(sys.stdin.buffer, "standard input")
 
 
 def pieces_of(path: Path) -> Iterator[bytes]:
@@ -88,17 +109,17 @@ def pieces_of(path: Path) -> Iterator[bytes]:
     name = str(path)
     try:
         with path.open("rb") as file:
-            if path.stat().st_size > _most():
-                raise _too_long(name, _most())
+            if path.stat().st_size > most_bytes():
+                raise too_long(name)
             if path.suffix != GZIP:
-                yield from _pieces(file, name)
-            elif path.stat().st_size * _TIGHTEST <= _most():
-                yield from _pieces(_unpacked(file), name)
+                yield from limited_pieces(file, name)
+            elif path.stat().st_size * _TIGHTEST <= most_bytes():
+                yield from limited_pieces(_unpacked(file), name)
             else:
-                for _ in _pieces(_unpacked(file), name):
+                for _ in limited_pieces(_unpacked(file), name):
                     pass
                 file.seek(0)
-                yield from _pieces(_unpacked(file), name)
+                yield from limited_pieces(_unpacked(file), name)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise BadInput(f"is not gzip: {error}", on=name, remedy="write it again") from None
     except OSError as error:
@@ -112,26 +133,28 @@ def _unpacked(file: IO[bytes]) -> IO[bytes]:
 
 def _read(file: IO[bytes], source: str) -> bytes:
     """What is there: a pipe does not say how much will come."""
-    pieces = list(_pieces(file, source))
+    pieces = list(limited_pieces(file, source))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _pieces(file: IO[bytes], source: str) -> Iterator[bytes]:
+def limited_pieces(file: IO[bytes], source: str) -> Iterator[bytes]:
     """What is there, piece by piece, none of them empty. Raises BadInput beyond the limit."""
-    most, length = _most(), 0
+    most, length = most_bytes(), 0
     while piece := file.read(_PIECE):
         length += len(piece)
         if length > most:
-            raise _too_long(source, most)
+            raise too_long(source)
         yield piece
 
 
-def _most() -> int:
+def most_bytes() -> int:
+    """How much a file may hold, unpacked."""
     context = click.get_current_context(silent=True)
     found = context.meta.get(_META) if context is not None else None
     return MAX_FILE_BYTES if found is None else int(found)
 
 
-def _too_long(source: str, most: int) -> BadInput:
-    what = f"holds more than {most:,} bytes"
+def too_long(source: str) -> BadInput:
+    """The refusal of a file that holds more."""
+    what = f"holds more than {most_bytes():,} bytes"
     return BadInput(what, on=source, remedy="if it is what it should be, raise --max-file-size")

@@ -1,0 +1,148 @@
+"""Finds the files of a dump: those named, those in a folder and below it, those in an archive.
+
+A folder or an archive is taken as `kubectl cluster-info dump`, must-gather, Troubleshoot's support
+bundles, the Insights Operator or Sonobuoy wrote it. Their logs are left out by the names' endings,
+and links are not followed. Where a document does not say its kind, its path may.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.commands.cluster.archive import archived_files, is_archive
+from kubectl_nodelife.commands.cluster.file_size import is_strict, pieces_of, pieces_of_stdin
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.errors import InputError, NotKubernetes
+from kubectl_nodelife.kube.kinds import Kind, find_resource, group_of
+
+STDIN: Final = "standard input"
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_NAMED: Final = 3
+_SONOBUOY: Final = re.compile(r"(?P<group>[a-z0-9.-]+)_v\d\w*_(?P<plural>[a-z]+)")
+
+
+class DumpFile(NamedTuple):
+    """A file of a dump. `found`: it was found in a folder or an archive, not named.
+
+    `kind`: of what does not say its own, as far as the path tells. `pieces` must be read before the
+    next file is asked for.
+    """
+
+    source: str
+    pieces: Iterator[bytes]
+    kind: Kind | None = None
+    found: bool = False
+
+
+class SkippedFiles:
+    """Files that were found in folders and archives, and hold nothing that can be read."""
+
+    def __init__(self) -> None:
+        self._strangers: list[str] = []
+        self._archives: list[str] = []
+
+    def skip(self, source: str, error: InputError) -> None:
+        """Note a file without Kubernetes objects. Raises BadInput with --strict."""
+        if is_strict():
+            raise BadInput(error.what, on=source, remedy="take it out, or leave --strict away")
+        self._strangers.append(source)
+
+    def skip_archive(self, source: str) -> None:
+        """Note an archive within a folder or an archive."""
+        self._archives.append(source)
+
+    def warnings(self) -> list[str]:
+        """A sentence for each sort."""
+        told = []
+        if self._strangers:
+            told.append(f"files without Kubernetes objects were skipped: {_some(self._strangers)}")
+        if self._archives:
+            told.append(
+                f"archives inside were not opened: {_some(self._archives)}; name them with -f"
+            )
+        return told
+
+
+def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile]:
+    """The files that `-f` names, in the order of the names. Raises BadInput."""
+    for name in names:
+        path = Path(name)
+        if name == "-":
+            yield DumpFile(STDIN, pieces_of_stdin())
+        elif path.is_dir():
+            yield from _or_refused(_in_folder(path, skipped), name, "folder")
+        elif is_archive(name):
+            yield from _or_refused(_in_archive(path, skipped), name, "archive")
+        else:
+            yield DumpFile(name, pieces_of(path), kind_told_by(name))
+
+
+def kind_told_by(name: str) -> Kind | None:
+    """The kind of the objects in a file of that path: `NS/pods.json`, `nodes/NAME.yaml`,
+    `core_v1_pods.json`, `cluster-resources/pods/NS.json`; None where the path does not tell.
+    """
+    path = PurePosixPath(name.replace(os.sep, "/").lower())
+    if match := _SONOBUOY.fullmatch(path.stem):
+        kind, group = find_resource(match["plural"]), match["group"]
+        groups = [group_of(version) or "core" for version in kind.api_versions] if kind else []
+        return kind if group in groups else None
+    words = [path.parent.name, path.stem, path.parent.parent.name]
+    if path.parent.parent.name != "cluster-resources":  # there a file is named for its namespace
+        words[:2] = words[1::-1]
+    kinds = ((word, find_resource(word)) for word in words if "." not in word)
+    return next(
+        (kind for word, kind in kinds if kind and word in (kind.plural, kind.name.lower())), None
+    )
+
+
+def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
+    """Whether a file that cannot be read never was Kubernetes': nothing of the dump is missing."""
+    if not file.found or (file.kind is not None and not begins.strip()):
+        return False
+    return isinstance(error, NotKubernetes) or (file.kind is None and b"apiVersion" not in begins)
+
+
+def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
+    for place, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(place, name)
+            if name.startswith(".") or not path.is_file() or path.is_symlink():
+                continue
+            if is_archive(name):
+                skipped.skip_archive(str(path))
+            elif path.suffix in _SUFFIXES:
+                yield DumpFile(str(path), pieces_of(path), kind_told_by(str(path)), found=True)
+
+
+def _in_archive(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
+    for name, pieces in archived_files(path):
+        inside, source = PurePosixPath(name), f"{path}: {name}"
+        if any(part.startswith(".") and part != ".." for part in inside.parts):
+            continue
+        if is_archive(name):
+            skipped.skip_archive(source)
+        elif inside.suffix in _SUFFIXES:
+            yield DumpFile(source, pieces, kind_told_by(name), found=True)
+
+
+def _or_refused(files: Iterator[DumpFile], name: str, what: str) -> Iterator[DumpFile]:
+    """The files, of which there must be one."""
+    first = next(files, None)
+    if first is None:
+        raise BadInput(
+            f"the {what} holds no .json, .yaml or .yml file",
+            on=name,
+            remedy=f"name a {what} with what 'kubectl get -o json' printed",
+        )
+    return chain((first,), files)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
