@@ -50,13 +50,14 @@ def choose_cordon(
         return (given, *settle(given), Cordon(given.cordon or "", because))
     first = replace(waves, cordon=CORDON_FIRST)
     cut, play = settle(first)
-    if not _is_scarce(play):
+    if len(cut) < 2 or not _is_scarce(play):
         return first, cut, play, Cordon(CORDON_FIRST, "so that no pod moves twice")
     by_wave = replace(waves, cordon=CORDON_BY_WAVE)
     other_cut, other_play = settle(by_wave)
     cost, other = _cost(play), _cost(other_play)
     if cost <= other:
-        because = f"room is scarce, and wave by wave would be no better: {_told(other, cost)}"
+        because = "room is scarce, and wave by wave would "
+        because += "change nothing" if cost == other else f"be no better: {_told(other, cost)}"
         return first, cut, play, Cordon(CORDON_FIRST, because)
     because = f"with all nodes cordoned first, {_told(cost, other)}"
     return by_wave, other_cut, other_play, Cordon(CORDON_BY_WAVE, because)

@@ -143,6 +143,11 @@ def test_where_there_is_room_all_are_cordoned_first() -> None:
     assert answer.cordon.because == "so that no pod moves twice"
 
 
+def test_a_single_wave_leaves_nothing_to_choose() -> None:
+    answer = make_wave_plan(scarce(), ["a1"], OPTIONS, WaveOptions(1, maintenance_ns=MINUTE_NS))
+    assert answer.cordon is not None and answer.cordon.because == "so that no pod moves twice"
+
+
 def test_an_estimate_never_lies_below_its_own_bound() -> None:
     limits = WaveOptions(1, maintenance_ns=10 * MINUTE_NS)
     for more in ([], nodes("b1", cpu="64")):
