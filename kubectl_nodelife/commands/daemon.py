@@ -189,12 +189,12 @@ def status(output: str, no_headers: bool, connection: Connection) -> int:
       kubectl nodelife daemon status
       kubectl nodelife daemon status -o wide
     """
-    from kubectl_nodelife.report.daemon import DaemonsPage, state_of
+    from kubectl_nodelife.report.daemon import DaemonsPage, not_enforced, state_of
     from kubectl_nodelife.report.formats import render
 
     items = [_health(instance) for instance in _all_instances()]
     for item in items:
-        for warning in item.get("warnings", ()):
+        for warning in (*item.get("warnings", ()), *not_enforced(item)):
             terminal.warn(f"{item.get('context') or item['identity']}: {warning}")
     if not items:
         terminal.note("no daemon runs")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
 LEASE_DURATION_NS: Final = 15 * SECOND_NS
@@ -74,8 +74,11 @@ class Election:
         answer = yield self._put(self._wanted(stamp_ns))
         return self._took(answer, now_ns) if answer.ok else False
 
-    def release(self, stamp_ns: int) -> Generator[Replace, Answer, bool]:
-        """Give the Lease up, so that the next one need not wait. Follows `release`."""
+    def release(self, stamp_ns: int) -> Generator[Replace | Get, Answer, bool]:
+        """Give the Lease up, so that the next one need not wait. Follows `release`.
+
+        A renewal that was broken off may have been stored: the version is read anew then.
+        """
         if self._renewed_ns is None or self._raw is None:
             return False
         self._renewed_ns = None
@@ -86,6 +89,13 @@ class Election:
             "renewTime": format_micro_time(stamp_ns),
             "leaseTransitions": self.transitions,
         }
+        answer = yield self._put(spec)
+        if answer.code != CONFLICT:
+            return answer.ok
+        answer = yield Get("Lease", self.key)
+        if answer.raw is None or answer.raw["spec"].get("holderIdentity") != self.identity:
+            return False
+        self._raw = answer.raw
         answer = yield self._put(spec)
         return answer.ok
 

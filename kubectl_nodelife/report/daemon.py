@@ -102,6 +102,16 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
         yield f"  {flag}={setting['value']} ({setting['origin']})"
 
 
+def not_enforced(item: dict[str, Any]) -> list[str]:
+    """Why something of what a daemon was ordered to enforce is not sent, a line each."""
+    found = item.get("enforcement")
+    if found is None:
+        return []
+    reasons = dict.fromkeys(filter(None, [found["because"], *found["breakers"]]))
+    goes_on = "; `kubectl nodelife daemon resume` goes on" if found["breakers"] else ""
+    return [f"not enforced: {because}{goes_on}" for because in reasons]
+
+
 def _enforcement(found: dict[str, Any] | None) -> Iterable[str]:
     if found is None:
         return

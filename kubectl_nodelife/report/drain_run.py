@@ -45,7 +45,7 @@ def _row(wave: WaveOutcome) -> Iterator[object]:
 
 def _result(promised: Estimate | None, seconds: float | None, errors: Mapping[str, str]) -> str:
     if errors:
-        return f"not drained: {', '.join(errors)}"
+        return f"not drained{'' if promised else ', as promised'}: {', '.join(errors)}"
     if seconds is None or promised is None:
         return "drained"
     if seconds > promised.high:

@@ -97,6 +97,7 @@ def test_a_stolen_lease_ends_leading_at_once() -> None:
     server, a, _ = two()
     attempt(a, server, 0)
     assert server.lease is not None
+    assert server.lease is not None
     server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "thief"}})
     assert not attempt(a, server, 2)
     assert not a.leads(START + 2 * SECOND_NS)
@@ -120,6 +121,19 @@ def test_a_released_lease_is_had_after_its_one_second() -> None:
     assert not a.leads(START)
     assert attempt(b, server, 0.1), "nobody holds it"
     assert server.spec["leaseTransitions"] == 1
+
+
+def test_a_renewal_whose_answer_was_lost_does_not_keep_it_from_being_released() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    server.answer(next(a.attempt(START + SECOND_NS, START + SECOND_NS)))
+    assert play(a.release(START + SECOND_NS), server)
+    assert server.spec["holderIdentity"] == ""
+    attempt(a, server, 2)
+    assert server.lease is not None
+    server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "b"}})
+    assert not play(a.release(START + 3 * SECOND_NS), server), "another's is left alone"
+    assert server.spec["holderIdentity"] == "b"
 
 
 def test_a_renewal_refused_once_reads_and_tries_on_the_new_version() -> None:

@@ -1,6 +1,11 @@
 """The fourteen recorded clusters of `tests/drains`, put up anew on a real control plane.
 
-Time limits are shorter here. All but the namespaces and the nodes' names is as it was recorded.
+Workloads, budgets, finalizers and volumes, the flags and what is wrong with each are as recorded.
+Different are, so that all live side by side on one control plane and end soon: namespaces and
+nodes' names, a node selector of the set-up's own, one other node instead of two (it comes once all
+pods are on the first), grace periods of one second instead of two (12 instead of 20 in
+`long-grace`), limits of 7 to 9 seconds instead of 20 to 30, and kubelets that start a pod in one
+second instead of two.
 """
 
 from __future__ import annotations
@@ -15,6 +20,13 @@ from tests.real.drain_objects import (
 )
 
 _TWO = {"a1": {}, "a2": {}}
+
+FLAG_OF = {
+    "bare-pod-without-force": "--force",
+    "daemonset-without-flag": "--ignore-daemonsets",
+    "emptydir-without-flag": "--delete-emptydir-data",
+}
+"""What kubectl refuses as it is -> the flag that its message and the plan name."""
 
 RECORDED = (
     Setup("bare-pod-with-force", (deployment("web", 1), bare_pod("alone")), (2, 2), "--force"),
@@ -69,3 +81,26 @@ RECORDED = (
         "--timeout=7s",
     ),
 )
+
+STORIES = (
+    Setup(
+        "in-waves",
+        guarded(deployment("web", 6), maxUnavailable=4),
+        (6, 6),
+        "--max-parallel=2",
+        nodes={**_TWO, "a3": {}},
+        later={"a4": {}, "a5": {}},
+        drained=("a1", "a2", "a3"),
+    ),
+    Setup(
+        "overtaken",
+        guarded(deployment("web", 4), maxUnavailable=1),
+        (4, 4),
+        "--max-parallel=1",
+        nodes=_TWO,
+        later={"a3": {}},
+        drained=("a1", "a2"),
+    ),
+    Setup("switched-off", guarded(deployment("web", 3), maxUnavailable=1), (3, 3)),
+)
+"""Drains of our own waves, and such as something happens to."""
