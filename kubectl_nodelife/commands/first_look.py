@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from kubectl_nodelife.daemon.places import check_private, runtime_folder
+from kubectl_nodelife.daemon.places import make_private, runtime_folder
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.report import terminal
 
@@ -27,8 +27,7 @@ def say_first_look(text: str) -> None:
 def _said_lately(path: str) -> bool:
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        check_private(folder)
+        make_private(folder)
         age = time.time() - os.stat(path).st_mtime if os.path.exists(path) else None
         if age is not None and 0 <= age < EVERY_SECONDS:
             return True
