@@ -157,11 +157,15 @@ def stop(every: bool, force: bool, connection: Connection) -> int:
       kubectl nodelife daemon stop --all
     """
     chosen = _all_instances() if every else [_instance(connection)[1]]
-    ended = [instance for instance in chosen if instance.stop(force=force)]
+    ended = [instance for instance in chosen if instance.stop(force=force, tell=_tell_left)]
     if not ended:
         terminal.note("no daemon runs")
         return EXIT_UNREACHABLE
     return EXIT_DONE
+
+
+def _tell_left(line: str) -> None:
+    terminal.note(f"stays behind: {line}")
 
 
 @daemon.command("restart")

@@ -37,9 +37,10 @@ class ChangeRecord(msgspec.Struct, gc=False):
     """One record. Instants in ns since the epoch; `detail` and `patch` are JSON texts.
 
     `cause` is the id of the change that led to this one. `node`: where the pod was that it is
-    about. `why`: what the outcome was seen by. `error`: what the API server said. `data`: the
-    action itself (`engine.action_data`), for as long as it is open. `earliest_ns`, `latest_ns`:
-    where the instant hangs on what cannot be seen from outside; `time_ns` is then the middle.
+    about. `why`: what the outcome was seen by, or what holds it until `held_until_ns`. `error`:
+    what the API server said. `attempts`: how many requests were sent. `data`: the action itself
+    (`engine.action_data`), for as long as it is open. `earliest_ns`, `latest_ns`: where the instant
+    hangs on what cannot be seen from outside; `time_ns` is then the middle.
     """
 
     id: int
@@ -63,6 +64,8 @@ class ChangeRecord(msgspec.Struct, gc=False):
     data: str = ""
     earliest_ns: int | None = None
     latest_ns: int | None = None
+    attempts: int = 0
+    held_until_ns: int | None = None
 
     def place_within(self, earliest_ns: int, latest_ns: int) -> None:
         """It comes within that time; nobody outside can see when."""
@@ -160,8 +163,14 @@ def document(change: ChangeRecord) -> dict[str, Any]:
         made["node"] = change.node
     if change.settled_ns is not None:
         made["settledTime"] = format_micro_time(change.settled_ns)
-    if change.why:
+    if change.outcome == HELD:
+        made["heldBecause"] = change.why
+        if change.held_until_ns is not None:
+            made["heldUntil"] = format_micro_time(change.held_until_ns)
+    elif change.why:
         made["settledBecause"] = change.why
+    if change.attempts:
+        made["attempts"] = change.attempts
     if change.error:
         made["error"] = change.error
     if change.patch:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubectl_nodelife import __version__
@@ -137,15 +137,16 @@ class Instance:
             time.sleep(0.05)
         return True
 
-    def stop(self, *, force: bool) -> bool:
+    def stop(self, *, force: bool, tell: Callable[[str], None] = lambda line: None) -> bool:
         """Ask the daemon to end, and wait. False: none ran. `force`: by signals if it does not.
 
-        Raises Failed.
+        `tell`: is told each thing that nobody tends any more. Raises Failed.
         """
         if not self.is_taken():
             return False
         try:
-            ask(self.socket, "stop", seconds=5.0)
+            for line in ask(self.socket, "stop", seconds=5.0).get("leftBehind", ()):
+                tell(str(line))
         except NodelifeError as error:
             if not force:
                 if isinstance(error, NotRunning):

@@ -137,13 +137,27 @@ class Ledger:
         for change in entry.changes if entry is not None else ():
             change.mode = ENFORCE
 
-    def hold(self, action: Action, because: str) -> None:
+    def note_done(self, action: Action, now_ns: int) -> None:
+        """Something was done that nobody had planned, and on which nothing hangs."""
+        self.numbers.ensure(action)
+        for change in changes_of(action, now_ns, self.next_id, "", None, "", self.digest):
+            change.mode, change.outcome, change.settled_ns = ENFORCE, APPLIED, now_ns
+            self.next_id += 1
+            self.new.append(change)
+            self.changed[change.id] = change
+
+    def hold(self, action: Action, because: str, until_ns: int) -> None:
         """A guard holds a decision back; it has not ended."""
         entry = self._open.get(action.id)
         for change in entry.changes if entry is not None else ():
-            change.outcome, change.why = HELD, because
-            self.settled.append(Settlement(HELD, change.time_ns, because, "", change.id))
-            self.changed[change.id] = change
+            change.outcome, change.why, change.held_until_ns = HELD, because, until_ns or None
+            self._changed(change)
+
+    def attempted(self, action: Action) -> None:
+        """A request of it is sent."""
+        entry = self._open.get(action.id)
+        for change in entry.changes if entry is not None else ():
+            change.attempts += 1
 
     def amend(self, by: Action) -> None:
         """The planned action of that number is from now on told in other words."""
@@ -271,8 +285,14 @@ class Ledger:
         self, change: ChangeRecord, outcome: str, now_ns: int, why: str, error: str
     ) -> None:
         change.outcome, change.settled_ns = outcome, max(now_ns, change.time_ns)
-        change.why, change.error, change.data = why, error, ""
-        self.settled.append(Settlement(outcome, change.settled_ns, why, error, change.id))
+        change.why, change.error, change.data, change.held_until_ns = why, error, "", None
+        self._changed(change)
+
+    def _changed(self, change: ChangeRecord) -> None:
+        """The journal has to take it in as it is now."""
+        at_ns, until_ns = change.settled_ns, change.held_until_ns
+        ended = (change.outcome, at_ns, change.why, change.error)
+        self.settled.append(Settlement(*ended, change.attempts, until_ns, change.data, change.id))
         self.changed[change.id] = change
 
     def _id_of(self, action: Action | None) -> int | None:

@@ -36,6 +36,7 @@ WRITES: Final[dict[str, tuple[Row, ...]]] = {
     "pod-gc": (
         ("", "pods", "", ("delete",)),
         ("", "pods", "status", ("patch",)),
+        _EVENTS,
     ),
     "daemonset": (
         ("", "pods", "", ("create", "delete", "patch")),

@@ -19,6 +19,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
     control_plane_pods,
     lease_spec,
     manager_lease,
+    unknown_flags,
     unproven,
 )
 from kubectl_nodelife.daemon.intents import Intents
@@ -122,10 +123,16 @@ class Preflight:
         await self._checks.clock_agrees()
 
     async def settings_agree(self) -> None:
-        """No --set contradicts what a visible control plane runs with."""
-        check_settings(
-            list(contradictions(await control_plane_pods(self._writer), self._assignments))
-        )
+        """What a visible control plane runs with is known, and no --set contradicts it."""
+        pods = await control_plane_pods(self._writer)
+        for unknown in unknown_flags(pods):
+            raise Refused(
+                unknown,
+                on="the kube-controller-manager",
+                remedy="look for a newer kubectl-nodelife: two controllers with different settings "
+                "would undo one another",
+            )
+        check_settings(list(contradictions(pods, self._assignments)))
 
     async def no_manager(self) -> None:
         """No kube-controller-manager runs the same controllers."""

@@ -229,8 +229,9 @@ class Daemon:
     # Orders
 
     async def _order_stop(self, query: Query) -> dict[str, Any]:
+        left = self.enforcement.left_behind() if self.enforcement is not None else []
         self._stop.set()
-        return {"stopping": True}
+        return {"stopping": True, "leftBehind": left}
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()

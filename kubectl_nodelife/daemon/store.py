@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from kubectl_nodelife.daemon.changes import COLUMNS, WOULD, ChangeRecord
+from kubectl_nodelife.daemon.changes import COLUMNS, HELD, WOULD, ChangeRecord
 from kubectl_nodelife.kube.times import HOUR_NS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 ACTIONS_RESERVED: Final = 100_000
 """More actions than are decided between two batches."""
 
@@ -35,21 +35,27 @@ _TYPES = {
     "settled_ns": "INTEGER",
     "earliest_ns": "INTEGER",
     "latest_ns": "INTEGER",
+    "attempts": "INTEGER NOT NULL",
+    "held_until_ns": "INTEGER",
 }
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
 _SETTLE = (
-    "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ?, data = '' WHERE id = ?"
+    "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ?, attempts = ?, "
+    "held_until_ns = ?, data = ? WHERE id = ?"
 )
 
 
 class Settlement(NamedTuple):
-    """How the change with that id ended."""
+    """How the change with that id ended, or that it is held."""
 
     outcome: str
-    settled_ns: int
+    settled_ns: int | None
     why: str
     error: str
+    attempts: int
+    held_until_ns: int | None
+    data: str
     id: int
 
 
@@ -157,7 +163,7 @@ class Store:
 
     def still_open(self) -> list[ChangeRecord]:
         """What a daemon before this one has planned and not settled."""
-        return self.select(Wanted(outcome=WOULD))
+        return [*self.select(Wanted(outcome=WOULD)), *self.select(Wanted(outcome=HELD))]
 
     def prune(self, now_ns: int) -> int:
         """Drop what is too old or too much, a few thousand rows at a time. How many went."""
@@ -233,12 +239,15 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version in (1, 2):
+    if version in (1, 2, 3):
         db.execute("BEGIN IMMEDIATE")
         if version == 1:  # of a release that did not keep the actions themselves
             db.execute("ALTER TABLE changes ADD COLUMN data TEXT NOT NULL DEFAULT ''")
-        for name in ("earliest_ns", "latest_ns"):
-            db.execute(f"ALTER TABLE changes ADD COLUMN {name} INTEGER")
+        if version < 3:
+            for name in ("earliest_ns", "latest_ns"):
+                db.execute(f"ALTER TABLE changes ADD COLUMN {name} INTEGER")
+        db.execute("ALTER TABLE changes ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0")
+        db.execute("ALTER TABLE changes ADD COLUMN held_until_ns INTEGER")
         db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("COMMIT")
     elif version not in (0, SCHEMA):

@@ -28,12 +28,13 @@ Trying = Generator[Get | Post | Replace, Answer, bool]
 
 
 class Election:
-    """One candidate for one Lease. `holder`: who had it when it was last seen."""
+    """One candidate for one Lease. `taken_from`: who had it before us, if anybody did."""
 
     def __init__(self, namespace: str, name: str, identity: str) -> None:
         self.key = (namespace, name)
         self.identity = identity
         self.transitions = 0
+        self.taken_from = ""
         self._record: Spec | None = None
         self._raw: dict[str, Any] | None = None
         self._seen_ns = 0
@@ -43,6 +44,11 @@ class Election:
     def holder(self) -> str:
         """The identity in the record last seen, "" for none."""
         return str((self._record or {}).get("holderIdentity") or "")
+
+    @property
+    def uid(self) -> str:
+        """The Lease's uid, "" where it was never seen."""
+        return str(((self._raw or {}).get("metadata") or {}).get("uid") or "")
 
     def leads(self, now_ns: int) -> bool:
         """Whether writes are allowed: the last renewal was sent within the renew deadline."""
@@ -71,7 +77,10 @@ class Election:
         if self.holder and self.holder != self.identity and not self._has_expired(now_ns):
             self._renewed_ns = None
             return False
+        before = self.holder
         answer = yield self._put(self._wanted(stamp_ns))
+        if answer.ok and before != self.identity:
+            self.taken_from = before
         return self._took(answer, now_ns) if answer.ok else False
 
     def release(self, stamp_ns: int) -> Generator[Replace | Get, Answer, bool]:

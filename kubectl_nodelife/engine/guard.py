@@ -157,13 +157,15 @@ def is_capped_taint(action: Action) -> bool:
 class Guard:
     """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb.
 
-    `on_change` is told a breaker that opens, and None where a person closed all of them. `set_of`
-    tells the uid of the DaemonSet that a pod belongs to, and its maxUnavailable in nodes.
+    `on_change` is told a breaker that opens, and None where a person closed all of them; `on_close`
+    each that is closed, and how. `set_of` tells the uid of the DaemonSet that a pod belongs to, and
+    its maxUnavailable in nodes.
     """
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.on_change: Callable[[Breaker | None], None] = lambda breaker: None
+        self.on_close: Callable[[Breaker, str], None] = lambda breaker, how: None
         self.sent = 0
         self.breakers: dict[tuple[str, str], Breaker] = {}
         self.set_of: Callable[[DeletePod], tuple[str, int]] = lambda action: ("", 0)
@@ -312,8 +314,10 @@ class Guard:
         ends.append(bad)
         tried = self._half_open.pop(verb, None)
         if tried is not None and not bad:
-            self.breakers.pop(("errors", verb), None)
+            healed = self.breakers.pop(("errors", verb), None)
             ends.clear()
+            if healed is not None:
+                self.on_close(healed, "a write has worked again")
             return
         if tried is not None or sum(ends) >= max(1, self.caps.errors):
             because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {message}"
@@ -329,8 +333,11 @@ class Guard:
 
     def resume(self) -> None:
         """A person says go on."""
+        closed = list(self.breakers.values())
         self.breakers.clear()
         self.on_change(None)
+        for breaker in closed:
+            self.on_close(breaker, "closed by `daemon resume`")
         self._ends.clear()
         self._half_open.clear()
 

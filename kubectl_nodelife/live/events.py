@@ -50,6 +50,11 @@ class EventSender:
             found = self._correlator.correlate(event, at_ns)
             if found is not None:
                 await self._send(found)
+            self._queue.task_done()
+
+    async def sent(self) -> None:
+        """Wait until nothing waits any more."""
+        await self._queue.join()
 
     async def _send(self, found: Correlated) -> None:
         call = found.call

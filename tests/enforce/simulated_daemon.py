@@ -24,7 +24,6 @@ from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.live.clock import ServerClock
 from kubectl_nodelife.live.news import FAILING, WATCHING, Happened, KindState, Listed, Phase
@@ -226,7 +225,6 @@ class Process:
             return settings
 
         enforcement_module.WritingSession = lambda *_, **__: network  # type: ignore
-        enforcement_module.read_leases = self._read_leases  # type: ignore[assignment]
         daemon = SimpleNamespace(
             options=SimpleNamespace(environ={}, tell=lambda text: None, assignments=()),
             target=SimpleNamespace(server="https://simulated"),
@@ -252,13 +250,6 @@ class Process:
             await self.enforcement.run()
         finally:
             feeding.cancel()
-
-    async def _read_leases(self, client: Any) -> list[Any]:
-        await asyncio.sleep(0.005)
-        if self.network.dead:
-            raise Unreachable("the process is dead")
-        entries = self._server.store.collections["Lease"].entries.values()
-        return [e.obj for e in entries if e.obj.namespace == "kube-node-lease"]
 
     def kill(self) -> None:
         """kill -9: what is on its way arrives, nothing else happens any more."""

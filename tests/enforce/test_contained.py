@@ -13,6 +13,7 @@ from kubectl_nodelife.daemon.enforce import fault_breaker
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import Action, DeletePod, RemoveTaints
 from kubectl_nodelife.engine.cache import Cache
@@ -59,9 +60,7 @@ def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enfo
         options=SimpleNamespace(environ={}, tell=print, assignments=()),
         target=SimpleNamespace(server="s"),
         client=SimpleNamespace(clock=None),
-        journal=SimpleNamespace(
-            ledger=SimpleNamespace(numbers=ActionNumbers(), digest=None), fault=str
-        ),
+        journal=SimpleNamespace(ledger=Ledger(), fault=str),
         watcher=SimpleNamespace(clock=clock),
         tee=None,
     )

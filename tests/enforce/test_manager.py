@@ -12,6 +12,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
     contradictions,
     control_plane_pods,
     running_controllers,
+    unknown_flags,
     watch_manager,
 )
 from kubectl_nodelife.engine.calls import Answer
@@ -112,6 +113,17 @@ class Lease:
 
     async def send(self, request: Any, kind: str, **_: Any) -> Answer:
         return Answer(200, raw={"items": self._pods})
+
+
+def test_a_flag_that_no_release_has_is_told() -> None:
+    known = [
+        "--node-monitor-period=5s",
+        "--cluster-cidr=10.0.0.0/8",
+        "--terminated-pod-gc-threshold=9",
+    ]
+    assert list(unknown_flags([pod(*known)])) == []
+    told = list(unknown_flags([pod(*known, "--node-eviction-burst=3"), pod(name="etcd-cp-1")]))
+    assert told == ["it runs with --node-eviction-burst, which no release known here has"]
 
 
 @pytest.mark.parametrize(

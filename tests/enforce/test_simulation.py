@@ -32,7 +32,6 @@ def _clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (writer, "time"),
         (writer, "steady_ns"),
         (enforcement, "WritingSession"),
-        (enforcement, "read_leases"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))
     yield

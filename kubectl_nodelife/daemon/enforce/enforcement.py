@@ -9,13 +9,17 @@ Only the first begins as `--begin` says: the others join, so that no pause ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce.announcer import Announcer, whoever
 from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
+from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
+from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
-from kubectl_nodelife.daemon.enforce.limits import caps_of, client_rate, daemon_set_syncs, set_of
+from kubectl_nodelife.daemon.enforce.left_behind import left_behind
+from kubectl_nodelife.daemon.enforce.limits import caps_of, daemon_set_syncs, set_of
 from kubectl_nodelife.daemon.enforce.lookouts import (
     FreshEvidence,
     KillSwitch,
@@ -24,9 +28,10 @@ from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import settle_all, settle_later
-from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.enforce.tee import Tee, TeeFeed
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
+from kubectl_nodelife.daemon.enforce.writers import controller_writers
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
@@ -36,24 +41,21 @@ from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
-from kubectl_nodelife.engine.calls.call import FORBIDDEN, NO_ANSWER
+from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.guard import Breaker, Guard, verb_of
+from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.errors import NodelifeError, Refused
+from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
+from kubectl_nodelife.live.executor import LiveExecutor, Port
 from kubectl_nodelife.live.lease import LeaseKeeper
-from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.source import Happened
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
-_EVENT_SHARE: Final = 8
 _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0
 
@@ -112,8 +114,14 @@ class Enforcement:
             self.guard,
             clock.now_ns,
         )
+        self._gone_nodes = GoneNodes(intents)
+        sender = EventSender(self._side, clock.now_ns, self._may_announce)
+        self._announcer = Announcer(self._ledger, sender, self.keeper, clock.now_ns)
         self._kept = KeptBreakers(self.guard, intents)
-        self.guard.on_change = self._note_breaker
+        self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
+        self._forbidden = ForbiddenCheck(
+            lambda: self._preflight().permission(), self.guard, clock.now_ns
+        )
         self._faults = FaultBreaker(self.guard, orders.controllers, clock.now_ns)
         self._target = target
         self._task: EnforcingTask | None = None
@@ -121,7 +129,6 @@ class Enforcement:
         self._newest: dict[str, int] = {}
         self._restored = ""
         self._tasks: list[asyncio.Task[None]] = []
-        self._asking: set[asyncio.Task[None]] = set()
 
     async def preflight(self) -> None:
         """Raises Refused, Unreachable."""
@@ -147,6 +154,7 @@ class Enforcement:
             self.kill_switch.run(),
             self.intents.run(self._clock.now_ns),
             watch_manager(self._side, self._unproven_with, self.guard, self._clock.now_ns),
+            self._announcer.run(),
         )
         self._tasks = [loop.create_task(part) for part in parts]
         await self._faults.contain("settling", settle_all(self.intents, self._moved, self._side))
@@ -162,8 +170,19 @@ class Enforcement:
 
     async def stop_sending(self) -> None:
         """Send nothing more, and wait for what is on its way."""
+        for line in self.left_behind():
+            log.info("stays behind: %s", line)
         if self._executor is not None:
             await self._executor.stop()
+        self._announcer.ended(f"stopped by {whoever()}")
+        await self._announcer.flush()
+
+    def left_behind(self) -> list[str]:
+        """What nobody tends any more once we end."""
+        if self._task is None:
+            return []
+        host, now_ns = self._task.host, self._clock.now_ns()
+        return left_behind(host.cache, host.eviction, self.orders.controllers, now_ns)
 
     async def close(self) -> None:
         """Release the Lease, and close everything. Nothing must be on its way any more."""
@@ -195,8 +214,14 @@ class Enforcement:
     def resume(self) -> str:
         """A person says go on. What a restart would forget of it, "" where nothing."""
         warning = self.pause.end()
+        if self.guard.breakers:
+            self._gone_nodes.forget()
         self.guard.resume()
         return warning
+
+    async def _may_announce(self) -> bool:
+        """Whether an Event on our Lease may be sent: whenever writing is not forbidden to all."""
+        return not self.kill_switch.present
 
     # A term
 
@@ -212,11 +237,10 @@ class Enforcement:
             self.orders.controllers,
             self._daemon.settings,
             host,
-            lambda: read_leases(self._client),
         )
         task.on_bug = self._faults.note
         task.newest, task.on_time_back, self._restored = self._newest, self._time_back, ""
-        executor = self._make_executor(host.cache, task, feed.queue.put_nowait)
+        executor = self._make_executor(host.cache, task, feed)
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
         self._task = task
@@ -239,6 +263,7 @@ class Enforcement:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             self._daemon.tee.close(feed)
+            self._gone_nodes.keep(self._clock.now_ns())
             self._task = self._executor = None
 
     async def _until_closed(self, task: EnforcingTask, running: asyncio.Task[None]) -> None:
@@ -255,7 +280,7 @@ class Enforcement:
             if both and settings.flags != task.settings.flags:
                 await task.change_settings(settings)
             if self._restored or not self.keeper.leads():
-                log.warning("%s: nothing is sent", self._restored or "the Lease is lost")
+                self._announcer.ended(self._restored or "the Lease is lost")
                 return
             if self.keeper.error:
                 self._tripwires.trouble(now_ns)  # a renewal failed
@@ -264,13 +289,13 @@ class Enforcement:
                 log.warning("enforcing: %s", because or "goes on")
                 self.why_not = because
             closed_ns = (closed_ns or now_ns) if because else 0
+            self._gone_nodes.keep(now_ns)
             if closed_ns and now_ns - closed_ns > task.settings.node_monitor_period_ns:
+                self._announcer.ended(because)
                 return
 
-    def _make_executor(
-        self, cache: Cache, task: EnforcingTask, put: Callable[[Any], None]
-    ) -> LiveExecutor:
-        now_ns = self._clock.now_ns
+    def _make_executor(self, cache: Cache, task: EnforcingTask, feed: TeeFeed) -> LiveExecutor:
+        now_ns, put = self._clock.now_ns, feed.queue.put_nowait
 
         def deliver(event: Event) -> None:
             if isinstance(event, Outcome):
@@ -278,9 +303,10 @@ class Enforcement:
             else:
                 put(Happened(event.kind, [event]))  # type: ignore[union-attr,list-item]
 
-        evidence = FreshEvidence(
-            cache, self._client, self._side, deliver, now_ns, task.settings.node_monitor_period_ns
-        )
+        period_ns = task.settings.node_monitor_period_ns
+        evidence = FreshEvidence(cache, self._client, self._side, deliver, now_ns, period_ns)
+        evidence.leases_count = task.settings.leases_count
+        evidence.watch_lies = lambda: feed.relist(["Lease"])
         port = Port(
             cache,
             self.guard,
@@ -290,51 +316,31 @@ class Enforcement:
             evidence,
             deliver,
             now_ns,
-            task.settings.node_monitor_period_ns,
+            period_ns,
             self._faults.note,
         )
         self.guard.set_of = set_of(cache)
-        rate = client_rate(task.settings)
-        writers = {n: self._controller(n, *rate) for n in self.orders.controllers}
+        writers = controller_writers(
+            self.orders.controllers,
+            task.settings,
+            self._session,
+            now_ns,
+            self._client.clock,
+            self._gate.closed_because,
+        )
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
-    def _controller(self, name: str, qps: float, burst: int) -> ControllerWriter:
-        writer = Writer(self._session, name, self._clock.now_ns, self._client.clock)
-        bucket = TokenBucket(qps, burst)
-        events = TokenBucket(qps / _EVENT_SHARE, max(1, burst // _EVENT_SHARE))
-
-        async def admitted() -> bool:
-            now_ns = self._clock.now_ns()
-            at_ns = events.reserve(now_ns)
-            await asyncio.sleep(max(0.0, (at_ns - now_ns) / 1e9))
-            return not self._gate.closed_because()
-
-        return ControllerWriter(writer, EventSender(writer, self._clock.now_ns, admitted), bucket)
-
     def _set_tripwires(self, cache: Cache, decisions: EnforcingTask) -> Tripwires:
-        tripwires = Tripwires(self.guard, cache, self.orders.controllers)
+        tripwires = Tripwires(self.guard, cache, self.orders.controllers, self._gone_nodes)
         tripwires.grace_ns = decisions.settings.node_monitor_grace_period_ns
 
         def answered(action: Action, answer: Answer, took_s: float) -> None:
             if answer.code == NO_ANSWER or took_s > _SLOW_S:
                 tripwires.trouble(self._clock.now_ns())
-            if answer.code == FORBIDDEN and not answer.causes:
-                task = asyncio.ensure_future(self._confirm_forbidden(action, answer))
-                self._asking.add(task)
-                task.add_done_callback(self._asking.discard)
+            self._forbidden.note(action, answer)
 
         self.recorder.on_sending, self.recorder.on_answered = tripwires.sends, answered
         return tripwires
-
-    async def _confirm_forbidden(self, action: Action, answer: Answer) -> None:
-        """A 403 may be admission's word about one object; ask whether the right itself is gone."""
-        try:
-            await self._preflight().permission()
-        except Refused as refused:
-            because = f"{answer.message}: {refused.what}"
-            self.guard.open(Breaker("forbidden", because, self._clock.now_ns(), verb_of(action)))
-        except NodelifeError:
-            pass
 
     def _time_back(self, because: str) -> None:
         """All memory is dropped with the term; a person must say that it goes on."""
@@ -352,11 +358,14 @@ class Enforcement:
         if breaker is not None and breaker.rule == ALL_AT_ONCE and self._task is not None:
             self._task.go_cold(breaker.because)
         if breaker is not None:
-            log.warning("%s: nothing of it is sent: %s", breaker.rule, breaker.because)
+            self._announcer.opened(breaker)
 
     def _note_begin(self, names: list[str]) -> None:
         now_ns = self._clock.now_ns()
         self.why_not = ""
+        if self._task is not None:
+            self._gone_nodes.begin(self._task.host.cache, now_ns)
+            self._tripwires.check_gone(now_ns)
         unsaid = set(self.orders.controllers) - set(self.orders.assume_stopped)
         if unsaid and self._task is not None:
             self._gate.quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
@@ -372,3 +381,4 @@ class Enforcement:
         if not self.began_ns:
             self._daemon.options.tell(line)
         self.began_ns = now_ns
+        self._announcer.began(",".join(self.orders.controllers))

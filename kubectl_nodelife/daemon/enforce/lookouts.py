@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.calls import Get, Request, Result
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
@@ -64,7 +65,11 @@ class KillSwitch:
 
 
 class FreshEvidence:
-    """The last sign of life of nodes, read from the API server right before one is called lost."""
+    """The last sign of life of nodes, read from the API server right before one is called lost.
+
+    `watch_lies` is called, at most once a monitor period, where the watch has not told of a renewal
+    that is there. `leases_count`: Leases are signs of life in this release.
+    """
 
     def __init__(
         self,
@@ -81,6 +86,9 @@ class FreshEvidence:
         self._deliver = deliver
         self._now_ns = now_ns
         self._period_ns = period_ns
+        self.watch_lies: Callable[[], None] = lambda: None
+        self.leases_count = True
+        self._lied_ns = 0
         self._asked: deque[int] = deque()
         self._listing = asyncio.Lock()
         self._listed: dict[str, KubeObject] = {}
@@ -88,6 +96,8 @@ class FreshEvidence:
 
     async def is_lost(self, node: str) -> Result:
         """Ok where the API server has no newer renewal than the cache, or no Lease at all."""
+        if not self.leases_count:
+            return Result(200)
         now_ns = self._now_ns()
         while self._asked and self._asked[0] < now_ns - self._period_ns:
             self._asked.popleft()
@@ -123,5 +133,10 @@ class FreshEvidence:
         if renewed is None or (known is not None and known[0] is not None and renewed <= known[0]):
             return Result(200)
         self._deliver(Put("Lease", lease))
-        age_s = max(0, self._now_ns() - renewed) // SECOND_NS
+        now_ns = self._now_ns()
+        if now_ns > self._lied_ns + self._period_ns:
+            self._lied_ns = now_ns
+            log.warning("the watch of Leases has not told of renewals: it is built anew")
+            self.watch_lies()
+        age_s = max(0, now_ns - renewed) // SECOND_NS
         return Result(CONFLICT, f"its Lease was renewed {age_s}s ago: the watch had not said so")

@@ -24,6 +24,11 @@ LOOK_SECONDS: Final = 10.0
 _READ_SECONDS: Final = 5.0
 _MANAGER: Final = "kube-controller-manager"
 _COMPONENTS: Final = (_MANAGER, "kube-apiserver")
+_OURS: Final = (
+    *("node-monitor-", "node-startup-", "node-eviction-", "secondary-node-", "unhealthy-zone-"),
+    *("large-cluster-", "pod-eviction-", "terminated-pod-", "taint-", "concurrent-daemonset-"),
+)
+"""How the names of flags begin that change what our controllers decide."""
 _PODS: Final = "/api/v1/namespaces/kube-system/pods"
 _NAMES: Final[Mapping[str, frozenset[str]]] = {
     "node-lifecycle": frozenset({"node-lifecycle-controller", "nodelifecycle"}),
@@ -74,6 +79,19 @@ def contradictions(pods: Iterable[Json], assignments: Collection[str]) -> Iterat
         for flag, value in flags_of(pod, component):
             if FLAGS[flag].origin == component and given.get(flag, value) != value:
                 yield f"--set {flag}={given[flag]}, but it runs with {value}"
+
+
+def unknown_flags(pods: Iterable[Json]) -> Iterator[str]:
+    """Flags of a visible manager that sound as if they changed what our controllers decide, and
+    that no release known here has; one sentence each.
+    """
+    for pod in pods:
+        if _component(pod) != _MANAGER:
+            continue
+        for word in words_of(pod, _MANAGER):
+            name = word.lstrip("-").partition("=")[0]
+            if word.startswith("--") and name.startswith(_OURS) and name not in FLAGS:
+                yield f"it runs with --{name}, which no release known here has"
 
 
 async def unproven(

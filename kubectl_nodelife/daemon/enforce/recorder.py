@@ -46,10 +46,11 @@ class ChangeRecorder:
     def held(self, action: Action, because: str, until_ns: int) -> None:
         """A guard holds it."""
         self.counts["held"] += 1
-        self._ledger.hold(action, because)
+        self._ledger.hold(action, because, until_ns)
 
     def sending(self, action: Action) -> None:
         """A request of it is about to be sent."""
+        self._ledger.attempted(action)
         self.on_sending(action)
 
     def answered(self, action: Action, answer: Answer, took_s: float) -> None:

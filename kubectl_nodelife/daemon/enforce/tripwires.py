@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Collection
 from typing import Final
 
+from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -30,7 +31,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
-GONE_WITHIN_NS: Final = 600 * SECOND_NS
 GONE_LEAST: Final = 3
 SILENT_SHARE: Final = 0.30
 _OURS_KEPT: Final = 100_000
@@ -39,14 +39,21 @@ _OURS_KEPT: Final = 100_000
 class Tripwires:
     """One term's. `controllers`: those that enforce."""
 
-    def __init__(self, guard: Guard, cache: Cache, controllers: Collection[str]) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        cache: Cache,
+        controllers: Collection[str],
+        gone: GoneNodes | None = None,
+    ) -> None:
+        """`gone`: what outlives the term, and the process."""
         self.grace_ns = 40 * SECOND_NS
         self._guard = guard
         self._cache = cache
         self._controllers = frozenset(controllers)
         self._detector = ForeignWriteDetector(cache, None, None)
         self._ours: OrderedDict[tuple[type[Action], object], None] = OrderedDict()
-        self._gone: deque[int] = deque()
+        self._gone = gone or GoneNodes()
         self._silent: deque[tuple[int, str]] = deque()
         self._trouble_ns = 0
 
@@ -80,6 +87,8 @@ class Tripwires:
                     self._judge(action, now_ns)
             elif old is None and isinstance(event.obj, Pod):
                 self._pod_came(event.obj, now_ns)
+            elif event.kind == "Node":
+                self._gone.came(event.obj.name)
 
     # What follows
 
@@ -104,13 +113,12 @@ class Tripwires:
             self._open(SURPRISE, because, now_ns)
 
     def _node_gone(self, name: str, now_ns: int) -> None:
-        owners = (controller_of(pod.metadata) for pod in self._cache.pods_on(name))
-        if all(owner is not None and owner.kind == "DaemonSet" for owner in owners):
-            return
-        while self._gone and self._gone[0] < now_ns - GONE_WITHIN_NS:
-            self._gone.popleft()
-        self._gone.append(now_ns)
-        gone, there = len(self._gone), len(self._cache.nodes)
+        if self._gone.gone(name, self._cache, now_ns):
+            self.check_gone(now_ns)
+
+    def check_gone(self, now_ns: int) -> None:
+        """Whether too many nodes are gone."""
+        gone, there = self._gone.count(now_ns), len(self._cache.nodes)
         share = self._guard.caps.nodes_gone_share
         if share is not None and gone >= max(GONE_LEAST, int(share * there) + 1):
             because = f"{gone} nodes with pods on them are gone within ten minutes"

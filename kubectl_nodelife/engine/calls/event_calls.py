@@ -18,6 +18,7 @@ COMPONENTS: Final = {
     "node-lifecycle": "node-controller",
     "taint-eviction": "taint-eviction-controller",
     "daemonset": "daemonset-controller",
+    "enforce": "kubectl-nodelife",
 }
 """Controller -> what its events name as their source."""
 
