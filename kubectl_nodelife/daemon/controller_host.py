@@ -103,7 +103,7 @@ class ControllerHost:
         if lifecycle is None or self.engine is None:
             return
         lifecycle.memory.watch_afresh(watched_ns)
-        lifecycle.memory.phase_known = True
+        lifecycle.memory.phase_seen_ns = began_ns
         period_ns = lifecycle.settings.node_monitor_period_ns
         passes = max(0, now_ns - began_ns) // period_ns + 1
         self.engine.wake(lifecycle.pass_at(began_ns + passes * period_ns))

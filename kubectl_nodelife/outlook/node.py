@@ -196,7 +196,8 @@ class Outlook:
         health = self.memory.health.get(node.name)
         if health is None:
             return None
-        period_ns, phase_known = self.settings.node_monitor_period_ns, self.memory.phase_known
+        period_ns = self.settings.node_monitor_period_ns
+        phase_known = self.memory.knows_phase(self.now_ns)
         noticed_ns = self._probe_ns(node.name, health)
         if ready is None:
             low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kubectl_nodelife.controllers.nodelifecycle.memory import PHASE_HOLDS_NS, Memory
 from kubectl_nodelife.daemon.changes import document
+from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.outlook.time_range import Range
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run
@@ -60,3 +62,10 @@ def test_once_a_loss_has_shown_a_pass_there_is_no_range(tmp_path: Path) -> None:
 
 def test_a_range_has_its_middle() -> None:
     assert Range(2, 6).middle_ns == 4
+
+
+def test_a_phase_that_was_seen_long_ago_is_not_known_any_more() -> None:
+    memory = Memory(make_settings("v1.36"))
+    assert not memory.knows_phase(0)
+    memory.phase_seen_ns = 0
+    assert memory.knows_phase(PHASE_HOLDS_NS - 1) and not memory.knows_phase(PHASE_HOLDS_NS)

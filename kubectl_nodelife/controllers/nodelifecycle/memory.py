@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones, eviction_rate
@@ -11,6 +12,10 @@ from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import MINUTE_NS
+
+PHASE_HOLDS_NS: Final = 10 * MINUTE_NS
+"""Passes begin up to some 10 ms late each: 1.2 s in all by then, with the default period."""
 
 
 class Memory:
@@ -20,7 +25,7 @@ class Memory:
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
     `unworked`: nodes of which a taint that mirrors its state, or a label, could not be written.
-    `phase_known`: this controller's passes begin when those of the one that was joined do.
+    `phase_seen_ns`: when a pass of the controller that was joined was last seen to begin.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
@@ -41,7 +46,7 @@ class Memory:
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
-        self.phase_known = False
+        self.phase_seen_ns: int | None = None
         profile = settings.profile
         self.leases_count = settings.leases_count
         self.decides_on_current = profile.has("decide_on_current")
@@ -65,6 +70,12 @@ class Memory:
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
+
+    def knows_phase(self, now_ns: int) -> bool:
+        """Whether passes begin when those of the controller that was joined do: its drift makes
+        that unknown again after some minutes.
+        """
+        return self.phase_seen_ns is not None and now_ns - self.phase_seen_ns < PHASE_HOLDS_NS
 
     def watch_afresh(self, now_ns: int) -> None:
         """Nobody was watching: the silence of nodes that are not lost already counts from now.

@@ -45,7 +45,7 @@ class PassPhase:
         self._lifecycle = lifecycle
         self._overlay = overlay
         self._aligned_ns: int | None = None
-        self._losses: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._losses: OrderedDict[int, tuple[int, int, int] | None] = OrderedDict()
 
     def due_ns(self, action: Action, now_ns: int) -> int | None:
         """When our own copy would have done what another has just done; None: that follows at
@@ -91,19 +91,32 @@ class PassPhase:
         """
         if action.controller == _POD_GC:
             return now_ns - GC_CHECK_PERIOD_NS, now_ns + GC_CHECK_PERIOD_NS
-        if self._lifecycle.memory.phase_known:
+        if self._lifecycle.memory.knows_phase(now_ns):
             return None
         if isinstance(action, SetNodeConditions):
             return self._loss_within(action, now_ns)
         cause: Action | None = action.cause
-        while cause is not None:
-            if (span := self._losses.get(cause.id)) is not None:
-                return now_ns + span[0], now_ns + span[1]
+        while cause is not None and cause.id not in self._losses:
             cause = cause.cause
-        return None
+        span = self._losses[cause.id] if cause is not None else None
+        if span is None:
+            return None
+        early_ns, late_ns, decided_ns = span
+        period_ns = self._lifecycle.settings.node_monitor_period_ns
+        if isinstance(action, AddTaints) and now_ns - decided_ns > period_ns:
+            self._keep(action, None)  # it waited for a token, and that decides from here on
+            return None
+        return now_ns + early_ns, now_ns + late_ns
+
+    def _keep(self, action: Action, span: tuple[int, int, int] | None) -> None:
+        """For what follows from the action: how much earlier and later than ours it may be, and
+        when ours was decided; None: what it follows from is not what decides.
+        """
+        self._losses[action.id] = span
+        if len(self._losses) > _MOST_LOSSES:
+            self._losses.popitem(last=False)
 
     def _loss_within(self, action: SetNodeConditions, now_ns: int) -> tuple[int, int] | None:
-        """`_losses` keeps the distances from our own decision, by the number of the action."""
         heartbeat = self._engine.cache.heartbeat(action.node)
         renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
         if renewal is None:
@@ -112,9 +125,7 @@ class PassPhase:
         low_ns = renewal[1] + lost_after_ns(self._grace_ns(), period_ns)
         if not low_ns <= now_ns <= low_ns + 2 * period_ns + SECOND_NS:
             return None  # silence that was not heard from its beginning, or another grace period
-        self._losses[action.id] = (low_ns - now_ns, low_ns + period_ns - now_ns)
-        if len(self._losses) > _MOST_LOSSES:
-            self._losses.popitem(last=False)
+        self._keep(action, (low_ns - now_ns, low_ns + period_ns - now_ns, now_ns))
         return low_ns, low_ns + period_ns
 
     def confirmed(self, action: Action, now_ns: int) -> None:
@@ -139,7 +150,7 @@ class PassPhase:
         period_ns = self._lifecycle.settings.node_monitor_period_ns
         if self._aligned_ns is None or now_ns - self._aligned_ns > period_ns * 9 // 10:
             self._aligned_ns = now_ns
-            self._lifecycle.memory.phase_known = True
+            self._lifecycle.memory.phase_seen_ns = now_ns
             self._engine.wake(self._lifecycle.pass_at(now_ns + period_ns))
 
     def _token_spent(self, node: Node, now_ns: int) -> list[Event]:
