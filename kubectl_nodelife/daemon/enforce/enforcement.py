@@ -201,7 +201,7 @@ class Enforcement:
         return {
             "controllers": list(self.orders.controllers),
             "enforcing": not self.why_not,
-            "because": self.why_not,
+            "because": self.why_not or self._gate.watching_because(),
             "begin": self.orders.begin,
             "caps": self.orders.caps or "default",
             "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
@@ -368,7 +368,15 @@ class Enforcement:
             self._tripwires.check_gone(now_ns)
         unsaid = set(self.orders.controllers) - set(self.orders.assume_stopped)
         if unsaid and self._task is not None:
-            self._gate.quiet_until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
+            until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
+            self._gate.quiet_until_ns = until_ns
+            names_of = ",".join(sorted(unsaid))
+            log.info(
+                "nothing is written before %s, to see whether somebody else does; "
+                "--assume-stopped=%s skips that",
+                format_micro_time(until_ns),
+                names_of,
+            )
         try:
             check_settings(self._daemon.settings_said)
         except Refused as refused:

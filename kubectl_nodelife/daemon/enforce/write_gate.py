@@ -51,12 +51,15 @@ class WriteGate:
             return f"the journal cannot be written: {error}"
         return ""
 
+    def watching_because(self) -> str:
+        """Why nothing is written at the beginning, "" once that is over."""
+        left_ns = self.quiet_until_ns - self._now_ns()
+        return "watching for other writers for one grace period first" if left_ns > 0 else ""
+
     def view(self, cache: Cache, task: EnforcingTask) -> View:
         """What holds at this moment."""
         now_ns = self._now_ns()
-        blind = task.stands_still
-        if now_ns < self.quiet_until_ns:
-            blind = "watching for other writers for one grace period first"
+        blind = self.watching_because() or task.stands_still
         view = View(
             leads=self._keeper.leads(),
             synced=task.synced.is_set() or bool(task.host.engine),
