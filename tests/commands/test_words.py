@@ -69,13 +69,15 @@ def test_a_first_look_is_said_once_a_minute(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a socket's path must be short
-        monkeypatch.setenv("NODELIFE_RUNTIME_DIR", f"{short}/run")
+        monkeypatch.setenv("NODELIFE_RUNTIME_DIR", f"{short}/state/run")
         for _ in range(3):
             say_first_look("a first look")
         assert capsys.readouterr().err == "a first look\n"
-        os.utime(f"{short}/run/first-look", (0, 0))
+        os.utime(f"{short}/state/run/first-look", (0, 0))
         say_first_look("a first look")
         assert capsys.readouterr().err == "a first look\n"
+        # The folders that it makes are the user's alone, as a daemon and its journal want them.
+        assert os.stat(f"{short}/state").st_mode & 0o077 == 0
 
 
 def status() -> NodeLifeStatus:
