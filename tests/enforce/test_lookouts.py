@@ -1,0 +1,125 @@
+"""What is looked at beside the writes: the kill switch, and a lost node's last sign of life."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubectl_nodelife.daemon.enforce import lookouts
+from kubectl_nodelife.daemon.enforce.lookouts import FEW, FreshEvidence, KillSwitch
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.calls import Answer
+from kubectl_nodelife.engine.events import Event, Put
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.times import SECOND_NS
+
+NOW = 1_000 * SECOND_NS
+PERIOD_NS = 5 * SECOND_NS
+
+
+def lease(node: str, renewed_s: int) -> Lease:
+    meta = ObjectMeta(name=node, namespace=NODE_LEASE_NAMESPACE, uid=f"l-{node}")
+    return Lease(meta, LeaseSpec(renew_time=renewed_s * SECOND_NS))
+
+
+class Lab:
+    """A cache that knows a renewal of each node at second 900, and a server that answers."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.now_ns = NOW
+        self.asked: list[str] = []
+        self.told: list[Event] = []
+        self.lies = 0
+        self.answer = answer
+        self.cache = Cache()
+        for number in range(20):
+            name = f"n{number}"
+            self.cache.apply(Put("Node", Node(ObjectMeta(name=name, uid=f"u-{name}"))), NOW)
+            self.cache.apply(Put("Lease", lease(name, 900)), NOW)
+        tell, now = self.told.append, lambda: self.now_ns
+        client, writer = cast(Any, None), cast(Any, self)
+        self.evidence = FreshEvidence(self.cache, client, writer, tell, now, PERIOD_NS)
+        self.evidence.watch_lies = self.lie
+
+    def lie(self) -> None:
+        self.lies += 1
+
+    async def call(self, call: Any, **_: Any) -> Answer:
+        self.asked.append(call.key[1])
+        return self.answer
+
+    def code(self, *nodes: str) -> list[int]:
+        async def ask() -> list[int]:
+            return [(await self.evidence.is_lost(node)).code for node in nodes]
+
+        return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(Answer(200, lease("n1", 900)), 200, id="nothing-newer"),
+        pytest.param(Answer(404, reason="NotFound"), 200, id="no-lease:its-status-alone-counts"),
+        pytest.param(Answer(502, message="a proxy's page"), 502, id="unreadable:not-lost"),
+        pytest.param(Answer(0), 503, id="no-answer:not-lost"),
+        pytest.param(Answer(200, lease("n1", 995)), 409, id="renewed-since"),
+    ],
+)
+def test_a_node_is_lost_only_where_the_api_server_has_nothing_newer(
+    answer: Answer, code: int
+) -> None:
+    lab = Lab(answer)
+    assert lab.code("n1") == [code]
+    assert bool(lab.told) == bool(lab.lies) == (code == 409)
+
+
+def test_a_watch_that_lied_is_rebuilt_once_a_period() -> None:
+    lab = Lab(Answer(200, lease("n1", 995)))
+    assert lab.code("n1", "n1") == [409, 409] and lab.lies == 1
+    lab.now_ns += 2 * PERIOD_NS
+    assert lab.code("n1") == [409] and lab.lies == 2
+
+
+def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = []
+
+    async def list_all(client: Any, resource: Any) -> Any:
+        lists.append(resource)
+        return SimpleNamespace(objects=[lease("n12", 995)])
+
+    monkeypatch.setattr(lookouts, "list_all", list_all)
+    lab = Lab(Answer(200, lease("n0", 900)))
+    codes = lab.code(*(f"n{number}" for number in range(20)))
+    assert len(lab.asked) == FEW and len(lists) == 1
+    assert [number for number, code in enumerate(codes) if code == 409] == [12]
+
+
+def test_where_leases_do_not_count_nobody_asks() -> None:
+    lab = Lab(Answer(200, lease("n1", 995)))
+    lab.evidence.leases_count = False
+    assert lab.code("n1") == [200] and lab.asked == []
+
+
+def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
+    answers = [Answer(404, reason="NotFound"), Answer(503, message="down"), Answer(200)]
+    now = [NOW, NOW + SECOND_NS, NOW + 2 * SECOND_NS]
+
+    class Api:
+        async def send(self, *_: Any, **__: Any) -> Answer:
+            return answers.pop(0)
+
+    async def look() -> None:
+        switch = KillSwitch(cast(Any, Api()), lambda: now[0])
+        await switch.look()
+        assert (switch.absent_ns, switch.present) == (NOW, False)
+        now.pop(0)
+        await switch.look()
+        assert (switch.absent_ns, switch.present, switch.error) == (NOW, False, "down")
+        await switch.look()
+        assert switch.present and switch.absent_ns == NOW
+
+    asyncio.run(look())
