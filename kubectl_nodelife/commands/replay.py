@@ -12,6 +12,9 @@ import click
 from kubectl_nodelife.commands.cluster.direct import (
     target_of,
 )
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.dump_traces import traces_of_dump
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.reviewing import review_page
@@ -28,7 +31,13 @@ from kubectl_nodelife.report.replay import ReplayPage
 @click.option("--since", default="1h", metavar="DURATION", help="How far back, 1h if not given.")
 @click.option("--drain", metavar="NODE", help="Look back on the drain of that node.")
 @click.option("--plan", metavar="FILE", help="With --drain: what drain-plan -o json had promised.")
-@click.option("--all", "everything", is_flag=True, help="Also images pulled, containers started.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also images, containers started, DaemonSet statuses."
+)
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
+@strict_files
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
 @connection_flags
 def replay(
@@ -37,6 +46,8 @@ def replay(
     drain: str | None,
     plan: str | None,
     everything: bool,
+    filename: tuple[str, ...],
+    now: str | None,
     output: str,
     no_headers: bool,
     connection: Connection,
@@ -54,12 +65,16 @@ def replay(
       kubectl nodelife replay pod web-0 -n shop -o wide
       kubectl nodelife replay -o html > last-hour.html
       kubectl nodelife replay --drain worker-1 --since 2h
+      kubectl nodelife replay -f must-gather.tar.gz
     """
     since_ns = _since_ns(since)
     if plan is not None and drain is None:
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
-    node, pod = _subject(subject, connection)
-    found = read_traces(connection, since_ns)
+    Where(connection, filename, now).check()
+    if filename and drain is not None:
+        raise BadInput("is for a cluster", on="--drain", remedy="leave -f away")
+    node, pod = _subject(subject, connection, of_dump=bool(filename))
+    found = traces_of_dump(filename, now) if filename else read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
         review = review_page(connection, found, begin_ns, drain, plan)
@@ -68,18 +83,22 @@ def replay(
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     lines = timeline(found.sources, wanted)
     page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
-    for warning in found.warnings:
+    _show(page, output, " ".join(subject), headers=not no_headers)
+
+
+def _show(page: ReplayPage, output: str, subject: str, *, headers: bool) -> None:
+    for warning in page.warnings:
         terminal.warn(warning)
-    if not lines:
+    if not page.lines:
         terminal.note("Nothing was found")
         if output in ("table", "wide", "name", "markdown"):
             return
     if output == "html":
         from kubectl_nodelife.report.replay_html import page as html
 
-        terminal.write(html(page, " ".join(subject)))
+        terminal.write(html(page, subject))
     else:
-        terminal.write(render(page, output, headers=not no_headers))
+        terminal.write(render(page, output, headers=headers))
 
 
 _AHEAD_NS = 5_000_000_000
@@ -99,7 +118,7 @@ def _since_ns(since: str) -> int:
 
 
 def _subject(
-    subject: tuple[str, ...], connection: Connection
+    subject: tuple[str, ...], connection: Connection, *, of_dump: bool
 ) -> tuple[str, tuple[str, str] | None]:
     """(node, (namespace, pod)); "" and None where not asked for."""
     if not subject:
@@ -108,5 +127,5 @@ def _subject(
     if kind == "Node":
         return name, None
     if not namespace:
-        namespace = target_of(connection).namespace
+        namespace = "default" if of_dump else target_of(connection).namespace
     return "", (namespace, name)

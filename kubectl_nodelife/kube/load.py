@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.documents import json_starts, looks_like_json, utf8, 
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.large_file import LargeJson, large_yaml
-from kubectl_nodelife.kube.object_reader import Loaded, ObjectReader
+from kubectl_nodelife.kube.object_reader import Loaded, ObjectReader, Seen
 
 __all__ = [
     "InputError",
@@ -40,14 +40,16 @@ def load_objects(
     source: str,
     progress: Callable[[int], None] | None = None,
     kind: Kind | None = None,
+    seen: Seen | None = None,
 ) -> Loaded:
     """The objects in a file: one object, a List, or many documents, JSON or YAML.
 
     `source` names the file in errors; `progress` is told the number of items done so far, now and
-    then; `kind`: of documents that say neither apiVersion nor kind. Raises InputError, and
-    NotKubernetes where the file is whole and holds none.
+    then; `kind`: of documents that say neither apiVersion nor kind; `seen` is shown each object as
+    it came. Raises InputError, and NotKubernetes where the file is whole and holds none.
     """
     reader = ObjectReader(source, progress, kind)
+    reader.seen = seen
     _read_text(reader, utf8(data, source))
     return _finished(reader)
 
@@ -58,6 +60,7 @@ def load_pieces(
     progress: Callable[[int], None] | None = None,
     whole_bytes: int = WHOLE_BYTES,
     kind: Kind | None = None,
+    seen: Seen | None = None,
 ) -> Loaded:
     """The same of a file that comes in pieces, none of them empty, and may be very long.
 
@@ -69,8 +72,9 @@ def load_pieces(
         if len(begun) > whole_bytes:
             break
     else:
-        return load_objects(begun, source, progress, kind)
+        return load_objects(begun, source, progress, kind, seen)
     reader = ObjectReader(source, progress, kind)
+    reader.seen = seen
     if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         _read_text(reader, utf8(b"".join((begun, *pieces)), source))
     elif looks_like_json(text := utf8(begun, source)):

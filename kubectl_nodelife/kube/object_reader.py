@@ -61,6 +61,10 @@ _PROGRESS_STEP = 1000
 _NAMESPACE = "default"  # where kubectl would have sent an object without one
 
 
+Seen = Callable[[Kind, Json | msgspec.Raw | dict[str, Any]], None]
+"""Is shown objects as they came: JSON undecoded, YAML as plain Python objects."""
+
+
 @dataclass(slots=True)
 class Loaded:
     """Objects in the order read, and what the input says about its own completeness.
@@ -83,13 +87,15 @@ class ObjectReader:
     """Reads documents into one `Loaded`, and counts them. Everything raises InputError.
 
     `kind`: of documents that say neither apiVersion nor kind, as far as their path tells.
-    `items_before`: so many items of the present List were read already.
+    `seen` is shown each object that is kept, undecoded. `items_before`: so many items of the
+    present List were read already.
     """
 
     def __init__(
         self, source: str, progress: Callable[[int], None] | None, kind: Kind | None = None
     ) -> None:
         self.source = source
+        self.seen: Seen | None = None
         self.kind = kind
         self.loaded = Loaded()
         self.documents = 0
@@ -241,6 +247,9 @@ class ObjectReader:
         self._pod = previous
         if index > start:
             self.loaded.kinds_read.add(head.kind.name)
+            if self.seen is not None:
+                for item in items[start:index]:
+                    self.seen(head.kind, item)
             self._advance(index - start)
         return index - start
 
@@ -299,6 +308,8 @@ class ObjectReader:
             return
         obj = convert(mended(version, kind, raw), kind.type, self.source, path)
         self._keep(obj, kind, path)
+        if self.seen is not None:
+            self.seen(kind, raw)
 
     def _read_plain_list(self, raw: dict[str, Any], path: str, version: str, name: str) -> None:
         metadata = raw.get("metadata")

@@ -38,9 +38,7 @@ def pod_sections(
         yield from _eviction(outlook, pod, node)
     if node is not None:
         lost = outlook.node(node).ready in ("False", "Unknown")
-        yield from endpoint_sections(
-            outlook.cache, [pod], lost=lost, services_read=services_read
-        )
+        yield from endpoint_sections(outlook.cache, [pod], lost=lost, services_read=services_read)
 
 
 def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuestion]:

@@ -100,9 +100,7 @@ FORMATTERS: dict[str, Formatter] = {
 }
 
 
-def render(
-    answer: Page, output: str, *, headers: bool = True, screen: Screen | None = None
-) -> str:
+def render(answer: Page, output: str, *, headers: bool = True, screen: Screen | None = None) -> str:
     """The text of `answer` in the format `output`, a key of FORMATTERS.
 
     `screen`: the one that it will be shown on, where that is not this process's.

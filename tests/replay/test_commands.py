@@ -187,3 +187,25 @@ def test_a_wrong_since(cluster: Cluster, capsys: Capture, since: str) -> None:
 def test_nothing_but_gets(cluster: Cluster, capsys: Capture) -> None:
     replay(capsys)
     assert {verb for verb, _ in cluster.asked} == {"GET"}
+
+
+def test_a_dump_tells_as_much_as_the_cluster(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its moment is the newest sign in it, and no cluster is asked."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    killing = said("Pod", "web-1-a", "Killing", "Stopping container c", "kubelet", 100)
+    files = {"nodes.json": [drained()], "events.json": [killing]}
+    for name, items in files.items():
+        (tmp_path / name).write_text(
+            json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
+        )
+    out, err = replay(capsys, "-f", str(tmp_path))
+    rows = [" ".join(row.split()[2:7]) for row in out.splitlines()[1:]]
+    assert rows[0].startswith("kubectl (a user) Cordon unschedulable")
+    assert rows[1].startswith("kubelet a1 Killing Pod/shop/web-1-a")
+    assert len(rows) == 2 and "daemon" not in err
+    (tmp_path / "events.json").unlink()
+    out, err = replay(capsys, "-f", str(tmp_path), "--now", ago(0), "node", "a1")
+    assert "Cordon" in out and "no Events were read" in err
+    assert "is for a cluster" in replay(capsys, "-f", str(tmp_path), "--drain", "a1", code=2)[1]

@@ -88,9 +88,7 @@ def test_who_each_pods_way_and_what_was_short() -> None:
 
 
 def test_a_workload_at_zero() -> None:
-    found = review(
-        running(f"{WEB}-new01", "b1", 6, 10), events=(killing(6, f"{WEB}-old01"),)
-    )
+    found = review(running(f"{WEB}-new01", "b1", 6, 10), events=(killing(6, f"{WEB}-old01"),))
     (web,) = found.workloads
     assert (web.short_s, web.zero_s) == (4.0, 4.0)
 

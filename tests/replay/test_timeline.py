@@ -119,6 +119,18 @@ def test_a_drain_by_a_user() -> None:
     ]
 
 
+def test_who_cordoned_is_the_user_and_not_the_kubelet_that_tells_of_it() -> None:
+    cordoned = node("a1", wrote("kubectl", 10, "unschedulable"), cordoned=True)
+    seen = event(11, "node/a1", "NodeNotSchedulable", by="kubelet", host="a1")
+    assert told(events=[seen], nodes=[cordoned]) == ["#1 12:00:11 kubectl (a user): Cordon Node/a1"]
+
+
+def test_statuses_of_daemonsets_are_told_only_with_all() -> None:
+    status = change(1, 5, "UpdateDaemonSetStatus", "ds/shop/agent", by="daemonset", numberReady=3)
+    assert told(changes=[status]) == []
+    assert len(told(ALL._replace(quiet=True), changes=[status])) == 1
+
+
 def test_a_taint_by_a_user_leads_to_the_evictions() -> None:
     tainted = node(
         "a1", wrote("kubectl-taint", 5, "taints"), taints=(("maintenance", "NoExecute", None),)

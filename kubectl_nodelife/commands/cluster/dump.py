@@ -27,6 +27,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import InputError, Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
 from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
@@ -74,10 +75,12 @@ class Dump(NamedTuple):
         return self.complete or kind in self.kinds_read
 
 
-def load(filename: Sequence[str], now: str | None, profile: str | None) -> Dump:
+def load(
+    filename: Sequence[str], now: str | None, profile: str | None, seen: Seen | None = None
+) -> Dump:
     """Read `-f` with a progress bar on a terminal. Raises BadInput."""
     with progress_bar("reading objects") as step:
-        dump = read_dump(filename, now=now, profile=profile, progress=step)
+        dump = read_dump(filename, now=now, profile=profile, progress=step, seen=seen)
     stand_in = dump.profile.stands_in()
     if stand_in is None:
         return dump
@@ -92,15 +95,16 @@ def read_dump(
     now: str | None = None,
     profile: str | None = None,
     progress: Callable[[int], None] | None = None,
+    seen: Seen | None = None,
 ) -> Dump:
-    """Read `-f` arguments.
+    """Read `-f` arguments; `seen` is shown each object as it came.
 
     Raises BadInput, with the file, the path in the document and the remedy.
     """
     collecting = gc.isenabled()
     gc.disable()  # a first load only makes objects that stay
     try:
-        loaded, twice = _merged(names, progress)
+        loaded, twice = _merged(names, progress, seen)
     finally:
         if collecting:
             gc.enable()
@@ -125,7 +129,7 @@ def read_dump(
 
 
 def _merged(
-    names: Sequence[str], progress: Callable[[int], None] | None
+    names: Sequence[str], progress: Callable[[int], None] | None, seen: Seen | None
 ) -> tuple[Loaded, list[str]]:
     """All inputs as one, and what is to be said of objects in it twice. Raises BadInput."""
     objects, skipped = MergedObjects(), SkippedFiles()
@@ -134,7 +138,7 @@ def _merged(
         begins = next(file.pieces, b"")
         pieces = chain((begins,), file.pieces) if begins else file.pieces
         try:
-            loaded = load_pieces(pieces, file.source, progress, kind=file.kind)
+            loaded = load_pieces(pieces, file.source, progress, kind=file.kind, seen=seen)
         except InputError as error:
             if not is_stranger(file, begins, error):
                 raise BadInput(str(error)) from None

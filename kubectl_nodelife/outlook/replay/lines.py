@@ -98,18 +98,22 @@ def _words(action: str, detail: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={v}" for k, v in detail.items() if not isinstance(v, (list, dict)))
 
 
+def last_seen_ns(event: Event) -> int | None:
+    """When an Event was last seen; None where it has no time at all."""
+    times = (event.last_timestamp, event.event_time, event.metadata.creation_timestamp)
+    last = event.series.last_observed_time if event.series is not None else None
+    return next((int(t) for t in (last, *times) if t is not None), None)
+
+
 def of_event(event: Event) -> ReplayLine | None:
     """The line of an Event, at its last time; None where it has no time at all."""
-    times = (event.last_timestamp, event.event_time, event.metadata.creation_timestamp)
-    series = event.series
-    last = series.last_observed_time if series is not None else None
-    at_ns = next((t for t in (last, *times) if t is not None), None)
+    at_ns, series = last_seen_ns(event), event.series
     if at_ns is None:
         return None
     involved, message = event.involved_object, event.message
     first = event.first_timestamp or event.event_time
     return ReplayLine(
-        time_ns=int(at_ns),
+        time_ns=at_ns,
         first_ns=int(first) if first is not None and first < at_ns else None,
         count=max(event.count, series.count if series is not None else 0, 1),
         actor=actors.of_event(event),

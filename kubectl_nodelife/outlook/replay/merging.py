@@ -63,6 +63,8 @@ def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
     kept.why = kept.why or other.why
     kept.detail = kept.detail or other.detail
     kept.names = kept.names or other.names
+    if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet tells, and has not done it
+        kept.actor, kept.action = other.actor, other.action
     if other.count > kept.count:
         kept.count, kept.first_ns = other.count, other.first_ns
     if kept.actor.kind == OTHER and other.actor.kind not in (OTHER, US):

@@ -17,6 +17,9 @@ from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInterface"})
 """Events that tell nothing about why pods and nodes come and go."""
 
+QUIET_CHANGES: Final = frozenset({"UpdateDaemonSetStatus"})
+"""Changes of which there is one after each other change, and which say no more than that."""
+
 _ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
 
 
@@ -50,7 +53,8 @@ def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
 
 def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
     for change in sources.changes or ():
-        if (line := lines.of_change(change)) is not None:
+        told = wanted.quiet or change["action"] not in QUIET_CHANGES
+        if told and (line := lines.of_change(change)) is not None:
             yield line
     for event in sources.events:
         told = wanted.quiet or event.reason not in QUIET
