@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
@@ -42,6 +43,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
@@ -93,6 +95,16 @@ class ControllerHost:
         )
         follower = ControllerFollower(self.engine, self.overlay, self.ledger, self._node_of)
         self.follower = ContainedFollower(follower, self._contain_follower)
+
+    def shows_taints_of(self, began_ns: int) -> bool:
+        """Whether controllers that began then have tainted a lost node anew already: then what they
+        began with is done, and the cluster shows it.
+        """
+        return any(
+            is_for_lost_node(taint) and (taint.time_added or 0) + SECOND_NS > began_ns
+            for node in self.cache.nodes.values()
+            for taint in node.spec.taints
+        )
 
     def began_at(self, began_ns: int, watched_ns: int, now_ns: int) -> None:
         """The controllers began then, and their passes have gone on since.

@@ -331,7 +331,7 @@ class DecisionTask:
         if self._read_settings is not None:
             self.settings = await self._read_settings(self.host.cache)
         manager, self._manager = self._manager, None
-        restarted = manager is not None
+        restarted = manager is not None and not self.host.shows_taints_of(manager.at_ns)
         self.host.join(self.settings, runnable(self._names, self._missing), restarted=restarted)
         collect_seldom()
         self.gate.begin()

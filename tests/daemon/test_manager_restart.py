@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.divergence_queries import POLL_SECONDS, LeaseWatch
 from kubectl_nodelife.daemon.feed import ManagerBegan
 from kubectl_nodelife.kube.node import Node
-from tests.daemon.lab import SECOND, Lab, lease, make_lab, node, pod, run, unreachable
+from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
 
 HOLDER = "cp-1_2"
 
@@ -103,3 +105,21 @@ def test_the_lease_is_read_often_while_nobody_renews_it() -> None:
     for at_s in range(26, 300, 5):
         note(at_s)
     assert watch.pause_s == POLL_SECONDS  # not for ever
+
+
+def test_what_the_new_one_did_before_it_was_known_is_not_foretold_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = await beside_an_outage(tmp_path)
+        await lab.after(20, "n2", "n3", "n4")
+        began = lab.now
+        await lab.see(lost("NoSchedule"))
+        anew = unreachable("NoExecute", began + SECOND - T0)
+        node = lost("NoSchedule")
+        await lab.see(replace(node, spec=replace(node.spec, taints=(*node.spec.taints, anew))))
+        lab.pass_by(2)
+        await lab.tell(ManagerBegan(began, HOLDER))
+        await lab.after(1, "n2", "n3", "n4")
+        told = [t for t in await lab.told() if t[0] in ("AddTaint", "RemoveTaint")]
+        assert {outcome for _, _, outcome in told} == {"confirmed"} and len(told) == 2
+
+    run(story())
