@@ -20,7 +20,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
-from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
@@ -226,3 +226,25 @@ def test_a_pass_begins_a_period_after_the_writes_of_the_last_have_ended(
     assert host.next_due() == executor.until_ns + period_s * SECOND_NS
     step(executor.until_ns + period_s * SECOND_NS)
     assert host.next_due() == executor.until_ns + 2 * period_s * SECOND_NS
+
+
+def test_what_waited_for_an_answer_is_not_lost_when_all_is_decided_anew() -> None:
+    class Sending:
+        sending = frozenset({("Node", ("", "n"))})
+
+        def is_in_pass(self, name: str) -> bool:
+            return False
+
+        def drop(self) -> None: ...
+
+        def start(self, action: Action, now_ns: int) -> None: ...
+
+    host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
+    host.executor = cast(Any, Sending())
+    host.cache.apply(Put("Node", Node(ObjectMeta(name="n", uid="u-n"))), NOW)
+    host.join(make_settings("v1.36"), ["pod-gc"])
+    for _ in host.step(NOW, [Gone("Node", ("", "n"))]):
+        pass
+    assert host.cache.node("n") is not None, "a write of it is on its way"
+    host.withdraw(NOW, "cold")
+    assert host.cache.node("n") is None

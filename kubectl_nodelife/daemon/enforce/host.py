@@ -93,6 +93,9 @@ class EnforcingHost:
         """What waits to be sent is decided anew."""
         if self.executor is not None:
             self.executor.drop()
+        for event in self._waiting:  # what the cluster showed stays seen, or the cache goes stale
+            if isinstance(event, (Put, Gone)):
+                self.cache.apply(event, now_ns)
         self._waiting.clear()
 
     def forget(self, kind: str) -> None:
