@@ -296,6 +296,7 @@ class KindFollower:
                     initial = await self._take_initial(stream, chunk, initial, asked_ns)
                 else:
                     await self._take(stream, chunk)
+                told = max(told, stream.nameless_initially)
                 if stream.nameless > told and initial is None:
                     self._note_nameless(stream, stream.nameless - told)
 
@@ -335,7 +336,7 @@ class KindFollower:
                 objects.append(event.object)
         if not stream.initial_events_ended:
             return objects
-        if stream.nameless:
+        if stream.nameless_initially:
             objects.append(Unreadable(self.state.kind, NAMELESS, stream.nameless_because))
         await self._listed(objects, stream.resource_version, asked_ns)
         await self._enter(WATCHING)

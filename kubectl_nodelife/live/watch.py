@@ -66,8 +66,8 @@ class WatchStream(Generic[T]):
 
     `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
     `initial_events_ended` turns true when a WatchList's first part is complete. `nameless`: so many
-    events could not be read and told no name, the last of them `nameless_because`.
-    `most_bytes`: the longest line that is taken.
+    events could not be read and told no name, the last of them `nameless_because`;
+    `nameless_initially`: so many of them in that first part. `most_bytes`: the longest line that is taken.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class WatchStream(Generic[T]):
     ) -> None:
         self.resource_version = resource_version
         self.initial_events_ended = False
-        self.nameless = 0
+        self.nameless = self.nameless_initially = 0
         self.nameless_because = ""
         self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
             WatchEvent[type_],  # type: ignore[valid-type]
@@ -121,6 +121,7 @@ class WatchStream(Generic[T]):
                 yield event
             elif (event.object.metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self.initial_events_ended = True
+                self.nameless_initially = self.nameless
 
     def _lines(self, chunk: bytes) -> list[bytes]:
         """The lines that this piece completes. Raises MalformedLine for one without an end."""
