@@ -67,7 +67,8 @@ class WatchStream(Generic[T]):
     `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
     `initial_events_ended` turns true when a WatchList's first part is complete. `nameless`: so many
     events could not be read and told no name, the last of them `nameless_because`;
-    `nameless_initially`: so many of them in that first part. `most_bytes`: the longest line that is taken.
+    `nameless_initially`: so many of them in that first part. `most_bytes`: the longest line that is
+    taken.
     """
 
     def __init__(
