@@ -39,7 +39,7 @@ from tests.enforce.virtual_time import EPOCH_NS, VirtualLoop, World
 Json = dict[str, Any]
 GRACE_S = 8
 FAULTS_FROM_S, FAULTS_UNTIL_S, END_S = 4, 40, 100
-CALM_S = 65
+CALM_S = 90
 """So long after the controllers began anew the cluster is as it stays: two of pod-gc's quarantines'
 runs and a rollout.
 """
