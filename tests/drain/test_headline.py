@@ -12,9 +12,7 @@ BIG = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "
 
 
 def test_workloads_at_zero_stand_beside_the_time() -> None:
-    answer = plan(
-        node("a1"), node("a2"), replica_set("one", "a1"), replica_set("two", "a1", "a2")
-    )
+    answer = plan(node("a1"), node("a2"), replica_set("one", "a1"), replica_set("two", "a1", "a2"))
     text = headline(answer)
     assert text.startswith("This drain finishes: in ")
     assert text.endswith("; 1 of 2 workloads at zero, up to 2.1s")

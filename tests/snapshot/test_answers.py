@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,12 +113,21 @@ def redaction_and_memory() -> tuple[Redaction, Remembered]:
 
 def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str, str]]:
     assert before.keys() == after.keys()
-    return {k: (before[k], after[k]) for k in before if _words(before[k]) != _words(after[k])}
+    return {k: (before[k], after[k]) for k in before if not _alike(before[k], after[k])}
 
 
-def _words(text: str) -> list[str]:
-    """The words: a column is as wide as a digest before it is undone."""
-    return text.split()
+def _alike(before: str, after: str) -> bool:
+    """The same words: a column is as wide as a digest before it is undone, and a long text that is
+    cut ("word...") may stand there whole.
+    """
+    words = before.split()
+    if not any(word.endswith("...") for word in words):
+        return words == after.split()
+    patterns = (
+        re.escape(word.removesuffix("...")) + (".*?" if word.endswith("...") else "")
+        for word in words
+    )
+    return re.fullmatch(" ".join(patterns), " ".join(after.split())) is not None
 
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)

@@ -151,7 +151,8 @@ def _merged(
         merged.all_kinds = merged.all_kinds or loaded.all_kinds
     merged.objects = list(objects.readable.values())
     merged.unreadable = list(objects.unreadable.values())
-    if not (merged.objects or merged.unreadable or merged.kinds_read or merged.unknown_kinds):
+    read = merged.objects or merged.unreadable or merged.kinds_read or merged.unknown_kinds
+    if not read and not merged.annotations:  # a snapshot of nothing says so in its notes
         what = "no file of it holds a Kubernetes object"
         raise BadInput(what, on=", ".join(names), remedy="name what 'kubectl get -o json' printed")
     return merged, [*objects.warnings(), *skipped.warnings()]
