@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
 _MOST = 8
@@ -75,10 +76,7 @@ def _pods(view: BudgetView) -> Iterator[str]:
 
 
 def _of(owners: list[str]) -> str:
-    if not owners:
-        return ""
-    more = f" and {len(owners) - _MOST} more" if len(owners) > _MOST else ""
-    return f", of {', '.join(owners[:_MOST])}{more}"
+    return f", of {first_names(owners, _MOST)}" if owners else ""
 
 
 def _nodes(view: BudgetView) -> str:
@@ -87,5 +85,4 @@ def _nodes(view: BudgetView) -> str:
         return "None: none of its pods runs on a node that was read."
     if not held:
         return f"None now, of the {of} nodes on which its pods are."
-    more = f" and {len(held) - _MOST} more" if len(held) > _MOST else ""
-    return f"{', '.join(held[:_MOST])}{more} cannot be drained now, of {of} nodes with its pods."
+    return f"{first_names(held, _MOST)} cannot be drained now, of {of} nodes with its pods."

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
@@ -39,6 +40,4 @@ def _sentence(found: EvictionWebhook) -> str:
 
 
 def _names(pods: Sequence[Pod]) -> str:
-    names = [f"{pod.namespace}/{pod.name}" for pod in pods[:_MOST_NAMES]]
-    more = f" and {len(pods) - _MOST_NAMES} more" if len(pods) > _MOST_NAMES else ""
-    return ", ".join(names) + more
+    return first_names([f"{pod.namespace}/{pod.name}" for pod in pods], _MOST_NAMES)

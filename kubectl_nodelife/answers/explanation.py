@@ -163,9 +163,6 @@ _SECTIONS: Final[dict[str, Callable[[ClusterView, str, str], Iterable[ExplainedQ
     "DaemonSet": _daemon_set,
 }
 
-WITHOUT_DAEMON: Final = frozenset({"PodDisruptionBudget"})
-"""Kinds that a daemon does not watch, so that the cluster is looked at."""
-
 
 def plan_snapshot(view: ClusterView) -> PlanSnapshot:
     """The view as the planner takes it."""

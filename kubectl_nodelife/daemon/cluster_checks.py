@@ -18,6 +18,7 @@ from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused, Unreachable
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS
 from kubectl_nodelife.live.target import Target
@@ -89,9 +90,8 @@ class ClusterChecks:
 
         found = [text for text in await asyncio.gather(*map(missing, wanted)) if text]
         if found:
-            more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
             raise Refused(
-                f"these rights are missing: {'; '.join(found[:_TOLD])}{more}",
+                f"these rights are missing: {first_names(found, _TOLD, '; ')}",
                 on=self._target.user_name or "this user",
                 remedy=remedy,
             )

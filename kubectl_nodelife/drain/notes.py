@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.play import Play
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 
 LONG_WAIT_NS: Final = 30 * SECOND_NS
@@ -30,14 +31,11 @@ def assumptions(play: Play) -> list[str]:
                 sources[name] = took.source
     lines = ["pods take their whole grace period to stop (the low end: none of it)"]
     if sources:
-        shown = "; ".join(f"{name}: {source}" for name, source in sorted(sources.items())[:5])
-        more = f" and {len(sources) - 5} more" if len(sources) > 5 else ""
-        lines.append(f"time to be Ready not learnt from the workload itself: {shown}{more}")
+        shown = first_names([f"{name}: {of}" for name, of in sorted(sources.items())], 5, "; ")
+        lines.append(f"time to be Ready not learnt from the workload itself: {shown}")
     assumed = sorted({f"{w.kind} {w.name}" for w in moved if w.rule.assumed})
     if assumed:
-        more = f" and {len(assumed) - 5} more" if len(assumed) > 5 else ""
-        named = ", ".join(assumed[:5]) + more
-        lines.append(f"owners that were not read replace their pods: {named}")
+        lines.append(f"owners that were not read replace their pods: {first_names(assumed, 5)}")
     guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
     lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
     return lines

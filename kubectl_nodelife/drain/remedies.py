@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
@@ -78,9 +79,8 @@ def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     missing = status.desired_healthy + 1 - status.current_healthy
     unready = [pod for pod in _members(stuck.snapshot, budget) if not pod.ready()]
     if 0 < missing <= len(unready):
-        names = ", ".join(f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing][:3])
-        more = f" and {missing - 3} more" if missing > 3 else ""
-        text = f"mend {names}{more}, so that {missing} more of the budget's pods are Ready"
+        names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
+        text = f"mend {names}, so that {missing} more of the budget's pods are Ready"
         yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
 
 

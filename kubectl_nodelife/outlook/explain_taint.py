@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -89,6 +90,4 @@ def _notes(of_node: NodeOutlook, taint: Taint) -> Iterator[str]:
 
 
 def _names(pods: Sequence[Pod]) -> str:
-    names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    return first_names(sorted(f"{pod.namespace}/{pod.name}" for pod in pods), _MOST_NAMES)

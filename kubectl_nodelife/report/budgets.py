@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from kubectl_nodelife.answers.budgets import budgets_document
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
 from kubectl_nodelife.report.table import Column, Table
@@ -34,6 +35,8 @@ _POOL_COLUMNS = (
     Column("because of"),
 )
 
+
+_NAMED = 3
 
 _TONES = {"ok": GOOD, "unused": WARN, "blocking": WARN}
 
@@ -80,14 +83,9 @@ def _row(view: BudgetView) -> tuple[object, ...]:
         view.disrupted,
         view.policy,
         view.selector,
-        _some(view.owners),
-        _some(view.undrainable),
+        first_names(view.owners, _NAMED),
+        first_names(view.undrainable, _NAMED),
     )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def _finding_lines(survey: BudgetSurvey) -> Iterable[str]:
@@ -108,5 +106,5 @@ def _pool_row(pool: PoolView) -> tuple[object, ...]:
         pool.label,
         pool.nodes,
         len(pool.undrainable),
-        _some(pool.budgets),
+        first_names(pool.budgets, _NAMED),
     )

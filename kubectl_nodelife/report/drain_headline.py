@@ -7,6 +7,7 @@ from typing import Final
 
 from kubectl_nodelife.drain.outage import FULL
 from kubectl_nodelife.drain.results import KEPT, DrainPlan, Estimate, PodPlan
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 
 _VERDICTS: Final = {
@@ -61,7 +62,7 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
         needed = FLAG_DELETE_EMPTYDIR_DATA
         needed = f" ({needed})" if needed in plan.flags_needed else ""
         told = [f"{_name(pod)} ({', '.join(pod.data_lost)})" for pod in kept_here]
-        yield f"emptyDir data lost{needed}: {_listed(told, _NAMED)}"
+        yield f"emptyDir data lost{needed}: {first_names(told, _NAMED)}"
     if plan.together is not None and plan.with_flags is None:
         yield _together(plan.together, len(plan.nodes))
 
@@ -71,20 +72,16 @@ def _together(names: Sequence[str], of: int) -> str:
         return f"together can go: none of the {of} nodes"
     if len(names) == of:
         return f"together can go: all {of} nodes"
-    return f"together can go, at most: {_listed(names, _NODES_NAMED)} ({len(names)} of {of} nodes)"
+    named = first_names(names, _NODES_NAMED)
+    return f"together can go, at most: {named} ({len(names)} of {of} nodes)"
 
 
 def _names(pods: Iterable[PodPlan]) -> str:
-    return _listed([_name(pod) for pod in pods], _NAMED)
+    return first_names([_name(pod) for pod in pods], _NAMED)
 
 
 def _name(pod: PodPlan) -> str:
     return f"{pod.namespace}/{pod.name}"
-
-
-def _listed(texts: Sequence[str], most: int) -> str:
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
 
 
 def span(estimate: Estimate) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import NEVER, NOT_READ, REFUSED, DrainPlan, NodePlan, PodPlan
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.report.drain import blockers, landing_text, not_read, workload_name
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
@@ -74,9 +75,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
 
 
 def _title(plan: DrainPlan) -> str:
-    names = [node.name for node in plan.nodes]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"Drain plan of {', '.join(names[:3])}{more}"
+    return f"Drain plan of {first_names([node.name for node in plan.nodes], 3)}"
 
 
 def _blockers(plan: DrainPlan) -> Blockers:
@@ -86,9 +85,8 @@ def _blockers(plan: DrainPlan) -> Blockers:
             told.setdefault((pod.gate, pod.reason), []).append(pod)
     shown = []
     for (gate, reason), pods in list(told.items())[:_MOST_BLOCKERS]:
-        names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
-        more = f" and {len(pods) - 5} more" if len(pods) > 5 else ""
-        blocker = {"gate": gate, "names": names + more, "reason": reason}
+        names = first_names([f"{pod.namespace}/{pod.name}" for pod in pods], 5)
+        blocker = {"gate": gate, "names": names, "reason": reason}
         shown.append({**blocker, "remedy": pods[0].remedy, "hint": pods[0].hint})
     return Blockers(shown, len(told) - len(shown))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
@@ -167,12 +168,9 @@ def _conditions(records: Iterable[Record]) -> str:
 def _lines(lines: dict[tuple[float, str, str], list[Record]]) -> Iterator[Sequence[object]]:
     for (at, controller, what), records in lines.items():
         names = list(dict.fromkeys(_name(r) for r in records))
-        shown = ", ".join(names[:_NAMED])
-        more = len(names) - _NAMED
         reasons = dict.fromkeys(_why(r) for r in records)
         why = next(iter(reasons)) + (" (and alike)" if len(reasons) > 1 else "")
-        named = f"{shown} and {more} more" if more > 0 else shown
-        yield ("", _at(at), controller, what, named, "", why)
+        yield ("", _at(at), controller, what, first_names(names, _NAMED), "", why)
 
 
 def _what(record: Record) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.replay import replay_document
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.report.formats import Block
@@ -109,8 +110,7 @@ def _status(line: ReplayLine) -> str:
 def objects(folded: Folded) -> str:
     """The objects' names, the first few of many."""
     names = list(dict.fromkeys(f"{line.kind}/{_inside(line)}" for line in folded.lines))
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_names(names, _NAMED)
 
 
 def why(folded: Folded) -> str:

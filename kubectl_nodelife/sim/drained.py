@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
@@ -224,6 +225,5 @@ def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, b
             False,
         )
     left = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
-    names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in left[:5])
-    more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-    return "DrainFailed", f"kubectl drain gives up on {names}{more}", True
+    names = first_names([f"{pod.namespace}/{pod.name}" for pod in left], 5)
+    return "DrainFailed", f"kubectl drain gives up on {names}", True

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.commands.cluster.archive import archived_files, is_archive
 from kubectl_nodelife.commands.cluster.file_size import is_strict, pieces_of, pieces_of_stdin
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind, find_resource, group_of
 
@@ -60,11 +61,11 @@ class SkippedFiles:
         """A sentence for each sort."""
         told = []
         if self._strangers:
-            told.append(f"files without Kubernetes objects were skipped: {_some(self._strangers)}")
+            named = first_names(self._strangers, _NAMED)
+            told.append(f"files without Kubernetes objects were skipped: {named}")
         if self._archives:
-            told.append(
-                f"archives inside were not opened: {_some(self._archives)}; name them with -f"
-            )
+            named = first_names(self._archives, _NAMED)
+            told.append(f"archives inside were not opened: {named}; name them with -f")
         return told
 
 
@@ -141,8 +142,3 @@ def _or_refused(files: Iterator[DumpFile], name: str, what: str) -> Iterator[Dum
             remedy=f"name a {what} with what 'kubectl get -o json' printed",
         )
     return chain((first,), files)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary, summarize
@@ -56,7 +57,7 @@ def _by_rule(rows: list[NodeRow]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for row in rows:
         alike.setdefault(row.because, []).append(row.node)
-    return _some([f"{_names(nodes)}: {because}." for because, nodes in alike.items()])
+    return _some([f"{first_names(nodes, _MOST)}: {because}." for because, nodes in alike.items()])
 
 
 def _update(view: SetView) -> Iterator[str]:
@@ -70,16 +71,11 @@ def _update(view: SetView) -> Iterator[str]:
         yield f"{outlook.not_told or outlook.error}."
     if outlook.budget is not None and outlook.used:
         users = [f"{user.node} ({user.because})" for user in outlook.used]
-        yield f"Its budget is used by {_names(users)}."
+        yield f"Its budget is used by {first_names(users, _MOST)}."
     yield from (f"It waits: {text}." for text in outlook.waits_for)
     if outlook.estimate is not None:
         low, high = outlook.estimate.low_seconds, outlook.estimate.high_seconds
         yield f"It takes {low:.0f} to {high:.0f}s more, by {outlook.estimate.basis}."
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + more
 
 
 def _some(lines: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
     budget_of,
     nodes_using_budget,
 )
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
@@ -161,9 +162,8 @@ def _waits_for(
     if budget.max_surge:
         limit, name = budget.max_surge, "maxSurge"
     if len(used) >= limit:
-        nodes = ", ".join(user.node for user in used[:3])
-        more = f" and {len(used) - 3} more" if len(used) > 3 else ""
-        yield f"{len(used)} of {name} {limit} in use: by {nodes}{more}"
+        nodes = first_names([user.node for user in used], 3)
+        yield f"{len(used)} of {name} {limit} in use: by {nodes}"
 
 
 def _estimate(

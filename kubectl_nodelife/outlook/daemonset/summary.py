@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.status import differences
 from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.truth_table import trouble_of
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
@@ -115,15 +116,15 @@ def _node_oddities(view: SetView) -> Iterator[str]:
             if trouble := trouble_of(view, pod):
                 troubled.append(f"{pod.name} on {node} ({trouble})")
     if misscheduled:
-        yield f"misscheduled on {some(misscheduled)}"
+        yield f"misscheduled on {first_names(misscheduled, _SHOWN)}"
     if placeless:
-        yield f"FailedPlacement on {some(placeless)}"
+        yield f"FailedPlacement on {first_names(placeless, _SHOWN)}"
     if lacking:
-        yield f"no pod on {some(lacking)}"
+        yield f"no pod on {first_names(lacking, _SHOWN)}"
     if crowded:
-        yield f"more than one pod on {some(crowded)}"
+        yield f"more than one pod on {first_names(crowded, _SHOWN)}"
     if troubled:
-        yield f"not at work: {some(troubled)}"
+        yield f"not at work: {first_names(troubled, _SHOWN)}"
 
 
 def _rollout_oddities(view: SetView) -> Iterator[str]:
@@ -137,9 +138,3 @@ def _rollout_oddities(view: SetView) -> Iterator[str]:
         yield f"an update is under way: {have}"
     else:
         yield f"{have}, which stays until somebody deletes it"
-
-
-def some(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
