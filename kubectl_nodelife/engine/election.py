@@ -18,27 +18,51 @@ from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
-LEASE_DURATION_NS: Final = 15 * SECOND_NS
-RENEW_DEADLINE_NS: Final = 10 * SECOND_NS
-RETRY_PERIOD_NS: Final = 2 * SECOND_NS
 JITTER: Final = 1.2
 
 Spec = dict[str, Any]
 Trying = Generator[Get | Post | Replace, Answer, bool]
 
 
-class Election:
-    """One candidate for one Lease. `taken_from`: who had it before us, if anybody did."""
+class ElectionTerms(msgspec.Struct, frozen=True):
+    """How long a Lease lasts, and how it is kept. The defaults are client-go's.
 
-    def __init__(self, namespace: str, name: str, identity: str) -> None:
+    `counts_reacquiring`: who lost the Lease for a while and finds it as he left it begins a new
+    epoch (`leaseTransitions`), for he may have forgotten what he did in the old one. `recreates`:
+    False where a Lease that was deleted under its holder means that he is to end.
+    """
+
+    lease_duration_ns: int = 15 * SECOND_NS
+    renew_deadline_ns: int = 10 * SECOND_NS
+    retry_period_ns: int = 2 * SECOND_NS
+    request_timeout_ns: int = 5 * SECOND_NS
+    counts_reacquiring: bool = False
+    recreates: bool = True
+
+
+CLIENT_GO: Final = ElectionTerms()
+
+
+class Election:
+    """One candidate for one Lease. `taken_from`: who had it before us, if anybody did.
+
+    `deleted`: the Lease went while we held it, and is not made again.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, identity: str, terms: ElectionTerms = CLIENT_GO
+    ) -> None:
         self.key = (namespace, name)
         self.identity = identity
+        self.terms = terms
         self.transitions = 0
         self.taken_from = ""
+        self.deleted = False
         self._record: Spec | None = None
         self._raw: dict[str, Any] | None = None
         self._seen_ns = 0
         self._renewed_ns: int | None = None
+        self._held = False
 
     @property
     def holder(self) -> str:
@@ -52,11 +76,22 @@ class Election:
 
     def leads(self, now_ns: int) -> bool:
         """Whether writes are allowed: the last renewal was sent within the renew deadline."""
-        return self._renewed_ns is not None and now_ns < self._renewed_ns + RENEW_DEADLINE_NS
+        return self._renewed_ns is not None and (
+            now_ns < self._renewed_ns + self.terms.renew_deadline_ns
+        )
 
     def renewed_ns(self) -> int | None:
         """When the last renewal that succeeded was sent; None while another leads."""
         return self._renewed_ns
+
+    @property
+    def raw(self) -> dict[str, Any] | None:
+        """The Lease as last read or written; None where it was never seen."""
+        return self._raw
+
+    def observe(self, raw: dict[str, Any], now_ns: int) -> None:
+        """Take in the Lease as another write of ours, to its annotations, has left it."""
+        self._observe(raw, now_ns)
 
     def lose(self) -> None:
         """The renew deadline has passed: whatever comes next is an acquisition."""
@@ -70,6 +105,9 @@ class Election:
                 return self._took(answer, now_ns)
         answer = yield Get("Lease", self.key)
         if answer.code == NOT_FOUND:
+            if self._raw is not None and self._held and not self.terms.recreates:
+                self._renewed_ns, self.deleted = None, True
+                return False
             return (yield from self._create(now_ns, stamp_ns))
         if not answer.ok or answer.raw is None:
             return False
@@ -124,7 +162,7 @@ class Election:
         if answer.raw is not None:
             self._observe(answer.raw, sent_ns)
         self.transitions = int((self._record or {}).get("leaseTransitions") or 0)
-        self._renewed_ns = sent_ns
+        self._renewed_ns, self._held = sent_ns, True
         return True
 
     def _observe(self, raw: dict[str, Any], now_ns: int) -> None:
@@ -142,12 +180,13 @@ class Election:
         ours = self.holder == self.identity
         now = format_micro_time(stamp_ns)
         transitions = int(record.get("leaseTransitions") or 0)
+        renews = ours and (self._renewed_ns is not None or not self.terms.counts_reacquiring)
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": LEASE_DURATION_NS // SECOND_NS,
+            "leaseDurationSeconds": self.terms.lease_duration_ns // SECOND_NS,
             "acquireTime": record.get("acquireTime") or now if ours else now,
             "renewTime": now,
-            "leaseTransitions": transitions if ours or not record else transitions + 1,
+            "leaseTransitions": transitions if renews or not record else transitions + 1,
         }
 
     def _put(self, spec: Spec) -> Replace:

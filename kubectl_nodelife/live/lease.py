@@ -1,4 +1,4 @@
-"""Holds a Lease: tries for it, renews it every two seconds, gives it up at the end.
+"""Holds a Lease: tries for it, renews it in time, gives it up at the end.
 
 The rules are `engine/election.py`; this is the loop around them, with a client and timeouts of its
 own. Time is by the clock that counts suspend: after a suspend, SIGSTOP or stall over the renew
@@ -17,15 +17,19 @@ from typing import Any, Final
 
 from kubectl_nodelife.engine.calls import Answer, Post
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
-from kubectl_nodelife.engine.election import JITTER, RETRY_PERIOD_NS, Election, LeaseState
+from kubectl_nodelife.engine.election import (
+    CLIENT_GO,
+    JITTER,
+    Election,
+    ElectionTerms,
+    LeaseState,
+)
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.writer import Writer
 
 NAME: Final = "kubectl-nodelife-enforce"
 NAMESPACE: Final = "kube-system"
-REQUEST_SECONDS: Final = 5.0
-_RETRY_S: Final = RETRY_PERIOD_NS / SECOND_NS
 
 
 def new_identity() -> str:
@@ -42,8 +46,10 @@ class LeaseKeeper:
         stamp_ns: Callable[[], int],
         namespace: str = NAMESPACE,
         steady: Callable[[], int] = steady_ns,
+        name: str = NAME,
+        terms: ElectionTerms = CLIENT_GO,
     ) -> None:
-        self.election = Election(namespace, NAME, new_identity())
+        self.election = Election(namespace, name, new_identity(), terms)
         self.error = ""
         self._writer = writer
         self._stamp_ns = stamp_ns
@@ -70,17 +76,19 @@ class LeaseKeeper:
         """Try for it and renew it, until cancelled."""
         while True:
             leads = await self.attempt()
-            await asyncio.sleep(_RETRY_S if leads else _RETRY_S * (1 + random.random() * JITTER))
+            retry_s = self.election.terms.retry_period_ns / SECOND_NS
+            await asyncio.sleep(retry_s if leads else retry_s * (1 + random.random() * JITTER))
 
     async def release(self) -> bool:
         """Give it up."""
         return await self._converse(self.election.release(self._stamp_ns()))
 
     async def _converse(self, conversation: Generator[Any, Answer, bool]) -> bool:
+        timeout_s = self.election.terms.request_timeout_ns / SECOND_NS
         try:
             call = next(conversation)
             while True:
-                answer = await self._writer.call(call, timeout_s=REQUEST_SECONDS)
+                answer = await self._writer.call(call, timeout_s=timeout_s)
                 expected = CONFLICT if isinstance(call, Post) else NOT_FOUND
                 if not answer.ok and answer.code not in (expected, CONFLICT):
                     self.error = answer.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
-from kubectl_nodelife.engine.election import RENEW_DEADLINE_NS, Election
+from kubectl_nodelife.engine.election import CLIENT_GO, Election, ElectionTerms
 from kubectl_nodelife.kube.times import SECOND_NS
 
 START = 1_000 * SECOND_NS
@@ -30,7 +30,8 @@ class LeaseServer:
             return Answer(200, raw=self.lease)
         if isinstance(call, Post):
             return Answer(409) if self.lease is not None else self._keep(call.body)
-        assert self.lease is not None
+        if self.lease is None:
+            return Answer(404, reason="NotFound")
         sent = call.body["metadata"].get("resourceVersion")
         if sent != self.lease["metadata"]["resourceVersion"]:
             return Answer(409)
@@ -89,8 +90,8 @@ def test_a_candidate_waits_for_the_record_to_stand_still_by_its_own_clock() -> N
 def test_a_renewal_counts_from_when_it_was_sent() -> None:
     server, a, _ = two()
     attempt(a, server, 0)
-    assert a.leads(START + RENEW_DEADLINE_NS - 1)
-    assert not a.leads(START + RENEW_DEADLINE_NS), "a suspended process must not write"
+    assert a.leads(START + CLIENT_GO.renew_deadline_ns - 1)
+    assert not a.leads(START + CLIENT_GO.renew_deadline_ns), "a suspended process must not write"
 
 
 def test_a_stolen_lease_ends_leading_at_once() -> None:
@@ -144,3 +145,52 @@ def test_a_renewal_refused_once_reads_and_tries_on_the_new_version() -> None:
     server.calls.clear()
     assert attempt(a, server, 2)
     assert server.calls == ["Replace", "Get", "Replace"]
+
+
+UPGRADE = ElectionTerms(
+    60 * SECOND_NS,
+    40 * SECOND_NS,
+    15 * SECOND_NS,
+    15 * SECOND_NS,
+    counts_reacquiring=True,
+    recreates=False,
+)
+
+
+def test_slower_terms_are_written_into_the_record_and_kept() -> None:
+    server = LeaseServer()
+    a, b = (Election("kube-system", "l", name, UPGRADE) for name in "ab")
+    attempt(a, server, 0)
+    assert server.spec["leaseDurationSeconds"] == 60
+    assert a.leads(START + 39 * SECOND_NS) and not a.leads(START + 40 * SECOND_NS)
+    assert not attempt(b, server, 5) and not attempt(b, server, 64)
+    assert attempt(b, server, 65), "silent for 60 s as b watched it"
+
+
+def test_who_slept_and_finds_the_lease_as_he_left_it_begins_a_new_epoch() -> None:
+    server = LeaseServer()
+    a = Election("kube-system", "l", "a", UPGRADE)
+    attempt(a, server, 0)
+    attempt(a, server, 15)
+    assert a.transitions == 0, "a renewal is none"
+    a.lose()
+    assert attempt(a, server, 300) and a.transitions == 1
+
+
+def test_a_lease_deleted_under_its_holder_is_not_made_again() -> None:
+    server = LeaseServer()
+    a = Election("kube-system", "l", "a", UPGRADE)
+    attempt(a, server, 0)
+    server.lease = None
+    assert not attempt(a, server, 15)
+    assert a.deleted and not a.leads(START + 15 * SECOND_NS) and server.lease is None
+
+
+def test_annotations_that_somebody_put_there_survive_a_renewal() -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    assert server.lease is not None
+    wish = {**server.lease["metadata"], "annotations": {"wish": "pause"}}
+    server._keep({**server.lease, "metadata": wish})
+    assert attempt(a, server, 2)
+    assert server.lease["metadata"]["annotations"] == {"wish": "pause"}
