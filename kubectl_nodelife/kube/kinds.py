@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import EndpointSlice, Service
 from kubectl_nodelife.kube.storage import (
+    CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -124,6 +125,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("StorageClass", StorageClass, "storageclasses", False, _STORAGE, ("sc",)),
     Kind("VolumeAttachment", VolumeAttachment, "volumeattachments", False, _STORAGE),
+    Kind("CSINode", CSINode, "csinodes", False, _STORAGE),
     Kind(
         "ValidatingWebhookConfiguration",
         ValidatingWebhookConfiguration,

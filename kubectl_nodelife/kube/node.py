@@ -42,10 +42,15 @@ class NodeSpec(ApiStruct, frozen=True):
 
 
 class NodeSystemInfo(ApiStruct, frozen=True):
-    """`core/v1.NodeSystemInfo`: the kubelet's version tells a dump's profile."""
+    """`core/v1.NodeSystemInfo`: the kubelet's version tells a dump's profile, and each of them may
+    be what an upgrade is to change.
+    """
 
     kubelet_version: str = ""
     boot_id: str = field(default="", name="bootID")
+    os_image: str = ""
+    kernel_version: str = ""
+    container_runtime_version: str = ""
 
 
 class AttachedVolume(ApiStruct, frozen=True):

@@ -103,3 +103,21 @@ class VolumeAttachment(KubeObject, frozen=True):
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
+
+
+class CSINodeDriver(ApiStruct, frozen=True):
+    """`storage.k8s.io/v1.CSINodeDriver`."""
+
+    name: str = ""
+
+
+class CSINodeSpec(ApiStruct, frozen=True):
+    """`storage.k8s.io/v1.CSINodeSpec`."""
+
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(KubeObject, frozen=True):
+    """`storage.k8s.io/v1.CSINode`: the CSI drivers that have registered with a node's kubelet."""
+
+    spec: CSINodeSpec = CSINodeSpec()

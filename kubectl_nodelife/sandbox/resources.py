@@ -33,7 +33,6 @@ _OTHERS: Final = (
     ("LimitRange", "limitranges", True, "v1", ("limits",)),
     ("ResourceQuota", "resourcequotas", True, "v1", ("quota",)),
     ("CronJob", "cronjobs", True, "batch/v1", ("cj",)),
-    ("CSINode", "csinodes", False, "storage.k8s.io/v1", ()),
     ("CSIDriver", "csidrivers", False, "storage.k8s.io/v1", ()),
     ("ClusterRole", "clusterroles", False, "rbac.authorization.k8s.io/v1", ()),
     ("ClusterRoleBinding", "clusterrolebindings", False, "rbac.authorization.k8s.io/v1", ()),
