@@ -1,0 +1,211 @@
+"""Commands of the operator's: the work of `--run`, one process group a node, and `--gate`.
+
+A command runs in a session of its own, so that Ctrl-C in the terminal does not reach it, with
+nothing on its stdin. What it prints goes straight to a file and not through us: it goes on
+undisturbed when this process ends. (asyncio's own subprocesses are killed with their loop.) Only
+its time limit or an order ends it: TERM to the group, and KILL ten seconds later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+TERM_SECONDS: Final = 10.0
+GATE_PERIOD_SECONDS: Final = 30.0
+GATE_LIMIT_SECONDS: Final = 30.0
+NOT_STARTED: Final = 127
+"""The shell's code for a command that is not there; ours where no shell could be started."""
+
+_LOOK_SECONDS: Final = 0.1
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class WorkKey(NamedTuple):
+    """One try of the work on one node."""
+
+    node: str
+    node_uid: str
+    number: int
+
+
+class WorkRunner:
+    """Runs `--run`'s command, at most once for each try. `on_end` is told each exit code.
+
+    The code is the shell's; of one that a signal ended 128 and the signal's number, as in a shell.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        folder: str,
+        environ: Mapping[str, str],
+        on_end: Callable[[WorkKey, int], None] = lambda key, code: None,
+        term_seconds: float = TERM_SECONDS,
+    ) -> None:
+        """`folder`: where logs go, one a node; it is made. `environ`: what each try inherits."""
+        self._command = command
+        self._folder = folder
+        self._environ = dict(environ)
+        self._on_end = on_end
+        self._term_seconds = term_seconds
+        self._codes: dict[WorkKey, int] = {}
+        self._running: dict[WorkKey, subprocess.Popen[bytes] | None] = {}
+        self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
+        self._stopped: set[WorkKey] = set()
+
+    @property
+    def running(self) -> list[WorkKey]:
+        """The tries that are under way."""
+        return list(self._running)
+
+    def exit_code(self, key: WorkKey) -> int | None:
+        """How a try ended; None while it runs, or where it was never begun here."""
+        return self._codes.get(key)
+
+    def knows(self, key: WorkKey) -> bool:
+        """Whether this process began the try."""
+        return key in self._running or key in self._codes
+
+    def log_path(self, node: str) -> str:
+        """Where the output for a node goes."""
+        return os.path.join(self._folder, f"{_UNSAFE.sub('_', node)}.log")
+
+    def start(self, key: WorkKey, variables: Mapping[str, str]) -> None:
+        """Begin a try with these variables in its environment; once more after a code of 75."""
+        if key in self._running:
+            return
+        self._codes.pop(key, None)
+        self._stopped.discard(key)
+        self._running[key] = None
+        self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, variables))
+
+    async def stop(self, key: WorkKey) -> None:
+        """End a try: TERM to its process group, KILL after ten seconds. Returns once it is over."""
+        self._stopped.add(key)
+        task, process = self._tasks.get(key), self._running.get(key)
+        if task is None or task.done():
+            return
+        if process is not None:
+            await _end_group(process, self._term_seconds)
+        await asyncio.wait([task])
+
+    def forget_all(self) -> None:
+        """Watch no longer: what runs goes on without us, its output in its file."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _run(self, key: WorkKey, variables: Mapping[str, str]) -> None:
+        code = NOT_STARTED
+        try:
+            code = await self._wait(key, variables)
+        except OSError as error:
+            with contextlib.suppress(OSError), open(self.log_path(key.node), "a") as log:
+                log.write(f"not started: {error}\n")
+        del self._running[key]
+        self._codes[key] = code
+        self._on_end(key, code)
+
+    async def _wait(self, key: WorkKey, variables: Mapping[str, str]) -> int:
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        with open(self.log_path(key.node), "ab") as log:
+            process = _start(self._command, {**self._environ, **variables}, log.fileno())
+        self._running[key] = process
+        if key in self._stopped:
+            await _end_group(process, self._term_seconds)
+        code = await _ended(process)
+        return 128 - code if code < 0 else code
+
+
+class GateCommand:
+    """Runs `--gate`'s command every half minute. `holds_because`: "" while the gate is open.
+
+    It holds until the command was seen to exit with 0, and once it has failed, until it has done so
+    twice in a row.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        environ: Mapping[str, str],
+        period_s: float = GATE_PERIOD_SECONDS,
+        limit_s: float = GATE_LIMIT_SECONDS,
+    ) -> None:
+        self.holds_because = f"--gate {command!r} has not been run yet"
+        self._command = command
+        self._environ = dict(environ)
+        self._period_s = period_s
+        self._limit_s = limit_s
+        self._wanted = 1
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.note(await self._look())
+            await asyncio.sleep(self._period_s)
+
+    def note(self, trouble: str) -> None:
+        """Take in how the command ended, "" for a 0."""
+        if trouble:
+            self._wanted = 2
+            self.holds_because = f"--gate {self._command!r} {trouble}"
+            return
+        self._wanted = max(0, self._wanted - 1)
+        if not self._wanted:
+            self.holds_because = ""
+
+    async def _look(self) -> str:
+        try:
+            process = _start(self._command, self._environ, subprocess.DEVNULL)
+        except OSError as error:
+            return f"cannot be started: {error}"
+        try:
+            async with asyncio.timeout(self._limit_s):
+                code = await _ended(process)
+        except TimeoutError:
+            await _end_group(process, TERM_SECONDS)
+            return f"took longer than {self._limit_s:g}s"
+        except asyncio.CancelledError:
+            _signal_group(process, signal.SIGTERM)
+            raise
+        return f"exited with {code}" if code else ""
+
+
+def _start(command: str, environ: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+    """Begin a command in a session, and so a process group, of its own. Raises OSError."""
+    return subprocess.Popen(
+        ("sh", "-c", command),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=environ,
+        start_new_session=True,
+    )
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for its exit code."""
+    while (code := process.poll()) is None:
+        await asyncio.sleep(_LOOK_SECONDS)
+    return code
+
+
+async def _end_group(process: subprocess.Popen[bytes], term_seconds: float) -> None:
+    _signal_group(process, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(term_seconds):
+            await _ended(process)
+    except TimeoutError:
+        pass
+    _signal_group(process, signal.SIGKILL)  # what the shell has begun may still be there
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,143 @@
+"""The operator's commands: environment, log, exit codes, process groups, the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
+
+KEY = WorkKey("b7", "uid-7", 1)
+ENVIRON = {"PATH": os.environ["PATH"]}
+
+
+async def ended(runner: WorkRunner, key: WorkKey = KEY) -> int:
+    async with asyncio.timeout(15):
+        while (code := runner.exit_code(key)) is None:
+            await asyncio.sleep(0.02)
+    return code
+
+
+def run(command: str, tmp_path: Path) -> tuple[int, str]:
+    async def main() -> tuple[int, str]:
+        runner = WorkRunner(command, str(tmp_path / "logs"), ENVIRON)
+        runner.start(KEY, {"NODE": "b7", "TRY": "1"})
+        code = await ended(runner)
+        return code, Path(runner.log_path("b7")).read_text()
+
+    return asyncio.run(main())
+
+
+def test_a_try_knows_its_node_and_its_output_is_in_the_nodes_log(tmp_path: Path) -> None:
+    code, log = run('echo "$NODE try $TRY"; echo trouble >&2; exit 75', tmp_path)
+    assert (code, log) == (75, "b7 try 1\ntrouble\n")
+
+
+def test_nothing_is_on_its_stdin(tmp_path: Path) -> None:
+    assert run("cat; echo end", tmp_path) == (0, "end\n")
+
+
+def test_a_command_that_a_signal_ended_has_the_shells_code(tmp_path: Path) -> None:
+    assert run("kill -KILL $$", tmp_path)[0] == 137
+
+
+def test_where_no_log_can_be_written_the_work_is_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+
+    async def main() -> int:
+        runner = WorkRunner(f"touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
+        runner.start(KEY, {})
+        return await ended(runner)
+
+    assert asyncio.run(main()) == 127
+    assert not (tmp_path / "done").exists()
+
+
+def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(tmp_path: Path) -> None:
+    command = f"trap '' TERM; (trap '' TERM; sleep 60) & echo $! > {tmp_path}/child; wait; sleep 60"
+
+    async def main() -> int:
+        runner = WorkRunner(command, str(tmp_path / "logs"), ENVIRON, term_seconds=0.3)
+        runner.start(KEY, {})
+        async with asyncio.timeout(10):
+            while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
+                await asyncio.sleep(0.02)
+        await runner.stop(KEY)
+        return await ended(runner)
+
+    assert asyncio.run(main()) == 137
+    child = int((tmp_path / "child").read_text())
+    assert is_over(child)
+
+
+def is_over(pid: int) -> bool:
+    """Whether the process has ended; nobody may have asked for its code yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return True
+
+
+def test_what_runs_when_nobody_watches_any_more_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        runner = WorkRunner(f"sleep 0.4; touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
+        runner.start(KEY, {})
+        await asyncio.sleep(0.1)
+        runner.forget_all()
+
+    asyncio.run(main())
+    gc.collect()
+    time.sleep(0.8)
+    assert (tmp_path / "done").exists()
+
+
+def test_the_same_try_can_be_begun_again_after_75_and_no_two_at_once(tmp_path: Path) -> None:
+    async def main() -> str:
+        runner = WorkRunner("echo x; sleep 0.2; exit 75", str(tmp_path / "logs"), ENVIRON)
+        for _ in range(2):
+            runner.start(KEY, {})
+            runner.start(KEY, {})
+            assert await ended(runner) == 75
+        return Path(runner.log_path("b7")).read_text()
+
+    assert asyncio.run(main()) == "x\nx\n"
+
+
+def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
+    runner = WorkRunner("true", str(tmp_path), ENVIRON)
+    assert runner.log_path("../../etc/x") == f"{tmp_path}/.._.._etc_x.log"
+
+
+def test_the_gate_holds_until_it_was_seen_open_and_then_asks_for_two() -> None:
+    gate = GateCommand("alerts-are-quiet", ENVIRON)
+    assert "not been run" in gate.holds_because
+    gate.note("")
+    assert not gate.holds_because
+    gate.note("exited with 1")
+    assert gate.holds_because == "--gate 'alerts-are-quiet' exited with 1"
+    gate.note("")
+    assert gate.holds_because, "one 0 after a failure is not enough"
+    gate.note("")
+    assert not gate.holds_because
+
+
+@pytest.mark.parametrize(
+    ("command", "because"),
+    [("exit 3", "exited with 3"), ("sleep 5", "took longer than 0.2s"), ("true", "")],
+)
+def test_the_gates_command_is_run_and_limited(command: str, because: str) -> None:
+    async def main() -> str:
+        gate = GateCommand(command, ENVIRON, period_s=60, limit_s=0.2)
+        looking = asyncio.create_task(gate.run())
+        async with asyncio.timeout(15):
+            while "not been run" in gate.holds_because:
+                await asyncio.sleep(0.02)
+        looking.cancel()
+        return gate.holds_because
+
+    assert asyncio.run(main()).endswith(because)
