@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.budget_findings import (
@@ -26,6 +25,7 @@ from kubectl_nodelife.drain.budget_findings import (
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pools import pool_of
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
@@ -41,17 +41,6 @@ from kubectl_nodelife.workloads.budgets import (
 )
 from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
-
-POOL_LABELS: Final = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "karpenter.sh/nodepool",
-    "node.kubernetes.io/pool",
-    "pool",
-)
-"""Labels that name a node's pool, in the order in which they are looked for."""
 
 
 @dataclass(slots=True)
@@ -224,17 +213,10 @@ def _pools(
             blocking.setdefault(pod.spec.node_name, set()).add(told)
     pools: dict[tuple[str, str], PoolView] = {}
     for node in snapshot.nodes.values():
-        label, value = _pool_of(node.metadata.labels or {}, pool_label)
-        pool = pools.setdefault((label, value), PoolView(value, label, 0, [], []))
+        label, value = pool_of(node.metadata.labels, pool_label)
+        pool = pools.setdefault((label, value), PoolView(value or "<none>", label, 0, [], []))
         pool.nodes += 1
         if node.name in blocking:
             pool.undrainable.append(node.name)
             pool.budgets = sorted({*pool.budgets, *blocking[node.name]})
     return [pools[key] for key in sorted(pools)]
-
-
-def _pool_of(labels: dict[str, str], pool_label: str | None) -> tuple[str, str]:
-    for label in (pool_label,) if pool_label else POOL_LABELS:
-        if label in labels:
-            return label, labels[label]
-    return "", "<none>"

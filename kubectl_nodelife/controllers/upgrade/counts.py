@@ -1,0 +1,236 @@
+"""How many nodes may be taken out of service, in the cluster, in each pool and in each zone of it.
+
+`min_available` rounds a percentage up, as a PodDisruptionBudget; `max_unavailable` rounds it down,
+but to 1 rather than to 0, as a Deployment, kops and the machine config operator. Nodes that have
+vanished since the start count as unavailable. Integer arithmetic only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.workload import IntOrString
+
+NAMES_SHOWN: Final = 5
+
+
+class NodeScope(NamedTuple):
+    """What a limit is about: the cluster without its control plane, a pool, a zone of a pool."""
+
+    kind: str
+    pool: str = ""
+    zone: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "cluster":
+            return "cluster"
+        pool = f"pool {self.pool}" if self.pool else "pool"
+        return pool if self.kind == "pool" else f"zone {self.zone or '(none)'} of {pool}"
+
+
+CLUSTER: Final = NodeScope("cluster")
+
+
+def pool_scope(pool: str) -> NodeScope:
+    """The scope of a pool."""
+    return NodeScope("pool", pool)
+
+
+def zone_scope(pool: str, zone: str) -> NodeScope:
+    """The scope of a pool's nodes in a zone."""
+    return NodeScope("zone", pool, zone)
+
+
+class CountedNode(NamedTuple):
+    """What the counts know of a node. `unavailable`: why it is not available, "" where it is.
+
+    `claimed`: the run has it out of service. Control-plane nodes count in no scope.
+    """
+
+    name: str
+    pool: str
+    zone: str
+    unavailable: str = ""
+    claimed: bool = False
+    control_plane: bool = False
+
+    @property
+    def scopes(self) -> tuple[NodeScope, ...]:
+        """The scopes in which a claim of this node needs a slot."""
+        if self.control_plane:
+            return ()
+        return (CLUSTER, pool_scope(self.pool), zone_scope(self.pool, self.zone))
+
+    @property
+    def available(self) -> bool:
+        """Whether it counts as available."""
+        return not self.unavailable and not self.claimed
+
+
+def at_least(value: IntOrString, base: int) -> int:
+    """How many of `base` must be available: a percentage is rounded up."""
+    number, percent = _split(value)
+    return -(-number * base // 100) if percent else number
+
+
+def at_most(value: IntOrString, base: int) -> int:
+    """How many of `base` may be unavailable: a percentage is rounded down, but not to 0."""
+    number, percent = _split(value)
+    return (number * base // 100 or min(1, number)) if percent else number
+
+
+def _split(value: IntOrString) -> tuple[int, bool]:
+    """The number, and whether it is a percentage. Raises ValueError."""
+    if isinstance(value, int):
+        return value, False
+    digits = value.removesuffix("%")
+    if not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"{value!r} is neither a number nor a percentage such as 10%")
+    return int(digits), digits != value
+
+
+class ScopeLimits(NamedTuple):
+    """What is asked of a scope; None: nothing."""
+
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class ScopeBudget(NamedTuple):
+    """The numbers of one scope. `base`: its nodes at the start or now, whichever are more."""
+
+    scope: NodeScope
+    base: int
+    available: int
+    floor: int
+    most_unavailable: int
+
+    @property
+    def unavailable(self) -> int:
+        """Nodes that are out of service, ours, others' and vanished ones."""
+        return self.base - self.available
+
+    @property
+    def slots(self) -> int:
+        """How many available nodes may be claimed now."""
+        return max(0, min(self.available - self.floor, self.most_unavailable - self.unavailable))
+
+    def refusal(self) -> str:
+        """Why no node of the scope can ever be claimed; "" where one can."""
+        if self.base and self.floor >= self.base:
+            return f"{self.floor} of {self.base} must be available in {self.scope}"
+        if self.base and self.most_unavailable <= 0:
+            return f"none of the {self.base} nodes in {self.scope} may be unavailable"
+        return ""
+
+
+@dataclass(slots=True)
+class NodeCounts:
+    """The counts of all scopes, kept up to date node by node.
+
+    `at_start`: how many nodes each scope had when the run began (N0); a scope that is missing had
+    none. `limits` by kind of scope: cluster, pool, zone.
+    """
+
+    limits: Mapping[str, ScopeLimits]
+    at_start: Mapping[NodeScope, int] = field(default_factory=dict)
+    _nodes: dict[str, CountedNode] = field(default_factory=dict)
+    _total: dict[NodeScope, int] = field(default_factory=dict)
+    _available: dict[NodeScope, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Iterable[CountedNode],
+        limits: Mapping[str, ScopeLimits],
+        at_start: Mapping[NodeScope, int] | None = None,
+    ) -> NodeCounts:
+        """The counts of these nodes. Without `at_start` the run begins with them."""
+        counts = cls(limits)
+        for node in nodes:
+            counts.put(node)
+        counts.at_start = dict(counts._total) if at_start is None else at_start
+        return counts
+
+    def put(self, node: CountedNode) -> None:
+        """The node is as given from now on; a node that is not available any more frees nothing."""
+        old = self._nodes.get(node.name)
+        if old == node:
+            return
+        if old is not None:
+            self._add(old, -1)
+        self._nodes[node.name] = node
+        self._add(node, 1)
+
+    def remove(self, name: str) -> None:
+        """The node's object is gone."""
+        old = self._nodes.pop(name, None)
+        if old is not None:
+            self._add(old, -1)
+
+    def claim(self, name: str) -> None:
+        """The run takes the node out of service: what is left is for the others."""
+        self.put(self._nodes[name]._replace(claimed=True))
+
+    def scopes(self) -> list[NodeScope]:
+        """All scopes that have or had nodes: the cluster, then pools and zones by name."""
+        found = {s for s, n in self._total.items() if n} | self.at_start.keys()
+        return sorted(found, key=lambda s: (s.kind, s.pool, s.zone))
+
+    def totals(self) -> dict[NodeScope, int]:
+        """How many nodes each scope has now: N0 of a run that begins now."""
+        return {scope: count for scope, count in self._total.items() if count}
+
+    def budget(self, scope: NodeScope) -> ScopeBudget:
+        """The numbers of a scope."""
+        base = max(self.at_start.get(scope, 0), self._total.get(scope, 0))
+        limits = self.limits.get(scope.kind, ScopeLimits())
+        floor = 0 if limits.min_available is None else at_least(limits.min_available, base)
+        most = base if limits.max_unavailable is None else at_most(limits.max_unavailable, base)
+        return ScopeBudget(scope, base, self._available.get(scope, 0), floor, most)
+
+    def hold(self, name: str) -> str:
+        """Why the node cannot be claimed now; "" where every scope of it has a slot.
+
+        A node that is unavailable already costs no slot.
+        """
+        node = self._nodes[name]
+        if not node.available:
+            return ""
+        for scope in node.scopes:
+            budget = self.budget(scope)
+            if not budget.slots:
+                return self._why_none(budget)
+        return ""
+
+    def _why_none(self, budget: ScopeBudget) -> str:
+        """The numbers of a scope without a slot, and who takes them up besides the run."""
+        if budget.most_unavailable <= budget.unavailable:
+            limit = f"at most {budget.most_unavailable}"
+        else:
+            limit = f"at least {budget.floor} must be available"
+        text = f"{budget.scope}: {budget.unavailable} of {budget.base} unavailable, {limit}"
+        return text + self._others_in(budget.scope)
+
+    def _others_in(self, scope: NodeScope) -> str:
+        others = [n for n in self._of(scope) if n.unavailable and not n.claimed]
+        parts = []
+        if others:
+            shown = [f"{n.name} ({n.unavailable})" for n in others[:NAMES_SHOWN]]
+            more = len(others) - len(shown)
+            parts.append(", ".join(shown) + (f" and {more} more" if more else ""))
+        vanished = self.at_start.get(scope, 0) - self._total.get(scope, 0)
+        if vanished > 0:
+            parts.append(f"{vanished} vanished since the start (resume --rebase forgets them)")
+        return f"; not by this run: {'; '.join(parts)}" if parts else ""
+
+    def _of(self, scope: NodeScope) -> list[CountedNode]:
+        return sorted(node for node in self._nodes.values() if scope in node.scopes)
+
+    def _add(self, node: CountedNode, sign: int) -> None:
+        for scope in node.scopes:
+            self._total[scope] = self._total.get(scope, 0) + sign
+            if node.available:
+                self._available[scope] = self._available.get(scope, 0) + sign

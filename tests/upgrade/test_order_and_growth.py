@@ -1,0 +1,84 @@
+"""The order of claims and the growth of steps: rows 15, 16 and 47 of the decision vectors."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.controllers.upgrade.growth import (
+    StepOutcome,
+    is_growing,
+    next_step,
+    step_width,
+)
+from kubectl_nodelife.controllers.upgrade.order import (
+    UpgradeCandidate,
+    claim_order,
+    open_zones,
+    pool_order,
+)
+
+
+def names(candidates: list[UpgradeCandidate]) -> list[str]:
+    return [candidate.name for candidate in candidates]
+
+
+def test_16_a_ready_node_goes_before_a_slow_one() -> None:
+    x, y = (
+        UpgradeCandidate("x", "p", "a", "slow", 1.0),
+        UpgradeCandidate("y", "p", "a", "ready", 100.0),
+    )
+    assert names(claim_order([x, y])) == ["y", "x"]
+
+
+def test_in_a_zone_the_cheapest_drain_goes_first() -> None:
+    nodes = [
+        UpgradeCandidate("d", "p", "a", drain_seconds=20.0, moving_pods=1),
+        UpgradeCandidate("c", "p", "a", drain_seconds=10.0, moving_pods=9),
+        UpgradeCandidate("b", "p", "a", drain_seconds=10.0, moving_pods=2),
+        UpgradeCandidate("a", "p", "a", drain_seconds=10.0, moving_pods=2),
+        UpgradeCandidate("e", "p", "a", "unknown", 0.0),
+    ]
+    assert names(claim_order(nodes)) == ["a", "b", "c", "d", "e"]
+
+
+def test_named_canaries_go_first_in_their_order_and_zones_by_name() -> None:
+    nodes = [UpgradeCandidate(n, "p", z) for n, z in (("n1", "b"), ("n2", "a"), ("n3", "b"))]
+    assert names(claim_order(nodes)) == ["n2", "n1", "n3"]
+    assert names(claim_order(nodes, canaries=["n3", "gone", "n1"])) == ["n3", "n1", "n2"]
+
+
+def test_pools_by_name_or_as_asked() -> None:
+    assert pool_order({"red", "blue"}) == ["blue", "red"]
+    assert pool_order({"red", "blue"}, ["red", "green", "blue"]) == ["red", "blue"]
+
+
+def test_the_next_zone_begins_when_the_one_before_has_nothing_left() -> None:
+    assert open_zones("abc", {"a", "b", "c"}) == ["a"]
+    assert open_zones("abc", {"b", "c"}) == ["b"]
+    assert open_zones("abc", {"b", "c"}, at_once=2) == ["b", "c"]
+    assert open_zones("abc", {"a", "b", "c"}, at_once=0) == ["a", "b", "c"]
+    assert open_zones("abc", set()) == []
+
+
+def steps(canary: int, most: int, max_parallel: int | None = None) -> list[int]:
+    widths, step = [], 0
+    while is_growing(step, canary, most, max_parallel):
+        widths.append(step_width(step, canary))
+        step += 1
+    return widths
+
+
+def test_growth_doubles_until_it_meets_the_limit() -> None:
+    assert steps(1, 50) == [1, 2, 4, 8, 16, 32]
+    assert steps(1, 32) == [1, 2, 4, 8, 16]
+    assert steps(1, 50, max_parallel=4) == [1, 2]
+    assert steps(3, 50) == [3, 6, 12, 24, 48]
+
+
+def test_step_0_is_played_however_small_the_limit() -> None:
+    assert steps(1, 1) == [1]
+    assert steps(5, 2) == [5]
+
+
+def test_47_what_follows_a_step() -> None:
+    assert next_step(3, StepOutcome(done=8, failed=0)) == 4
+    assert next_step(1, StepOutcome(done=1, failed=1)) == 0, "a failure within the allowance"
+    assert next_step(2, StepOutcome(done=0, failed=0)) == 2, "20: none Done, played again"
