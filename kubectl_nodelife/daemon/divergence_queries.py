@@ -133,14 +133,28 @@ async def who_did(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
     try:
         if seen.what == REMOVED:
             return await _remover(client, seen)
-        query = urlencode({"fieldSelector": f"metadata.name={seen.node}"})
-        items = _items(await client.read(f"/api/v1/nodes?{query}"))
+        items = await _node_as_seen(client, seen)
     except (NodelifeError, msgspec.MsgspecError):
         return None
     if not items:
         return None
     field = "f:unschedulable" if seen.what == CORDONED else "f:taints"
     return author_of(items[0]["metadata"].get("managedFields") or (), field, seen.at_ns)
+
+
+async def _node_as_seen(client: Client, seen: ObservedWrite) -> list[dict[str, Any]]:
+    """The node at the version that was seen, since a controller may have answered by now with a
+    write of its own; as it is now where that version is not kept any more.
+    """
+    query = {"fieldSelector": f"metadata.name={seen.node}"}
+    exact = {"resourceVersion": seen.version, "resourceVersionMatch": "Exact"}
+    try:
+        if seen.version:
+            return _items(await client.read(f"/api/v1/nodes?{urlencode(query | exact)}"))
+    except ApiError as error:
+        if error.code not in (400, 410, 504):
+            raise
+    return _items(await client.read(f"/api/v1/nodes?{urlencode(query)}"))
 
 
 def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> WriteAuthor | None:

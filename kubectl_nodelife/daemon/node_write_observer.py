@@ -90,7 +90,8 @@ class NodeWriteObserver:
             yield from self._taints(host, old, new, now_ns)
         if old.spec.unschedulable != new.spec.unschedulable:
             word = CORDONED if new.spec.unschedulable else UNCORDONED
-            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new))
+            version = new.metadata.resource_version
+            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new), version=version)
 
     def _silence(self, host: ControllerHost, name: str, now_ns: int, watched_ns: int) -> int | None:
         heartbeat = host.cache.heartbeat(name)
@@ -122,6 +123,7 @@ class NodeWriteObserver:
                     rate=zones.rate(key) if zones is not None and known else 0.0,
                     zone_state=zones.states[key] if zones is not None and known else "",
                     ready=_status(new),
+                    version=new.metadata.resource_version,
                 )
 
 

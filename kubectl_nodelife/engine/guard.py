@@ -157,8 +157,8 @@ def is_capped_taint(action: Action) -> bool:
 class Guard:
     """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb.
 
-    `on_change` is told a breaker that opens, and None where a person closed all of them; `on_close`
-    each that is closed, and how. `set_of` tells the uid of the DaemonSet that a pod belongs to, and
+    `on_change` is told a breaker that opens, and None where some were closed; `on_close` each that
+    is closed, and how. `set_of` tells the uid of the DaemonSet that a pod belongs to, and
     its maxUnavailable in nodes.
     """
 
@@ -330,6 +330,13 @@ class Guard:
         self.breakers[key] = breaker
         if not known:
             self.on_change(breaker)
+
+    def close(self, rule: str, how: str) -> None:
+        """What opened the breaker of that rule is over."""
+        breaker = self.breakers.pop((rule, ""), None)
+        if breaker is not None:
+            self.on_change(None)
+            self.on_close(breaker, how)
 
     def resume(self) -> None:
         """A person says go on."""

@@ -160,8 +160,8 @@ class Answers:
         return msgspec.json.encode(body)
 
 
-def asked(what: str, **bodies: Any) -> WriteAuthor | None:
-    seen = ObservedWrite(T0 + 11 * SECOND, what, "n1")
+def asked(what: str, version: str = "", **bodies: Any) -> WriteAuthor | None:
+    seen = ObservedWrite(T0 + 11 * SECOND, what, "n1", version=version)
     return asyncio.run(who_did(Answers(**bodies), seen))  # type: ignore[arg-type]
 
 
@@ -170,6 +170,17 @@ def test_who_wrote_is_asked_of_the_server() -> None:
     assert asked(TAINTED, nodes=found) == WriteAuthor("kubectl-taint", "Update", T0 + 10 * SECOND)
     assert asked(TAINTED, nodes={"items": []}) is None
     assert asked(TAINTED, nodes=ApiError(403, "no")) is None
+
+
+def test_who_wrote_is_asked_of_the_version_that_was_seen() -> None:
+    """The controller takes a taint that it does not want off again before we can ask."""
+    as_seen = {"items": [{"metadata": {"managedFields": [ENTRY]}}]}
+    now = {"items": [{"metadata": {"managedFields": [LATER]}}]}
+    exact = "resourceVersion=7&resourceVersionMatch=Exact"
+    author = asked(TAINTED, "7", **{exact: as_seen, "nodes": now})
+    assert author is not None and author.manager == "kubectl-taint"
+    compacted = asked(TAINTED, "7", **{exact: ApiError(410, "compacted"), "nodes": now})
+    assert compacted is not None and compacted.manager == "kube-controller-manager"
 
 
 def test_a_cloud_controller_says_in_an_event_that_it_removes_a_node() -> None:

@@ -11,7 +11,7 @@ from kubectl_nodelife.engine.actions import AddTaints, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Gone, Put
-from kubectl_nodelife.engine.guard import NODES_GONE, UPSTREAM, Caps, Guard
+from kubectl_nodelife.engine.guard import NODES_GONE, UPSTREAM, Breaker, Caps, Guard
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodSpec
@@ -158,3 +158,33 @@ def test_all_at_once(silent: int, trouble: bool, held: bool) -> None:
     assert (rules(guard) == [ALL_AT_ONCE]) is held
     if held:
         assert guard.breakers[ALL_AT_ONCE, ""].recovery_passes
+
+
+def test_all_at_once_is_over_after_two_calm_grace_periods() -> None:
+    tripwires, guard, _ = wires(*(node(f"n{i}") for i in range(10)))
+    grace_ns = tripwires.grace_ns
+    tripwires.trouble(NOW)
+    silence(tripwires, 4)
+    tripwires.trouble(NOW + grace_ns)
+    tripwires.check_calm(NOW + 3 * grace_ns)
+    assert rules(guard) == [ALL_AT_ONCE]
+    tripwires.check_calm(NOW + 3 * grace_ns + 1)
+    assert rules(guard) == []
+
+
+def test_all_at_once_of_an_earlier_term_is_over_after_two_calm_grace_periods_of_this_one() -> None:
+    tripwires, guard, _ = wires(node())
+    guard.open(Breaker(ALL_AT_ONCE, "cut off", NOW))
+    tripwires.check_calm(NOW)
+    tripwires.check_calm(NOW + 2 * tripwires.grace_ns)
+    assert rules(guard) == [ALL_AT_ONCE]
+    tripwires.check_calm(NOW + 2 * tripwires.grace_ns + 1)
+    assert rules(guard) == []
+
+
+def test_no_calm_closes_another_rule() -> None:
+    tripwires, guard, _ = wires(node())
+    tripwires.sees(Put("Node", LOST), NOW)
+    tripwires.check_calm(NOW)
+    tripwires.check_calm(NOW + 10 * tripwires.grace_ns)
+    assert rules(guard) == [SURPRISE]

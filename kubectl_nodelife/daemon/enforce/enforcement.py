@@ -284,6 +284,7 @@ class Enforcement:
                 return
             if self.keeper.error:
                 self._tripwires.trouble(now_ns)  # a renewal failed
+            self._tripwires.check_calm(now_ns)
             because = self._gate.closed_because()
             if because != self.why_not:
                 log.warning("enforcing: %s", because or "goes on")
@@ -353,7 +354,7 @@ class Enforcement:
         return await unproven(self._side, orders.controllers, orders.assume_stopped, holder)
 
     def _note_breaker(self, breaker: Breaker | None) -> None:
-        """One has opened, or a person has closed all of them."""
+        """One has opened, or some were closed."""
         self._kept.keep()
         if breaker is not None and breaker.rule == ALL_AT_ONCE and self._task is not None:
             self._task.go_cold(breaker.because)

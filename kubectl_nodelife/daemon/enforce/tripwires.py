@@ -5,7 +5,8 @@
 - *all at once*: many nodes fall silent while our own connection was in trouble.
 
 Pure but for what it remembers: it is told what the cluster shows, what we send and when something
-went wrong on the way. A person must say `daemon resume` then.
+went wrong on the way. A person must say `daemon resume` then; but *all at once* is over once
+nothing went wrong for two grace periods, the time in which a node's silence tells again.
 """
 
 from __future__ import annotations
@@ -116,6 +117,17 @@ class Tripwires:
         if self._gone.gone(name, self._cache, now_ns):
             self.check_gone(now_ns)
 
+    def check_calm(self, now_ns: int) -> None:
+        """Close `all at once` where the connection has worked for two grace periods.
+
+        One that an earlier term or process opened counts from the first look at it.
+        """
+        if (ALL_AT_ONCE, "") in self._guard.breakers:
+            self._trouble_ns = self._trouble_ns or now_ns
+            if not self._is_trouble_recent(now_ns):
+                how = "the connection has worked for two grace periods"
+                self._guard.close(ALL_AT_ONCE, how)
+
     def check_gone(self, now_ns: int) -> None:
         """Whether too many nodes are gone."""
         gone, there = self._gone.count(now_ns), len(self._cache.nodes)
@@ -128,13 +140,16 @@ class Tripwires:
         while self._silent and self._silent[0][0] < now_ns - self.grace_ns:
             self._silent.popleft()
         silent = len({name for _, name in self._silent})
-        recent = self._trouble_ns and now_ns - self._trouble_ns <= 2 * self.grace_ns
+        recent = self._trouble_ns and self._is_trouble_recent(now_ns)
         if recent and silent and silent > SILENT_SHARE * len(self._cache.nodes):
             because = (
                 f"{silent} of {len(self._cache.nodes)} nodes fell silent while the connection to "
                 "the API server was in trouble"
             )
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
+
+    def _is_trouble_recent(self, now_ns: int) -> bool:
+        return now_ns - self._trouble_ns <= 2 * self.grace_ns
 
     def _open(self, rule: str, because: str, now_ns: int, *, recovery_passes: bool = False) -> None:
         if (rule, "") not in self._guard.breakers:
