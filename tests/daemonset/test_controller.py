@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.expectations import EXPECTATIONS_TIMEOUT_NS
-from kubectl_nodelife.controllers.daemonset.work_queue import RateLimiter, WorkQueue
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.daemonset_actions import (
@@ -354,28 +353,6 @@ def test_minimum_ready_seconds_wake_the_set_when_they_end() -> None:
     assert isinstance(daemon_set, DaemonSet)
     assert daemon_set.status.number_available == 1
     assert context.now - START < 12 * SECOND_NS
-
-
-def test_the_rate_limiter_waits_longer_each_time_and_for_the_bucket() -> None:
-    limiter = RateLimiter()
-    milliseconds = [limiter.when(("a", "b"), 0) / 1e6 for _ in range(5)]
-    assert milliseconds == [5, 10, 20, 40, 80]
-    for i in range(95):
-        assert limiter.when(("a", str(i)), 0) == 5_000_000
-    assert limiter.when(("a", "over"), 0) == 100_000_000  # a tenth of a second for the next token
-    limiter.forget(("a", "b"))
-    assert limiter.failures(("a", "b")) == 0
-
-
-def test_the_queue_keeps_the_earlier_of_two_delays() -> None:
-    queue = WorkQueue()
-    queue.add_after(KEY, 20)
-    queue.add_after(KEY, 30)
-    queue.add_after(KEY, 10)
-    assert queue.next_due() == 10
-    assert queue.pop(9) == []
-    assert queue.pop(10) == [(KEY, None)]
-    assert queue.next_due() is None
 
 
 @pytest.mark.parametrize("profile", ["v1.11", "v1.16", "v1.21", "v1.30", "v1.36"])

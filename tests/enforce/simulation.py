@@ -135,14 +135,17 @@ def _agent(version: int) -> Json:
 
 
 class Run:
-    """One play of a story. `seed`: that of the faults, None for a play without any."""
+    """One play of a story. `seed`: that of the faults, None for a play without any. `told`: another
+    story than that of the number.
+    """
 
-    def __init__(self, number: int, seed: int | None = None) -> None:
+    def __init__(self, number: int, seed: int | None = None, told: bytes = b"") -> None:
         faulty = self.faulty = seed is not None
         self.dice = random.Random(number * 2 + 1)
         self.world = World()
         self.broken: list[str] = []
-        self.server = SimulatedServer(self.world, assemble(parse_scenario(story(number), "story")))
+        scenario = parse_scenario(told or story(number), "story")
+        self.server = SimulatedServer(self.world, assemble(scenario))
         pods = self.server.store.collections["Pod"].entries.values()
         self.first_pods = {entry.obj.uid for entry in pods}
         self.settings = make_settings("v1.36", FLAGS)

@@ -6,7 +6,8 @@ and 1.28 to 1.36 were the source. A release below 1.14 behaves as 1.11, one from
 1.16; later ones are the newest behaviour less what came after them.
 
 Left out on purpose: gates that nobody can set any more and that change no decision, and the
-read-your-writes gate of 1.36 (our cache is one consistent store).
+read-your-writes gate of 1.36 (our cache is one consistent store; a sync that upstream tries again
+5 ms later, and that brings the set's delayed add forward with it, is begun when the write is seen).
 """
 
 from __future__ import annotations

@@ -51,13 +51,19 @@ class RateLimiter:
 
 
 class WorkQueue:
-    """Keys to sync, each with the action that led to it where that is known."""
+    """Keys to sync, each with the action that led to it where that is known.
+
+    `keeps_later`: the later of two delayed adds is kept as well, not forgotten as upstream does.
+    There a surge that begins before the last pods are available may stand until some other event.
+    """
 
     def __init__(self) -> None:
         self.limiter = RateLimiter()
         self.ready: dict[Key, Action | None] = {}
         self.delayed: dict[Key, int] = {}
         self.rate_limited: set[Key] = set()
+        self.keeps_later = False
+        self._later: dict[Key, set[int]] = {}
 
     def fork(self) -> WorkQueue:
         """Another queue with the same keys."""
@@ -65,6 +71,8 @@ class WorkQueue:
         other.limiter = self.limiter.fork()
         other.ready, other.delayed = dict(self.ready), dict(self.delayed)
         other.rate_limited = set(self.rate_limited)
+        other.keeps_later = self.keeps_later
+        other._later = {key: set(instants) for key, instants in self._later.items()}
         return other
 
     def add(self, key: Key, cause: Action | None = None) -> None:
@@ -77,6 +85,9 @@ class WorkQueue:
         present = self.delayed.get(key)
         if present is None or at_ns < present:
             self.delayed[key] = at_ns
+        if self.keeps_later and present is not None and at_ns != present:
+            seconds = -(-max(at_ns, present) // SECOND_NS)  # at most one a second is kept
+            self._later.setdefault(key, set()).add(seconds * SECOND_NS)
 
     def add_rate_limited(self, key: Key, now: int) -> None:
         """Sync the key after a delay that grows with its failures."""
@@ -91,6 +102,7 @@ class WorkQueue:
         """The key need not be synced any more."""
         self.ready.pop(key, None)
         self.delayed.pop(key, None)
+        self._later.pop(key, None)
         self.rate_limited.discard(key)
 
     def next_due(self) -> int | None:
@@ -105,6 +117,14 @@ class WorkQueue:
                 del self.delayed[key]
                 self.rate_limited.discard(key)
                 self.ready.setdefault(key, None)
+                self._bring_later(key, now)
         taken = list(self.ready.items())
         self.ready.clear()
         return taken
+
+    def _bring_later(self, key: Key, now: int) -> None:
+        """The key waits for the earliest of the instants that were kept and are still to come."""
+        later = {at for at in self._later.pop(key, ()) if at > now}
+        if later:
+            self.delayed[key] = min(later)
+            self._later[key] = later - {min(later)}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import cast
 
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
@@ -84,6 +85,8 @@ class EnforcingHost:
                 controller.memory.unworked.update(self.cache.nodes)  # as at any start upstream
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
+            elif isinstance(controller, DaemonSetController):
+                controller.queue.keeps_later = True  # one sync more does no harm
         self.engine = Engine(
             controllers, self.cache, join=joining, on_bug=self._on_bug, numbers=self._numbers
         )
