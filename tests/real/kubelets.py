@@ -4,7 +4,11 @@ they renew leases, post status, run bound pods and end deleted ones.
 
 Labels of a pod say what else it does: `ready: never`; `start: SECONDS`, from being bound to being
 Ready; `stop: SECONDS`, how much of its grace it takes at most; `ends: Succeeded` or `ends: Failed`
-instead of being Ready.
+instead of being Ready; `rebooted: never`, not Ready any more once the node was rebooted.
+
+A reboot: the kubelet is silent for a while, then the node has another bootID (and kubelet version,
+if one is named), and the containers of its pods are others. A test calls `reboot`, or has a
+program write a file of the node's name into the folder `reboots`: `SECONDS [VERSION]`.
 """
 
 from __future__ import annotations
@@ -12,21 +16,32 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tests.real.control_plane import Api, Refused
 
 _REPORT_EVERY_S = 20.0
+PAUSE = "registry.k8s.io/pause:3.10"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class Kubelet:
-    """One kubelet. `conditions` are what it sees; `alive` whether it does anything."""
+    """One kubelet. `conditions` are what it sees; `alive` whether it does anything.
 
-    def __init__(self, name: str) -> None:
+    `boots_at`: when a reboot is over (monotonic seconds), None while there is none.
+    """
+
+    def __init__(self, name: str, version: str = "v1.36.3") -> None:
         self.name = name
         self.alive = True
+        self.version = version
+        self.boot_id = str(uuid.uuid4())
+        self.boots_at: float | None = None
+        self.booted_at = 0.0
+        self.reboots = 0
         self.conditions = {
             "Ready": "True",
             "MemoryPressure": "False",
@@ -48,6 +63,27 @@ class Kubelet:
         """Begin (again): renew and post at once."""
         self.alive, self.renew_at, self.report_at = True, 0.0, 0.0
 
+    def reboot(self, seconds: float, version: str = "") -> None:
+        """Fall silent for so long, and come back with another bootID."""
+        self.alive = False
+        self.boots_at = time.monotonic() + seconds
+        self.version = version or self.version
+
+    def boot(self, now: float) -> None:
+        """The reboot is over."""
+        self.boots_at, self.booted_at = None, now
+        self.boot_id = str(uuid.uuid4())
+        self.reboots += 1
+        self.start()
+
+    def node_info(self) -> dict[str, str]:
+        """What of `status.nodeInfo` changes."""
+        return {"bootID": self.boot_id, "kubeletVersion": self.version}
+
+    def container_id(self, pod_uid: str, container: str) -> str:
+        """The id of a pod's container since the last boot."""
+        return f"containerd://{uuid.uuid5(uuid.UUID(self.boot_id), pod_uid + container).hex}"
+
 
 class Kubelets:
     """All kubelets of a cluster, as a context: the thread ends with it."""
@@ -60,12 +96,14 @@ class Kubelets:
         start_s: float = 1.0,
         stop_s: float = 1.0,
         tick_s: float = 0.1,
+        reboots: Path | None = None,
     ) -> None:
         self._api = api
         self._renew_every_s = renew_every_s
         self._start_s = start_s
         self._stop_s = stop_s
         self._tick_s = tick_s
+        self._reboots = reboots
         self._kubelets: dict[str, Kubelet] = {}
         self._bound_at: dict[str, float] = {}
         self._deleted_at: dict[str, float] = {}
@@ -83,8 +121,15 @@ class Kubelets:
     def __getitem__(self, node: str) -> Kubelet:
         return self._kubelets[node]
 
-    def add_node(self, name: str, labels: dict[str, str] | None = None, pods: int = 110) -> None:
+    def add_node(
+        self,
+        name: str,
+        labels: dict[str, str] | None = None,
+        pods: int = 110,
+        version: str = "v1.36.3",
+    ) -> None:
         """Register a node and begin to play its kubelet."""
+        kubelet = Kubelet(name, version)
         amounts = {"cpu": "8", "memory": "32Gi", "pods": str(pods)}
         host = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         node = {
@@ -95,17 +140,24 @@ class Kubelets:
                 "capacity": amounts,
                 "allocatable": amounts,
                 "nodeInfo": {
-                    **dict.fromkeys(("machineID", "systemUUID", "bootID", "kernelVersion"), ""),
+                    **dict.fromkeys(("machineID", "systemUUID", "kernelVersion"), ""),
                     **dict.fromkeys(("osImage", "containerRuntimeVersion"), ""),
-                    **dict.fromkeys(("kubeletVersion", "kubeProxyVersion"), "v1.36.3"),
+                    "kubeProxyVersion": version,
                     "operatingSystem": "linux",
                     "architecture": "amd64",
+                    **kubelet.node_info(),
                 },
+                "images": [{"names": [PAUSE], "sizeBytes": 320_368}],
             },
         }
         with contextlib.suppress(Refused):
             self._api.create("/api/v1/nodes", node)
-        self._kubelets[name] = Kubelet(name)
+        self._kubelets[name] = kubelet
+
+    def remove_node(self, name: str) -> None:
+        """Play this kubelet no more, and delete its node."""
+        self._kubelets.pop(name).alive = False
+        self._api.delete(f"/api/v1/nodes/{name}")
 
     def stop(self, *nodes: str) -> None:
         """These kubelets fall silent."""
@@ -120,12 +172,23 @@ class Kubelets:
     def _run(self) -> None:
         while not self._end.wait(self._tick_s):
             now = time.monotonic()
+            self._take_reboots()
             for kubelet in list(self._kubelets.values()):
+                if kubelet.boots_at is not None and now >= kubelet.boots_at:
+                    kubelet.boot(now)
                 if kubelet.alive:
                     with contextlib.suppress(OSError, Refused):
                         self._heartbeat(kubelet, now)
             with contextlib.suppress(OSError, Refused):
                 self._pods(now)
+
+    def _take_reboots(self) -> None:
+        """Reboot the nodes of which somebody has written a file."""
+        for path in self._reboots.iterdir() if self._reboots is not None else ():
+            words = path.read_text().split()
+            if words and path.name in self._kubelets:
+                path.unlink()
+                self._kubelets[path.name].reboot(float(words[0]), *words[1:2])
 
     def _heartbeat(self, kubelet: Kubelet, now: float) -> None:
         if now >= kubelet.renew_at:
@@ -145,7 +208,8 @@ class Kubelets:
                 for type_, status in kubelet.conditions.items()
             ]
             path = f"/api/v1/nodes/{kubelet.name}/status"
-            self._api.strategic(path, {"status": {"conditions": conditions}}, "kubelet")
+            status = {"conditions": conditions, "nodeInfo": kubelet.node_info()}
+            self._api.strategic(path, {"status": status}, "kubelet")
 
     def _renew(self, name: str) -> None:
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now_text(True)}
@@ -168,40 +232,40 @@ class Kubelets:
                     self._end_pod(pod, self._deleted_at.setdefault(uid, now), now)
                 elif pod["status"].get("phase") in ("Succeeded", "Failed"):
                     continue
-                elif now - self._bound_at.setdefault(uid, now) >= _label(
-                    pod, "start", self._start_s
-                ):
-                    self._run_pod(pod)
+                else:
+                    begun = max(self._bound_at.setdefault(uid, now), kubelet.booted_at)
+                    starting = now - begun < _label(pod, "start", self._start_s)
+                    if not starting or _is_of_another_boot(pod, kubelet):
+                        self._run_pod(pod, kubelet, starting=starting)
 
-    def _run_pod(self, pod: dict[str, Any]) -> None:
-        """A bound pod becomes Ready; one that somebody marked not ready is set right again."""
+    def _run_pod(self, pod: dict[str, Any], kubelet: Kubelet, *, starting: bool) -> None:
+        """A bound pod becomes Ready; one that somebody marked not ready is set right again.
+
+        `starting`: it ran before a reboot, and does not yet after it.
+        """
         labels = pod["metadata"].get("labels") or {}
         ends = labels.get("ends")
-        never = labels.get("ready") == "never" or ends is not None
+        never = labels.get("ready") == "never" or ends is not None or starting
+        never = never or (labels.get("rebooted") == "never" and kubelet.reboots > 0)
         wanted = "False" if never else "True"
         conditions = {c["type"]: c for c in pod["status"].get("conditions") or []}
+        another = _is_of_another_boot(pod, kubelet)
         if pod["status"].get("phase") == "Running" and (
-            conditions.get("Ready", {}).get("status") == wanted
+            conditions.get("Ready", {}).get("status") == wanted and (starting or not another)
         ):
             return
         of_status = {"Initialized": "True", "ContainersReady": wanted, "Ready": wanted}
         status = {
             "phase": ends or "Running",
             "startTime": pod["status"].get("startTime") or now_text(),
+            "podIP": "10.1.0.1",
+            "podIPs": [{"ip": "10.1.0.1"}],
             "conditions": [
                 {"type": type_, "status": status, "lastTransitionTime": now_text()}
                 for type_, status in of_status.items()
             ],
             "containerStatuses": [
-                {
-                    "name": c["name"],
-                    "image": c.get("image", ""),
-                    "imageID": "",
-                    "ready": not never,
-                    "started": True,
-                    "restartCount": 0,
-                    "state": _ended(ends) if ends else {"running": {"startedAt": now_text()}},
-                }
+                {**_container(pod, c["name"], kubelet, ends, starting), "ready": not never}
                 for c in pod["spec"]["containers"]
             ],
         }
@@ -218,6 +282,33 @@ class Kubelets:
                 status = {"phase": "Failed"}
                 self._api.strategic(f"{_path(pod)}/status", {"status": status}, "kubelet")
             self._api.delete(_path(pod), {"gracePeriodSeconds": 0, "preconditions": uid})
+
+
+def _container(
+    pod: dict[str, Any], name: str, kubelet: Kubelet, ends: str | None, starting: bool
+) -> dict[str, Any]:
+    """A container's status: as it was while the pod has not begun again, else begun just now."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    old: dict[str, Any] | None = next((c for c in statuses if c["name"] == name), None)
+    if old is not None and starting:
+        return old
+    image = next(c.get("image", "") for c in pod["spec"]["containers"] if c["name"] == name)
+    return {
+        "name": name,
+        "image": image,
+        "imageID": "",
+        "started": True,
+        "restartCount": kubelet.reboots if old is not None else 0,
+        "containerID": kubelet.container_id(pod["metadata"]["uid"], name),
+        "state": _ended(ends) if ends else {"running": {"startedAt": now_text()}},
+    }
+
+
+def _is_of_another_boot(pod: dict[str, Any], kubelet: Kubelet) -> bool:
+    """Whether its containers ran before the kubelet's last reboot."""
+    uid, statuses = pod["metadata"]["uid"], pod["status"].get("containerStatuses") or ()
+    ids = {c["name"]: c.get("containerID") for c in statuses}
+    return any(i and i != kubelet.container_id(uid, name) for name, i in ids.items())
 
 
 def _label(pod: dict[str, Any], name: str, default: float) -> float:

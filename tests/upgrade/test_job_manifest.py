@@ -1,0 +1,112 @@
+"""The Job of `--job FILE`, bound to one node."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers.upgrade.job_manifest import (
+    VARIABLES,
+    check_job_manifest,
+    job_manifest,
+)
+from kubectl_nodelife.errors import BadInput
+
+VALUES = {name: name.lower() for name in VARIABLES} | {"NODE": "b7", "NODE_UID": "u7", "RUN": "r1"}
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"generateName": "upgrade-", "labels": {"team": "infra"}},
+    "spec": {
+        "backoffLimit": 0,
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {"name": "work", "image": "tool", "args": ["--node=$(NODE)", "$(HOME)", "$x"]}
+                ],
+            }
+        },
+    },
+}
+
+
+def made(manifest: dict[str, Any] = MANIFEST) -> dict[str, Any]:
+    return job_manifest(manifest, "nodelife-r1-abcd-1", "nodelife", VALUES, 1800)
+
+
+def test_variables_are_put_in_and_others_left_for_kubernetes() -> None:
+    args = made()["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args == ["--node=b7", "$(HOME)", "$x"]
+
+
+def test_it_runs_on_the_node_alone_while_that_is_cordoned_or_silent() -> None:
+    pod = made()["spec"]["template"]["spec"]
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    field = {"key": "metadata.name", "operator": "In", "values": ["b7"]}
+    assert terms == {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    tolerated = {(t["key"], t["effect"], t.get("tolerationSeconds")) for t in pod["tolerations"]}
+    assert tolerated == {
+        ("node.kubernetes.io/unschedulable", "NoSchedule", None),
+        ("nodelife.dev/unproven", "NoSchedule", None),
+        ("node.kubernetes.io/not-ready", "NoExecute", None),
+        ("node.kubernetes.io/unreachable", "NoExecute", None),
+    }
+
+
+def test_each_alternative_of_the_users_affinity_is_bound() -> None:
+    manifest = copy.deepcopy(MANIFEST)
+    blue = {"key": "pool", "operator": "In", "values": ["blue"]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    manifest["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {
+            required: {"nodeSelectorTerms": [{"matchExpressions": [blue]}, {"matchFields": []}]}
+        }
+    }
+    pod = made(manifest)["spec"]["template"]["spec"]
+    terms = pod["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"] == [blue]
+    assert [term["matchFields"][-1]["values"] for term in terms] == [["b7"], ["b7"]]
+
+
+def test_name_owner_labels_and_deadline_are_ours_and_the_rest_is_the_users() -> None:
+    job = made()
+    meta, spec = job["metadata"], job["spec"]
+    assert meta["name"] == "nodelife-r1-abcd-1" and "generateName" not in meta
+    assert meta["namespace"] == "nodelife"
+    assert meta["labels"] == {"team": "infra", "nodelife.dev/run": "r1"}
+    assert spec["template"]["metadata"]["labels"] == {"nodelife.dev/run": "r1"}
+    assert (meta["ownerReferences"][0]["kind"], meta["ownerReferences"][0]["uid"]) == ("Node", "u7")
+    assert (spec["podReplacementPolicy"], spec["activeDeadlineSeconds"]) == ("Failed", 1800)
+    assert spec["backoffLimit"] == 0
+
+
+def test_a_deadline_and_a_namespace_of_the_users_stay() -> None:
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["metadata"]["namespace"] = "infra"
+    manifest["spec"]["activeDeadlineSeconds"] = 60
+    job = made(manifest)
+    assert job["metadata"]["namespace"] == "infra"
+    assert job["spec"]["activeDeadlineSeconds"] == 60
+
+
+def test_the_manifest_as_given_is_not_changed() -> None:
+    before = copy.deepcopy(MANIFEST)
+    made()
+    assert before == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("manifest", "because"),
+    [
+        ([], "no Job"),
+        ({"apiVersion": "v1", "kind": "Pod"}, "no Job"),
+        ({"apiVersion": "batch/v1", "kind": "Job", "spec": {}}, "no containers"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_its_file(manifest: Any, because: str) -> None:
+    with pytest.raises(BadInput, match=because) as caught:
+        check_job_manifest(manifest, "upgrade-job.yaml")
+    assert "upgrade-job.yaml" in str(caught.value)
