@@ -14,6 +14,7 @@ from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine import daemonset_actions as daemonset
 from kubectl_nodelife.engine import drain_actions as drain
 from kubectl_nodelife.engine import ordered_actions as ordered
+from kubectl_nodelife.engine import upgrade_actions as upgrade
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
@@ -72,7 +73,21 @@ REVISION = {
     "data": {"spec": {"template": {**TEMPLATE, "$patch": "replace"}}},
     "revision": 1,
 }
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "run", "namespace": NS, "annotations": {"wish": "pause", "kept": "yes"}},
+    "spec": {"holderIdentity": "us"},
+}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "j", "namespace": NS},
+    "spec": {"template": {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}},
+}
 PATHS = {
+    "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{NS}/leases",
+    "Job": f"/apis/batch/v1/namespaces/{NS}/jobs",
     "Node": "/api/v1/nodes",
     "Pod": f"/api/v1/namespaces/{NS}/pods",
     "DaemonSet": f"/apis/apps/v1/namespaces/{NS}/daemonsets",
@@ -131,7 +146,67 @@ _NOT_READY = PodCondition("Ready", "False", last_transition_time=_STAMP)
 _NODE_KEEPS = ("podCIDR", "images", "annotations")
 _POD_KEEPS = ("hostIP", "priority")
 
+_UNPROVEN = Taint("nodelife.dev/unproven", "NoSchedule", "r")
+
+
+def _marks(word: type[upgrade.NodeMarkPatch], **changed: Any) -> Case:
+    """A case of a patch of a node's marks."""
+    return Case(word.__name__, (NODE,), lambda f: word(**_node(f), **changed), _NODE_KEEPS)
+
+
+UPGRADE_CASES = (
+    _marks(
+        upgrade.ClaimNode,
+        to="Draining",
+        unschedulable=True,
+        annotations={"mark": "{}"},
+        labels={"state": "Draining"},
+    ),
+    _marks(upgrade.SetUpgradeState, labels={"state": "Working"}),
+    _marks(upgrade.OpenForProof, add_taints=(_UNPROVEN,), labels={"a": None}),
+    _marks(upgrade.ReleaseNode, remove_taints=(Taint("old", "NoSchedule"),), labels={"a": None}),
+    _marks(upgrade.RestoreNode, unschedulable=False, labels={"a": None}),
+    _marks(upgrade.FailNode, unschedulable=True),
+    _marks(upgrade.MarkNode, add_taints=(Taint("k", "PreferNoSchedule", "r"),)),
+    Case(
+        "CreateCanary",
+        (NODE,),
+        lambda f: upgrade.CreateCanary(
+            **WHO,
+            namespace=NS,
+            pod="canary",
+            node="n1",
+            manifest={
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "canary", "namespace": NS},
+                "spec": {"containers": CONTAINERS},
+            },
+        ),
+    ),
+    Case("DeleteCanary", (POD,), lambda f: upgrade.DeleteCanary(**_pod(f), node="n1")),
+    Case(
+        "CreateJob",
+        (NODE,),
+        lambda f: upgrade.CreateJob(**WHO, namespace=NS, name="j", node="n1", manifest=JOB),
+    ),
+    Case(
+        "DeleteJob",
+        (JOB,),
+        lambda f: upgrade.DeleteJob(**WHO, namespace=NS, name="j", node="n1", job_uid=f["Job"].uid),
+    ),
+    Case(
+        "UpdateRun",
+        (LEASE,),
+        lambda f: upgrade.UpdateRun(
+            **WHO, namespace=NS, name="run", annotations={"run": "{}", "wish": None}
+        ),
+        ("kept", "holderIdentity"),
+    ),
+)
+
 CASES = (
+    *UPGRADE_CASES,
     Case(
         "SetNodeConditions",
         (NODE,),

@@ -38,7 +38,7 @@ def created_uid(kind: str, namespace: str, name: str, now_ns: int) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def _created(obj: Any, kind: str, now_ns: int) -> Any:
+def created_object(obj: Any, kind: str, now_ns: int) -> Any:
     """The object with what the API server fills in at creation."""
     meta = obj.metadata
     created = Time(now_ns // SECOND_NS * SECOND_NS)
@@ -65,7 +65,7 @@ class CreatePod(PodAction, frozen=True, kw_only=True, gc=False):
             return obj
         pod = convert(self.manifest, Pod, "", "")
         pod = replace(pod, status=replace(pod.status, phase="Pending"))
-        created: Pod = _created(pod, "Pod", now_ns)
+        created: Pod = created_object(pod, "Pod", now_ns)
         return created
 
     def shown_by(self, obj: KubeObject) -> bool:
@@ -187,7 +187,7 @@ class CreateControllerRevision(RevisionAction, frozen=True, kw_only=True, gc=Fal
         """The new revision; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
-        created: ControllerRevision = _created(self.revision, "ControllerRevision", now_ns)
+        created: ControllerRevision = created_object(self.revision, "ControllerRevision", now_ns)
         return created
 
     def shown_by(self, obj: KubeObject) -> bool:

@@ -23,7 +23,7 @@ def sample(type_: Any) -> Any:
     if origin is tuple:
         return tuple(sample(each) for each in arguments if each is not Ellipsis)
     if origin is dict:
-        return {"key": "value"} if arguments[1] is str else {"spec": {"list": [1, None, "x"]}}
+        return {"spec": {"list": [1, None, "x"]}} if arguments[1] is Any else {"key": "value"}
     if arguments:
         return sample(arguments[0])
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):

@@ -1,5 +1,6 @@
-"""Node upgrades: take nodes out of service, have something done to them, prove them, release them.
+"""Node upgrades: takes nodes out, has something done to them, proves them, and gives them back.
 
-Nothing upstream does this. The rules are pure: counts, zones, windows and order decide which node
-may be claimed, checks and proofs whether it may be released.
+No controller of Kubernetes does this. `policy.py` says what a run may do, `marks.py` what stands on
+a node, `document.py` what stands on the run's Lease; `ports.py` tells how a driver calls the
+controller and what it must hand in. A state of a node has a file of its own.
 """

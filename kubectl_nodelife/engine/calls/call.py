@@ -109,12 +109,16 @@ class Patch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True):
-    """DELETE one object. `grace_period_seconds` None: the object's own."""
+    """DELETE one object. `grace_period_seconds` None: the object's own.
+
+    `propagation_policy` "": the kind's own, which orphans the pods of a Job.
+    """
 
     kind: str
     key: Key
     preconditions: tuple[Precondition, ...] = ()
     grace_period_seconds: int | None = None
+    propagation_policy: str = ""
 
 
 class Evict(msgspec.Struct, frozen=True, tag=True):
@@ -271,6 +275,8 @@ def _delete_options(call: Delete | Evict) -> Body:
     options: Body = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if call.grace_period_seconds is not None:
         options["gracePeriodSeconds"] = call.grace_period_seconds
+    if isinstance(call, Delete) and call.propagation_policy:
+        options["propagationPolicy"] = call.propagation_policy
     checked = checked_by_server(call.preconditions)
     if checked:
         options["preconditions"] = checked

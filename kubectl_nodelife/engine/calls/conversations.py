@@ -15,6 +15,7 @@ from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine import daemonset_actions as daemonset
 from kubectl_nodelife.engine import drain_actions as drain
 from kubectl_nodelife.engine import ordered_actions as ordered
+from kubectl_nodelife.engine import upgrade_actions as upgrade
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import (
     daemonset_calls,
@@ -22,6 +23,7 @@ from kubectl_nodelife.engine.calls import (
     node_calls,
     ordered_calls,
     pod_calls,
+    upgrade_calls,
 )
 from kubectl_nodelife.engine.calls.call import (
     NOT_FOUND,
@@ -61,6 +63,18 @@ CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], 
     daemonset.DeleteControllerRevision: daemonset_calls.delete_revision,
     daemonset.UpdateDaemonSetStatus: daemonset_calls.update_status,
     daemonset.RaiseCollisionCount: daemonset_calls.raise_collision_count,
+    upgrade.ClaimNode: upgrade_calls.patch_node,
+    upgrade.SetUpgradeState: upgrade_calls.patch_node,
+    upgrade.OpenForProof: upgrade_calls.patch_node,
+    upgrade.ReleaseNode: upgrade_calls.patch_node,
+    upgrade.RestoreNode: upgrade_calls.patch_node,
+    upgrade.FailNode: upgrade_calls.patch_node,
+    upgrade.MarkNode: upgrade_calls.patch_node,
+    upgrade.CreateCanary: upgrade_calls.create,
+    upgrade.DeleteCanary: upgrade_calls.delete,
+    upgrade.CreateJob: upgrade_calls.create,
+    upgrade.DeleteJob: upgrade_calls.delete,
+    upgrade.UpdateRun: upgrade_calls.update_run,
     act.RecordEvent: event_calls.record_event,
 }
 

@@ -19,6 +19,7 @@ COMPONENTS: Final = {
     "taint-eviction": "taint-eviction-controller",
     "daemonset": "daemonset-controller",
     "enforce": "kubectl-nodelife",
+    "upgrade": "kubectl-nodelife",
 }
 """Controller -> what its events name as their source."""
 

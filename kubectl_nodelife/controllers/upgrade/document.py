@@ -1,0 +1,150 @@
+"""The run's document: what has no Node to live on, kept on the run's Lease; and wishes to a leader.
+
+The Lease's annotation `nodelife.dev/upgrade-run` is the document, `nodelife.dev/upgrade-wish` what
+`pause`, `resume` and `abort` ask of the leader, struck in the PATCH that records its effect. The
+document names no command and holds no manifest: whoever may write a Lease shall not have anything
+run on an operator's machine.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark
+from kubectl_nodelife.kube.node import Lease
+
+ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"
+ANNOTATION_WISH: Final = "nodelife.dev/upgrade-wish"
+DOCUMENT_LIMIT: Final = 128 * 1024
+ALL: Final = "all"
+
+
+class RunPhase(StrEnum):
+    """The phases of a run. From Finished and Aborted on nothing is claimed."""
+
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    ABORTING = "Aborting"
+    FINISHED = "Finished"
+    ABORTED = "Aborted"
+
+
+OVER: Final = frozenset({RunPhase.FINISHED, RunPhase.ABORTED})
+
+
+class _OnLease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    pass
+
+
+class StepNode(_OnLease, frozen=True):
+    """A node that the document names. `mark`: what it was marked with, kept of one that went."""
+
+    uid: str = ""
+    zone: str = ""
+    pool: str = ""
+    born: int = 0
+    mark: NodeMark | None = None
+
+
+class Step(_OnLease, frozen=True):
+    """Where growth is in a pool. `window`: nodes that the step takes in all, 0 once growth is over.
+
+    `nodes`: those that the step named before it claimed them, by name; once growth is over, those
+    that are next or in flight.
+    """
+
+    pool: str = ""
+    k: int = 0
+    window: int = 1
+    nodes: dict[str, StepNode] = {}
+
+
+class RunDocument(_OnLease, frozen=True):
+    """The annotation `nodelife.dev/upgrade-run`.
+
+    `policy`: digest of work and policy. `spec`: the policy as it may be shown, without commands.
+    `base_counts`: number of nodes at the start by scope (`counts.py` names the scopes).
+    `given_back`: node -> why its drain was ended; these are not taken again before a retry.
+    `failed`: names since the last resume. `pools_done`: pools with nothing left to do, `started`:
+    RFC 3339. `proof_only`: of `upgrade prove`.
+    """
+
+    run: str
+    phase: RunPhase = RunPhase.RUNNING
+    because: str = ""
+    policy: str = ""
+    spec: dict[str, Any] = {}
+    started: str = ""
+    base_counts: dict[str, int] = {}
+    step: Step = Step()
+    given_back: dict[str, str] = {}
+    failed: tuple[str, ...] = ()
+    pools_done: tuple[str, ...] = ()
+    proof_only: bool = False
+
+
+class Verb(StrEnum):
+    """What is asked of a leader."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    ABORT = "abort"
+
+
+class Wish(_OnLease, frozen=True):
+    """What a person asked of the leader. `retry`, `assume_done`, `skip`: names, or `all`.
+
+    `now`: of `abort --now`. `rebase`: take the present number of nodes as the base. `policy`: the
+    digest of changed flags, which the leader must have been given.
+    """
+
+    verb: Verb
+    because: str = ""
+    by: str = ""
+    retry: tuple[str, ...] = ()
+    assume_done: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    rebase: bool = False
+    now: bool = False
+
+
+class UnreadableDocument(ValueError):
+    """The Lease's annotation is there and is not what we write."""
+
+
+def document_of(lease: Lease | None) -> RunDocument | None:
+    """The run that the Lease tells of, None for none. Raises UnreadableDocument."""
+    text = _annotation(lease, ANNOTATION_RUN)
+    if not text:
+        return None
+    try:
+        return _document_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise UnreadableDocument(str(error)) from None
+
+
+def wish_of(lease: Lease | None) -> Wish | None:
+    """What is asked of the leader, None for nothing. Raises UnreadableDocument."""
+    text = _annotation(lease, ANNOTATION_WISH)
+    if not text:
+        return None
+    try:
+        return _wish_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise UnreadableDocument(str(error)) from None
+
+
+def encode_document(document: RunDocument | Wish) -> str:
+    """The annotation's text."""
+    return msgspec.json.encode(document).decode()
+
+
+def _annotation(lease: Lease | None, key: str) -> str:
+    return (lease.metadata.annotations or {}).get(key, "") if lease is not None else ""
+
+
+_document_decoder = msgspec.json.Decoder(RunDocument)
+_wish_decoder = msgspec.json.Decoder(Wish)

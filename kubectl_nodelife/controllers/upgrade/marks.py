@@ -1,0 +1,204 @@
+"""What an upgrade writes on a Node: annotation, label, taints, shield; and whose marks keep us off.
+
+The annotation is the truth of a node's state; the label repeats it for people and selectors and is
+never read. A taint of ours without our annotation, or an annotation that cannot be read, belongs to
+nobody here: nothing is done on such a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
+
+ANNOTATION: Final = "nodelife.dev/upgrade"
+LABEL_STATE: Final = "nodelife.dev/upgrade-state"
+LABEL_HOLD: Final = "nodelife.dev/upgrade-hold"
+LABEL_RUN: Final = "nodelife.dev/run"
+TAINT_UNPROVEN: Final = "nodelife.dev/unproven"
+TAINT_OUTDATED: Final = "nodelife.dev/outdated"
+ANNOTATION_LIMIT: Final = 4096
+
+SHIELD_ANNOTATIONS: Final[Mapping[str, str]] = {
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+SHIELD_LABELS: Final[Mapping[str, str]] = {
+    "remediation.medik8s.io/exclude-from-remediation": "true",
+}
+
+DELETION_TAINTS: Final = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "medik8s.io/drain",
+)
+"""Taints by which other programs announce that they take a node away or drain it."""
+KURED_REBOOT: Final = "weave.works/kured-reboot-in-progress"
+MCO_STATE: Final = "machineconfiguration.openshift.io/state"
+
+
+class NodeState(StrEnum):
+    """The states that are written. Restoring and Skipped are not."""
+
+    DRAINING = "Draining"
+    WORKING = "Working"
+    SETTLING = "Settling"
+    PROVING = "Proving"
+    SOAKING = "Soaking"
+    DONE = "Done"
+    FAILED = "Failed"
+    HELD = "Held"
+
+
+TAKEN: Final = frozenset(
+    {NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING, NodeState.PROVING}
+)
+"""Out of service by us: these are unavailable, whatever the node shows."""
+IN_FLIGHT: Final = TAKEN | {NodeState.SOAKING}
+"""A growth step waits for these."""
+
+
+class CordonOwner(StrEnum):
+    """Whose cordon a node has: `ours` only where our own PATCH turned `unschedulable` on."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+    NONE = "none"
+
+
+def _name(field: str) -> str:
+    first, *rest = field.rstrip("_").split("_")
+    return {"boot_id": "bootID"}.get(field) or first + "".join(w.capitalize() for w in rest)
+
+
+class _Mark(msgspec.Struct, frozen=True, rename=_name, omit_defaults=True):
+    pass
+
+
+class NodeBefore(_Mark, frozen=True):
+    """The node as it was at the claim. `csi`: its drivers, None where they could not be read.
+
+    `taints` hold key, value and effect. Nothing of ours and no `unschedulable` is among them.
+    """
+
+    uid: str = ""
+    boot_id: str = ""
+    node_info: dict[str, str] = {}
+    allocatable: dict[str, str | int | float] = {}
+    taints: tuple[Taint, ...] = ()
+    csi: tuple[str, ...] | None = None
+
+
+class WorkMark(_Mark, frozen=True):
+    """The work of one try. `started`, `again`: RFC 3339, the API server's clock.
+
+    `code`: the exit code, once it ended; `again`: when it is tried again after exit code 75, the
+    `waits`-th time.
+    """
+
+    started: str = ""
+    code: int | None = None
+    again: str = ""
+    waits: int = 0
+
+
+class NodeMark(_Mark, frozen=True, kw_only=True):
+    """The annotation `nodelife.dev/upgrade`. `since`, `deadline`: RFC 3339, for readers alone.
+
+    `for_`: the node whose place this newcomer takes.
+    """
+
+    run: str
+    state: NodeState
+    epoch: int = 0
+    since: str = ""
+    deadline: str = ""
+    try_: int = 1
+    cordon: CordonOwner = CordonOwner.NONE
+    shield: tuple[str, ...] = ()
+    before: NodeBefore = NodeBefore()
+    work: WorkMark = WorkMark()
+    reason: str = ""
+    for_: str = ""
+
+
+class UnreadableMark(ValueError):
+    """The annotation is there and is not what we write."""
+
+
+def mark_of(node: Node) -> NodeMark | None:
+    """The node's mark, None where it has none. Raises UnreadableMark."""
+    text = (node.metadata.annotations or {}).get(ANNOTATION)
+    return None if text is None else decode_mark(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def decode_mark(text: str) -> NodeMark:
+    """The mark that the annotation's text says. Raises UnreadableMark."""
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UnreadableMark(str(error)) from None
+
+
+def encode_mark(mark: NodeMark) -> str:
+    """The annotation's text. A reason too long for `ANNOTATION_LIMIT` is cut."""
+    text = msgspec.json.encode(mark).decode()
+    excess = len(text.encode()) - ANNOTATION_LIMIT
+    if excess <= 0 or not mark.reason:
+        return text
+    kept = mark.reason.encode()[: -excess - 3].decode(errors="ignore") + "..."
+    return msgspec.json.encode(msgspec.structs.replace(mark, reason=kept)).decode()
+
+
+def unproven(run: str) -> Taint:
+    """The taint of a node that is being proven."""
+    return Taint(TAINT_UNPROVEN, NO_SCHEDULE, run)
+
+
+def outdated(run: str) -> Taint:
+    """The taint of a node that is still to be done."""
+    return Taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE, run)
+
+
+def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
+    """(annotations, labels) of the shield that the node does not have yet."""
+    annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
+    return (
+        {key: value for key, value in SHIELD_ANNOTATIONS.items() if key not in annotations},
+        {key: value for key, value in SHIELD_LABELS.items() if key not in labels},
+    )
+
+
+def has_deletion_mark(node: Node) -> bool:
+    """Whether the node is going, by its deletionTimestamp or by another program's taint."""
+    return node.metadata.deletion_timestamp is not None or any(
+        taint.key in DELETION_TAINTS for taint in node.spec.taints
+    )
+
+
+def others_mark(node: Node) -> str:
+    """Which mark of another program says that it is at work on the node; "" for none.
+
+    `eks.amazonaws.com/nodegroup` as a taint is what EKS puts on a node that it replaces.
+    """
+    if node.metadata.deletion_timestamp is not None:
+        return "deletionTimestamp"
+    for taint in node.spec.taints:
+        if taint.key in (*DELETION_TAINTS, "eks.amazonaws.com/nodegroup"):
+            return taint.key
+    annotations: Mapping[str, Any] = node.metadata.annotations or {}
+    if KURED_REBOOT in annotations:
+        return KURED_REBOOT
+    if annotations.get(MCO_STATE, "Done") != "Done":
+        return f"{MCO_STATE}={annotations[MCO_STATE]}"
+    return ""
+
+
+_decoder = msgspec.json.Decoder(NodeMark)

@@ -1,0 +1,300 @@
+"""What an upgrade may do, and how a node's change is told: the policy flags as one frozen value.
+
+A policy is read from a mapping with the names of the flags in lowerCamelCase, as they stand in a
+file of `kind: Upgrade`; the command line makes such a mapping too. Durations are ints of
+nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as Kubernetes reads an
+IntOrString: `3` or `10%`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.duration import format_duration, parse_duration
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.workload import IntOrString
+
+_PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+BOOT_ID_CHANGED = "changed"
+
+
+class Duration(int):
+    """A span in ns; a Go duration in text."""
+
+    __slots__ = ()
+
+
+def parse_int_or_string(value: object) -> IntOrString:
+    """Read `3`, `"3"` or `"10%"`. Raises ValueError for anything else and for more than 100%."""
+    text = str(value).strip()
+    if (match := _PERCENT.fullmatch(text)) and int(match[1]) <= 100:
+        return text
+    if not isinstance(value, bool) and _NUMBER.fullmatch(text):
+        return int(text)
+    raise ValueError(f"{text!r} is neither a number such as 3 nor a percentage such as 10%")
+
+
+class WorkMode(StrEnum):
+    """What changes the node (`--run`, `--job`, `--wait`, `--replace`, `--nothing`)."""
+
+    RUN = "run"
+    JOB = "job"
+    WAIT = "wait"
+    REPLACE = "replace"
+    NOTHING = "nothing"
+
+
+class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The work on a node. `command`: of `run`, and of `replace` where one was given.
+
+    `manifest`: the Job of `job`, as it was read. `rerun_safe`: two at once do no harm, so that it
+    is started again where a new leader cannot know whether it ran.
+    """
+
+    mode: WorkMode
+    command: str = ""
+    manifest: dict[str, Any] | None = None
+    rerun_safe: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is something to start: false of a command of which only a digest is known.
+
+        A new leader that was not given the work again proves and releases, and starts nothing.
+        """
+        if self.mode is WorkMode.RUN:
+            return bool(self.command)
+        return self.manifest is not None if self.mode is WorkMode.JOB else True
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether the leader's machine runs a command for each node."""
+        return bool(self.command) and self.mode in (WorkMode.RUN, WorkMode.REPLACE)
+
+
+class UpgradeTarget(msgspec.Struct, frozen=True):
+    """Evidence that a node was changed (`--target KEY=VALUE`).
+
+    `kind` is `nodeInfo`, `label`, `annotation` or `condition`; `key` the field of
+    `status.nodeInfo`, the label's or annotation's key, or the condition's type.
+    """
+
+    kind: str
+    key: str
+    value: str
+
+    def is_met(self, node: Node, boot_id_before: str) -> bool:
+        """Whether the node shows it. `boot_id_before`: the bootID recorded at the claim."""
+        if self.kind == "nodeInfo":
+            found = node_info(node).get(self.key, "")
+            if self.key == "bootID" and self.value == BOOT_ID_CHANGED:
+                return bool(found and boot_id_before) and found != boot_id_before
+            return found == self.value
+        if self.kind == "condition":
+            condition = node.status.condition(self.key)
+            return condition is not None and condition.status == self.value
+        meta = node.metadata
+        return ((meta.labels if self.kind == "label" else meta.annotations) or {}).get(
+            self.key
+        ) == self.value
+
+    def __str__(self) -> str:
+        prefix = "" if self.kind == "nodeInfo" else f"{self.kind}:"
+        return f"{prefix}{self.key}={self.value}"
+
+
+_NODE_INFO_TARGETS = {
+    "kubeletVersion",
+    "osImage",
+    "kernelVersion",
+    "containerRuntimeVersion",
+    "bootID",
+}
+
+
+def parse_target(text: str) -> UpgradeTarget:
+    """Read `kubeletVersion=v1.36.3`, `bootID=changed`, `label:K=V` and so on.
+
+    Raises ValueError.
+    """
+    kind, colon, rest = text.partition(":")
+    if colon and kind in ("label", "annotation", "condition"):
+        key, equals, value = rest.partition("=")
+    else:
+        kind = "nodeInfo"
+        key, equals, value = text.partition("=")
+        if key not in _NODE_INFO_TARGETS:
+            known = ", ".join(sorted(_NODE_INFO_TARGETS))
+            raise ValueError(
+                f"target {text!r}: {key!r} is none of {known}, label:KEY, annotation:KEY and"
+                " condition:TYPE"
+            )
+    if not key or not equals:
+        raise ValueError(f"target {text!r} is not KEY=VALUE")
+    return UpgradeTarget(kind, key, value)
+
+
+def node_info(node: Node) -> dict[str, str]:
+    """`status.nodeInfo` in the API's names; fields that are empty are left out."""
+    return encode(node.status.node_info)
+
+
+def _name(field: str) -> str:
+    """The name of a field in a file: lowerCamelCase, durations without their unit."""
+    first, *rest = field.removesuffix("_ns").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
+    """The flags of `upgrade plan` and `upgrade start`, with their defaults.
+
+    `canary`: how many nodes the first step takes, or `canary_nodes`: which. `unhealthy`: `skip` or
+    `include` nodes that were NotReady before. `window`: as given, `windows.py` reads them.
+    `drain`: kubectl drain's own flags by their names, handed to the drain planner as they are.
+    `target`, `require`: TYPE=STATUS conditions. `canary_template`: a pod of the user's own.
+    """
+
+    work: NodeWork = NodeWork(WorkMode.NOTHING)
+    selector: str = ""
+    nodes: tuple[str, ...] = ()
+    exclude: str = ""
+    include_control_plane: bool = False
+    target: tuple[UpgradeTarget, ...] = ()
+
+    max_unavailable: IntOrString = "10%"
+    min_available: IntOrString | None = None
+    cluster_min_available: IntOrString | None = None
+    max_per_zone: IntOrString | None = None
+    max_parallel: int | None = None
+    low_water: float = 10.0
+    zones: int = 1
+    pools: tuple[str, ...] = ()
+    pool_label: str = ""
+    allow_dark_zone: bool = False
+
+    canary: int = 1
+    canary_nodes: tuple[str, ...] = ()
+    soak_ns: Duration = Duration(5 * MINUTE_NS)
+    node_soak_ns: Duration = Duration(MINUTE_NS)
+    max_failures: int = 0
+    drain_timeout_ns: Duration = Duration(15 * MINUTE_NS)
+    work_timeout_ns: Duration = Duration(30 * MINUTE_NS)
+    return_timeout_ns: Duration = Duration(15 * MINUTE_NS)
+    prove_timeout_ns: Duration = Duration(5 * MINUTE_NS)
+    ready_for_ns: Duration = Duration(60 * SECOND_NS)
+    retries: int = 1
+    expect_work_ns: Duration | None = None
+
+    window: tuple[str, ...] = ()
+    gate: str = ""
+    unhealthy: str = "skip"
+    include_cordoned: bool = False
+    accept_unknown: bool = False
+    shield: bool = True
+    mark_outdated: bool = True
+    require: tuple[str, ...] = ()
+    allow_less: bool = False
+    conditions: bool = False
+
+    namespace: str = "nodelife"
+    lease_namespace: str = "kube-system"
+    canary_image: str = ""
+    canary_template: dict[str, Any] | None = None
+    canary_service: bool = False
+    drain: dict[str, Any] = {}
+
+    @property
+    def lease_key(self) -> tuple[str, str]:
+        """(namespace, name) of the run's Lease."""
+        return (self.lease_namespace, "kubectl-nodelife-upgrade")
+
+    @property
+    def tries(self) -> int:
+        """How often the work is tried in all."""
+        return 1 + self.retries
+
+    def is_target_met(self, node: Node, boot_id_before: str) -> bool:
+        """Whether the node shows every target; False where there is none."""
+        return bool(self.target) and all(t.is_met(node, boot_id_before) for t in self.target)
+
+
+def policy_from(mapping: Mapping[str, Any]) -> UpgradePolicy:
+    """The policy of a mapping in lowerCamelCase (`{"maxUnavailable": "10%", "soak": "5m"}`).
+
+    Raises BadInput for an unknown name, a value of another type, and a time of 0.
+    """
+    known = {field.encode_name for field in msgspec.structs.fields(UpgradePolicy)}
+    if unknown := sorted(set(mapping) - known):
+        raise BadInput(f"{unknown[0]!r} is not a field of an upgrade's policy")
+    try:
+        values = {name: _parsed(name, value) for name, value in mapping.items()}
+        policy = msgspec.convert(values, UpgradePolicy, dec_hook=_read, from_attributes=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise BadInput(f"the upgrade's policy cannot be read: {error}") from None
+    _check(policy)
+    return policy
+
+
+def policy_mapping(policy: UpgradePolicy) -> dict[str, Any]:
+    """The inverse of `policy_from`: every field that is set, in JSON's types."""
+    mapping: dict[str, Any] = msgspec.to_builtins(policy, enc_hook=int)
+    mapping["target"] = [str(target) for target in policy.target]
+    for name in _DURATIONS:
+        value = getattr(policy, _FIELDS[name])
+        mapping[name] = None if value is None else format_duration(value)
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(mapping))
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def policy_digest(policy: UpgradePolicy) -> str:
+    """A digest of work and policy: the run's document holds no command and no manifest itself."""
+    text = msgspec.json.encode(policy_mapping(policy), order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _check(policy: UpgradePolicy) -> None:
+    for field in msgspec.structs.fields(UpgradePolicy):
+        value = getattr(policy, field.name)
+        if isinstance(value, Duration) and value <= 0:
+            raise BadInput(f"{field.encode_name} is {format_duration(value)}; it must be above 0")
+    for name in ("canary", "max_parallel"):
+        value = getattr(policy, name)
+        if value is not None and value < 1:
+            raise BadInput(f"{_name(name)} is {value}; it must be at least 1")
+    if policy.unhealthy not in ("skip", "include"):
+        raise BadInput(f"unhealthy is {policy.unhealthy!r}; it is skip or include")
+    if policy.work.mode is WorkMode.WAIT and not policy.target:
+        raise BadInput("--wait needs a --target: nobody else tells when the work is done")
+    for text in policy.require:
+        if text.count("=") != 1:
+            raise BadInput(f"require {text!r} is not TYPE=STATUS")
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """Numbers of nodes and targets are text in a file and values inside."""
+    if name in _AMOUNTS and value is not None:
+        return parse_int_or_string(value)
+    if name == "target":
+        return tuple(parse_target(text) for text in value)
+    return value
+
+
+def _read(type_: type, value: Any) -> Any:
+    if type_ is Duration:
+        return Duration(parse_duration(value) if isinstance(value, str) else value)
+    raise NotImplementedError(f"no decoding for {type_!r}")
+
+
+_FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(UpgradePolicy)}
+_AMOUNTS = ("maxUnavailable", "minAvailable", "clusterMinAvailable", "maxPerZone")
+_DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_ns"))

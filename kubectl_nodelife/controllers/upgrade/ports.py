@@ -1,0 +1,152 @@
+"""What the upgrade controller is handed in, and what it is told: the protocols of its driver.
+
+A driver (the virtual cluster, the leader of a live run, a dry run) does this, and nothing else:
+
+1. It makes one `UpgradeController(policy, run, ports, epoch)` for each epoch in which it leads. The
+   controller remembers clocks and sightings alone; all else it reads from the nodes' annotations
+   and the run's document, so that a new leader begins with a new controller.
+2. It calls `step(view, now_ns)` after each change of the cluster, and at `next_due_ns` at the
+   latest. `view.cache` is what the cluster shows; in a dry run, and in the virtual cluster, with
+   what our own actions have changed. `now_ns` is a clock that nobody sets and that counts suspend;
+   the cache is told of heartbeats by the same clock. `view.clock_ns` is the API server's time.
+3. It carries the actions out in their order, each under the version of the object in `view.cache`
+   (`engine/calls`), and hands `StartWork` and `StopWork` to whoever runs commands. What came of a
+   write is told by `outcome(action, code, message, obj)`; a world that shows each change at once
+   need only tell of failures. On an object with a write under way nothing more is decided.
+4. What the work does is told by `work_report(node, WorkReport(...))`, whenever it starts, still
+   runs and ends. The document and the wishes of people (pause, resume, abort) are on the run's
+   Lease in the cache: the driver puts the Lease there as it reads and writes it.
+5. It ends when `superseded` says why, without another write, or when the document's phase is
+   Finished or Aborted and `step` returned nothing.
+
+`upgrade prove` is a run whose document says `proof_only`, with the work `nothing`, over the nodes
+that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.workload import DaemonSet
+
+PodKey = tuple[str, str]
+
+
+class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds at this moment.
+
+    `blind`: why nothing may be decided ("" where all is seen): the leader's first grace period, a
+    sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
+    that could not be read, such as CSINode. `gate_command`: the last line of a `--gate` command
+    that failed or was too slow, "" where it passed, None before its first end; `gate_runs` counts
+    its ends. `clock_ns`: the API server's time in ns since the epoch.
+    """
+
+    cache: Cache
+    clock_ns: int
+    blind: str = ""
+    unread: Collection[str] = ()
+    gate_command: str | None = None
+    gate_runs: int = 0
+
+
+class DrainVerdict(NamedTuple):
+    """What the drain planner says of a node, with `drain-timeout` and the nodes Draining now.
+
+    `verdict`: ready, slow, unknown, never or refused (`drain/results.py`); `sentence`: why, with
+    the cheapest fix. `waits`: a budget is at zero now and refills. `low_seconds`, `high_seconds`:
+    how long the drain takes. `moving`: the pods that leave; `evictable`: those of them that the
+    plan lets go now.
+    """
+
+    verdict: str
+    sentence: str = ""
+    waits: bool = False
+    low_seconds: float = 0.0
+    high_seconds: float = 0.0
+    moving: tuple[PodKey, ...] = ()
+    evictable: tuple[PodKey, ...] = ()
+
+
+class DrainVerdicts(Protocol):
+    """The drain planner (6.4). It may answer from a memory as long as nothing changed."""
+
+    def verdict(
+        self, cache: Cache, node: str, draining: Collection[str], now_ns: int
+    ) -> DrainVerdict:
+        """Whether the node can be drained while those of `draining` are."""
+        ...
+
+
+class RoomAfterClaim(Protocol):
+    """The virtual scheduler (6.3)."""
+
+    def shortage(
+        self,
+        cache: Cache,
+        node: str,
+        moving: Collection[PodKey],
+        leaving: Mapping[str, Collection[PodKey]],
+        now_ns: int,
+    ) -> str:
+        """Why what leaves the node finds no room or leaves too little; "" where it fits.
+
+        `leaving`: the nodes that are out of service or on their way, with what still leaves them.
+        """
+        ...
+
+
+class DaemonPlacement(Protocol):
+    """The DaemonSet controller's own rule."""
+
+    def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
+        """The DaemonSets that should run a pod on the node."""
+        ...
+
+
+class ZoneStates(Protocol):
+    """Zones as the node lifecycle controller counts them."""
+
+    def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
+        """Zone key (`kube/zones.py`) -> Normal, PartialDisruption or FullDisruption."""
+        ...
+
+    def counts(self, node: Node) -> bool:
+        """Whether the node counts in its zone: not one with `exclude-disruption`."""
+        ...
+
+
+class CanaryImages(Protocol):
+    """Where a canary's image comes from when the policy names none."""
+
+    def image_for(self, cache: Cache, node: Node) -> str:
+        """An image that the node, or one of its pool, has already; "" where none is known."""
+        ...
+
+
+class UpgradePorts(NamedTuple):
+    """All that is handed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
+    node monitor's grace period. `zone_reserve`: nodes more that a zone must be able to lose.
+    """
+
+    drains: DrainVerdicts
+    room: RoomAfterClaim
+    daemons: DaemonPlacement
+    zones: ZoneStates
+    images: CanaryImages
+    grace_period_ns: int
+    zone_threshold: float = 0.55
+    zone_reserve: int = 1
+
+
+class WorkReport(NamedTuple):
+    """What is known of a command on a node. `code` None: it runs; `try_`: which try it is of."""
+
+    try_: int
+    code: int | None = None
+    message: str = ""

@@ -1,0 +1,300 @@
+"""What the upgrade controller decides: one PATCH for each change of a node's state, and the rest.
+
+Like `actions.py`, which these classes belong to. A node's state, its cordon, taints, labels and
+annotations change together, under the version that was judged: a change in between is answered with
+409, and the next pass decides anew. `StartWork`, `StopWork`, `WorkDone` and `SetGate` are no calls
+to the API server: the first two go to whoever runs commands, the others are records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, NodeAction, PodAction
+from kubectl_nodelife.engine.daemonset_actions import created_object
+from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
+from kubectl_nodelife.kube.workload import Job
+
+Changes = dict[str, str | None]
+"""Key to value; None takes the key away."""
+
+
+class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
+    """One JSON merge patch of a node. `unschedulable` None: as it is. Taints go by key and effect.
+
+    `from_` and `to` are states of the upgrade, "" for none.
+    """
+
+    from_: str = ""
+    to: str = ""
+    unschedulable: bool | None = None
+    add_taints: tuple[Taint, ...] = ()
+    remove_taints: tuple[Taint, ...] = ()
+    annotations: Changes = {}
+    labels: Changes = {}
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """One record: the class's name, from which state to which."""
+        told = (("from", self.from_), ("to", self.to))
+        yield type(self).__name__, {key: state for key, state in told if state}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The node with all of it."""
+        if not isinstance(obj, Node):
+            return obj
+        taints = remove_taints(obj.spec.taints, self.remove_taints)
+        taints = add_or_update_taints(taints, self.add_taints)
+        cordoned = obj.spec.unschedulable if self.unschedulable is None else self.unschedulable
+        meta = obj.metadata
+        annotations = _changed(meta.annotations, self.annotations)
+        labels = _changed(meta.labels, self.labels)
+        if annotations is not meta.annotations or labels is not meta.labels:
+            meta = replace(meta, annotations=annotations, labels=labels)
+        spec = obj.spec
+        if taints is not spec.taints or cordoned != spec.unschedulable:
+            spec = replace(spec, taints=taints, unschedulable=cordoned)
+        if meta is obj.metadata and spec is obj.spec:
+            return obj
+        return replace(obj, metadata=meta, spec=spec)
+
+
+class ClaimNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """Cordon, annotation, label and shield, in one PATCH: the node is ours from here on."""
+
+
+class SetUpgradeState(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """From one state to the next, where no other word tells it."""
+
+
+class OpenForProof(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """Cordon off and taint on in one PATCH: only what tolerates the taint is admitted."""
+
+
+class ReleaseNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """Taint and shield off: the node is proven and serves again."""
+
+
+class RestoreNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """All marks off, and the cordon if it was ours: the node is given back undone."""
+
+
+class FailNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """The node was worked on and not proven: it is kept out of service, for a person."""
+
+
+class MarkNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
+    """A change of marks without a change of state: a new leader's epoch, the taint `outdated`."""
+
+
+class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
+    """Begin the work on a node, on the leader's machine. `env`: what the command is told."""
+
+    writes: ClassVar[bool] = False
+
+    try_: int
+    mode: str
+    env: dict[str, str] = {}
+    timeout_seconds: int = 0
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """StartWork."""
+        yield "StartWork", {"mode": self.mode, "try": self.try_}
+
+
+class StopWork(NodeAction, frozen=True, kw_only=True, gc=False):
+    """End the process group of a node's work: TERM, ten seconds, KILL."""
+
+    writes: ClassVar[bool] = False
+
+    try_: int
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """StopWork."""
+        yield "StopWork", {"try": self.try_}
+
+
+class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
+    """The work on a node ended. `code` None: without an exit code of ours."""
+
+    writes: ClassVar[bool] = False
+
+    try_: int
+    code: int | None = None
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """WorkDone."""
+        yield "WorkDone", {"try": self.try_} | ({} if self.code is None else {"code": self.code})
+
+
+class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
+    """POST of the canary pod of a node. 409: it is there already."""
+
+    node: str
+    manifest: dict[str, Any]
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """CreateCanary."""
+        yield "CreateCanary", {"node": self.node}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The new pod, Pending; one of that name that is there already stays as it is."""
+        if obj is not None:
+            return obj
+        pod = convert(self.manifest, Pod, "", "")
+        pod = replace(pod, status=replace(pod.status, phase="Pending"))
+        created: Pod = created_object(pod, "Pod", now_ns)
+        return created
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """A pod of that name is there."""
+        return isinstance(obj, Pod)
+
+
+class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
+    """DELETE of a canary pod under its uid, with its own grace period."""
+
+    deletes: ClassVar[bool] = True
+
+    node: str
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """DeleteCanary."""
+        yield "DeleteCanary", {"node": self.node}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The pod terminating, or gone."""
+        whole = DeletePod(
+            controller=self.controller,
+            because=self.because,
+            namespace=self.namespace,
+            pod=self.pod,
+            pod_uid=self.pod_uid,
+        )
+        return whole.effect(obj, now_ns)
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """The pod is terminating."""
+        return obj.metadata.deletion_timestamp is not None
+
+
+class JobAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on the Job that works on a node."""
+
+    namespace: str
+    name: str
+    node: str
+    job_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Job", (namespace, name))"""
+        return ("Job", (self.namespace, self.name))
+
+    @property
+    def uid(self) -> str:
+        """The Job's uid."""
+        return self.job_uid
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """The class's name, with the node."""
+        yield type(self).__name__, {"node": self.node}
+
+
+class CreateJob(JobAction, frozen=True, kw_only=True, gc=False):
+    """POST of the Job of one try. 409: it is there already."""
+
+    manifest: dict[str, Any]
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The new Job; one of that name that is there already stays as it is."""
+        if obj is not None:
+            return obj
+        created: Job = created_object(convert(self.manifest, Job, "", ""), "Job", now_ns)
+        return created
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """A Job of that name is there."""
+        return isinstance(obj, Job)
+
+
+class DeleteJob(JobAction, frozen=True, kw_only=True, gc=False):
+    """DELETE of a Job, its pods in the background with it."""
+
+    deletes: ClassVar[bool] = True
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """Gone."""
+        return None if isinstance(obj, Job) else obj
+
+    def shown_by(self, obj: KubeObject) -> bool:
+        """It is going."""
+        return obj.metadata.deletion_timestamp is not None
+
+
+class UpdateRun(Action, frozen=True, kw_only=True, gc=False):
+    """PATCH of the run's Lease: its document, and a wish struck off where `strikes_wish`.
+
+    `phase`, `step`, `window`: what changes of them, for the records; "" and None where it does not.
+    """
+
+    namespace: str
+    name: str
+    annotations: Changes
+    phase_from: str = ""
+    phase: str = ""
+    step: int | None = None
+    window: int | None = None
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Lease", (namespace, name))"""
+        return ("Lease", (self.namespace, self.name))
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """SetUpgradePhase and SetWindow, where these change."""
+        if self.phase:
+            yield "SetUpgradePhase", {"from": self.phase_from, "to": self.phase}
+        if self.window is not None:
+            yield "SetWindow", {"step": self.step, "window": self.window}
+
+    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
+        """The Lease with the annotations."""
+        if not isinstance(obj, Lease):
+            return obj
+        annotations = _changed(obj.metadata.annotations, self.annotations)
+        if annotations is obj.metadata.annotations:
+            return obj
+        return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+
+
+class SetGate(Action, frozen=True, kw_only=True, gc=False):
+    """A gate holds from now on, or no longer does."""
+
+    writes: ClassVar[bool] = False
+
+    gate: str
+    holds: bool
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Gate", ("", gate))"""
+        return ("Gate", ("", self.gate))
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """SetGate."""
+        yield "SetGate", {"gate": self.gate, "holds": self.holds}
+
+
+def _changed(present: dict[str, str] | None, changes: Mapping[str, str | None]) -> Any:
+    """`present` with the changes made; the same mapping where that changes nothing."""
+    before = present or {}
+    after = {key: value for key, value in before.items() if changes.get(key, value) is not None}
+    after |= {key: value for key, value in changes.items() if value is not None}
+    return present if after == before else after
