@@ -297,7 +297,7 @@ class ObjectReader:
         if is_list(version, name, "items" in raw):
             self._read_plain_list(raw, path, version, name)
             return
-        if not name and "items" in raw:  # kubectl writes the kind of a YAML List after its items
+        if version and not name and "items" in raw:  # in YAML the kind of a List follows its items
             what = "is missing: a List without its end is cut off"
             raise InputError(what, source=self.source, path=join(path, "kind"), remedy=DUMP_AGAIN)
         if not name:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import tarfile
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 import yaml
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster import archive
+from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump import Dump, read_dump
 from kubectl_nodelife.commands.cluster.dump_files import kind_told_by
 from kubectl_nodelife.errors import BadInput
@@ -80,6 +83,23 @@ LAYOUTS: dict[str, dict[str, str]] = {
 }
 
 
+def log_of(container: str, said: str) -> str:
+    whose = f"logs for container {container} of pod shop/web-0 ===="
+    return f"==== START {whose}\n{said}==== END {whose}\n"
+
+
+STDOUT = "".join(
+    (
+        text({"kind": "NodeList", "apiVersion": "v1", "items": [node()]}) + "\n",
+        text({"kind": "EventList", "apiVersion": "v1", "items": []}) + "\n",
+        text({"kind": "PodList", "apiVersion": "v1", "items": [pod()]}) + "\n",
+        log_of("web", "a line\n==== START logs\n" + text(of_kind("Pod", pod("said-in-a-log")))),
+        log_of("side", ""),
+    )
+)
+LAYOUTS["kubectl cluster-info dump to a file"] = {"out.json": STDOUT}
+
+
 def folder_of(files: Mapping[str, str], place: Path) -> str:
     for name, content in files.items():
         path = place / name
@@ -88,12 +108,19 @@ def folder_of(files: Mapping[str, str], place: Path) -> str:
     return str(place)
 
 
-def archive_of(files: Mapping[str, str], path: Path) -> str:
-    with tarfile.open(path, "w:gz" if path.suffix != ".tar" else "w") as made:
-        for name, content in files.items():
+def archive_of(files: Mapping[str, str | bytes], path: Path) -> str:
+    contents = {n: c.encode() if isinstance(c, str) else c for n, c in files.items()}
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for name, content in contents.items():
+                zipped.writestr(name, content)
+        return str(path)
+    packed = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".xz": "xz"}.get(path.suffix, "")
+    with tarfile.open(path, f"w:{packed}") as made:
+        for name, content in contents.items():
             header = tarfile.TarInfo(f"./{name}")
-            header.size = len(content.encode())
-            made.addfile(header, io.BytesIO(content.encode()))
+            header.size = len(content)
+            made.addfile(header, io.BytesIO(content))
     return str(path)
 
 
@@ -101,7 +128,10 @@ def told(dump: Dump) -> list[str]:
     return sorted(f"{kind_of(obj)} {'/'.join(filter(None, obj.key))}" for obj in dump.objects)
 
 
-@pytest.mark.parametrize("way", ["folder", ".tar.gz", ".tgz", ".tar"])
+WAYS = ["folder", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz", ".zip"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_tools_dump_is_read(layout: str, way: str, tmp_path: Path) -> None:
     files = LAYOUTS[layout]
@@ -124,6 +154,12 @@ def test_each_tools_dump_is_read(layout: str, way: str, tmp_path: Path) -> None:
         "metrics.k8s.io_v1beta1_nodes.json": None,
         "resources/ns/shop/configmaps.json": None,
         "sonobuoy/hosts/a1/healthz.json": None,
+        "cluster-resources/pod-disruption-budgets/shop.json": "PodDisruptionBudget",
+        "cluster-resources/pvs.json": "PersistentVolume",
+        "config/pdbs/shop/web.json": "PodDisruptionBudget",
+        "run-example/run-example-events.json": "Event",
+        "shop/pods.json.gz": "Pod",
+        "custom-resource-definitions.json": None,
     }.items(),
 )
 def test_the_path_tells_a_kind_where_a_document_does_not(path: str, kind: str | None) -> None:
@@ -199,37 +235,36 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
         assert told(read_dump([name])) == ["Node a1"]
 
 
-def test_archives_inside_are_named_and_not_opened(tmp_path: Path) -> None:
-    name = archive_of({**STRANGERS, "insights/data.tar.gz": "?"}, tmp_path / "dump.tgz")
-    assert any(
-        "data.tar.gz; name them with -f" in warning for warning in read_dump([name]).warnings
-    )
-
-
-def test_an_archive_bomb_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "pack, suffix", [(gzip.compress, ".gz"), (bz2.compress, ".bz2"), (lzma.compress, ".xz")]
+)
+def test_packed_files_are_read_named_or_found(
+    pack: Callable[[bytes], bytes], suffix: str, tmp_path: Path
 ) -> None:
-    """What is passed over counts, too; so do many files, and headers that want much memory."""
-    blanks = archive_of({**STRANGERS, "audit.log": " " * (3 << 20)}, tmp_path / "dump.tar.gz")
-    assert main(["status", "-f", blanks, "--max-file-size", "1Mi"]) == 2
-    assert "holds more than 1,048,576 bytes" in capsys.readouterr().err
-    header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 64 << 20
-    long = tmp_path / "long.tar"
-    long.write_bytes(header.tobuf() + b"a" * 5000)
-    with pytest.raises(BadInput, match="a header of 67,108,864 bytes"):
-        read_dump([str(long)])
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 2)
-    with pytest.raises(BadInput, match="holds more than 2 files"):
-        read_dump([archive_of(STRANGERS, tmp_path / "many.tar")])
+    path = tmp_path / f"nodes.json{suffix}"
+    path.write_bytes(pack(text([node()]).encode()))
+    assert told(read_dump([str(path)])) == told(read_dump([str(tmp_path)])) == ["Node a1"]
 
 
-@pytest.mark.parametrize("cut", ["gzip", "tar"])
-def test_an_archive_that_is_cut_off_is_refused(cut: str, tmp_path: Path) -> None:
-    """Wherever it is cut: in the middle of a file, or of what it is packed in."""
-    path = tmp_path / "dump.tar.gz"
-    archive_of({"nodes.json": STRANGERS["nodes.json"] + " " * 5000}, path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20] if cut == "gzip" else gzip.compress(gzip.decompress(whole)[:1500]))
-    with pytest.raises(BadInput, match="is cut off or no tar archive"):
+def test_a_list_of_something_else_without_its_kind_is_a_stranger(tmp_path: Path) -> None:
+    """As Troubleshoot writes CustomResourceDefinitions, and the Insights Operator its events."""
+    crds = text({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "a.b.c"}}]})
+    events = text({"items": [{"namespace": "shop", "reason": "Failed", "message": "no"}]})
+    files = {"custom-resource-definitions.json": crds, "events/shop.json": events}
+    dump = read_dump([folder_of({**STRANGERS, **files}, tmp_path / "dump")])
+    assert told(dump) == ["Node a1"]
+
+
+@pytest.mark.parametrize("length", [1, 7, 50, 1 << 20])
+def test_logs_are_taken_out_wherever_a_piece_ends(length: int) -> None:
+    data = STDOUT.encode()
+    pieces = (data[at : at + length] for at in range(0, len(data), length))
+    left = b"".join(without_logs(pieces, "dump")).decode()
+    assert left.split() == [line for line in STDOUT.splitlines()[:3] for line in line.split()]
+
+
+def test_what_is_cut_off_in_a_log_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(STDOUT[: STDOUT.index("==== END")])
+    with pytest.raises(BadInput, match="cut off in the logs of container web of pod shop/web-0"):
         read_dump([str(path)])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
@@ -137,6 +138,7 @@ def _merged(
     for file in dump_files(names, skipped):
         begins = next(file.pieces, b"")
         pieces = chain((begins,), file.pieces) if begins else file.pieces
+        pieces = without_logs(pieces, file.source)
         try:
             loaded = load_pieces(pieces, file.source, progress, kind=file.kind, seen=seen)
         except InputError as error:

@@ -1,4 +1,4 @@
-"""Finds the files of a dump: those named, those in a folder and below it, those in an archive.
+"""Finds the files of a dump: those named, those in a folder and below it, those in archives.
 
 A folder or an archive is taken as `kubectl cluster-info dump`, must-gather, Troubleshoot's support
 bundles, the Insights Operator or Sonobuoy wrote it. Their logs are left out by the names' endings,
@@ -14,8 +14,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.archive import archived_files, is_archive
+from kubectl_nodelife.commands.cluster.archive import NotAnArchive, archived_files, is_archive
 from kubectl_nodelife.commands.cluster.file_size import is_strict, pieces_of, pieces_of_stdin
+from kubectl_nodelife.commands.cluster.unpacking import PACKED_SUFFIXES, ZSTD_SUFFIXES
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
@@ -53,9 +54,11 @@ class SkippedFiles:
             raise BadInput(error.what, on=source, remedy="take it out, or leave --strict away")
         self._strangers.append(source)
 
-    def skip_archive(self, source: str) -> None:
-        """Note an archive within a folder or an archive."""
-        self._archives.append(source)
+    def skip_archive(self, source: str, why: str) -> None:
+        """Note an archive inside a folder or an archive. Raises BadInput with --strict."""
+        if is_strict():
+            raise BadInput(why, on=source, remedy="take it out, or leave --strict away")
+        self._archives.append(f"{source} ({why})")
 
     def warnings(self) -> list[str]:
         """A sentence for each sort."""
@@ -65,7 +68,7 @@ class SkippedFiles:
             told.append(f"files without Kubernetes objects were skipped: {named}")
         if self._archives:
             named = first_names(self._archives, _NAMED)
-            told.append(f"archives inside were not opened: {named}; name them with -f")
+            told.append(f"archives inside were not opened: {named}")
         return told
 
 
@@ -77,6 +80,8 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
             yield DumpFile(STDIN, pieces_of_stdin())
         elif path.is_dir():
             yield from _or_refused(_in_folder(path, skipped), name, "folder")
+        elif name.endswith(ZSTD_SUFFIXES):
+            raise BadInput("is packed with zstd", on=name, remedy="unpack it with 'zstd -d' first")
         elif is_archive(name):
             yield from _or_refused(_in_archive(path, skipped), name, "archive")
         else:
@@ -85,9 +90,10 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
 
 def kind_told_by(name: str) -> Kind | None:
     """The kind of the objects in a file of that path: `NS/pods.json`, `nodes/NAME.yaml`,
-    `core_v1_pods.json`, `cluster-resources/pods/NS.json`; None where the path does not tell.
+    `core_v1_pods.json`, `cluster-resources/pods/NS.json`, `NAME-events.json`; None where the path
+    does not tell.
     """
-    path = PurePosixPath(name.replace(os.sep, "/").lower())
+    path = PurePosixPath(_plain(name.replace(os.sep, "/").lower()))
     if match := _SONOBUOY.fullmatch(path.stem):
         kind, group = find_resource(match["plural"]), match["group"]
         groups = [group_of(version) or "core" for version in kind.api_versions] if kind else []
@@ -95,10 +101,21 @@ def kind_told_by(name: str) -> Kind | None:
     words = [path.parent.name, path.stem, path.parent.parent.name]
     if path.parent.parent.name != "cluster-resources":  # there a file is named for its namespace
         words[:2] = words[1::-1]
-    kinds = ((word, find_resource(word)) for word in words if "." not in word)
-    return next(
-        (kind for word, kind in kinds if kind and word in (kind.plural, kind.name.lower())), None
-    )
+    if path.stem.endswith("-events"):
+        words.append("events")
+    return next((kind for word in words if (kind := _kind_of_word(word)) is not None), None)
+
+
+def _kind_of_word(word: str) -> Kind | None:
+    """The kind that a folder or file is named for: `pods`, `pod`, `pvcs`, `storage-classes`."""
+    if "." in word:
+        return None
+    resource = word.replace("-", "")
+    kind = find_resource(resource)
+    if kind is not None and resource in (kind.plural, kind.name.lower()):
+        return kind
+    kind = find_resource(resource.removesuffix("s"))
+    return kind if kind is not None and resource in {f"{n}s" for n in kind.short_names} else None
 
 
 def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
@@ -106,6 +123,12 @@ def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
     if not file.found or (file.kind is not None and not begins.strip()):
         return False
     return isinstance(error, NotKubernetes) or (file.kind is None and b"apiVersion" not in begins)
+
+
+def _plain(name: str) -> str:
+    """The name of what is packed in a file of that name."""
+    suffix = next((one for one in PACKED_SUFFIXES if name.endswith(one)), "")
+    return name.removesuffix(suffix)
 
 
 def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
@@ -116,20 +139,28 @@ def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
             if name.startswith(".") or not path.is_file() or path.is_symlink():
                 continue
             if is_archive(name):
-                skipped.skip_archive(str(path))
-            elif path.suffix in _SUFFIXES:
+                yield from _archive_in_folder(path, skipped)
+            elif _plain(name).endswith(_SUFFIXES):
                 yield DumpFile(str(path), pieces_of(path), kind_told_by(str(path)), found=True)
 
 
+def _archive_in_folder(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
+    """As one inside an archive: one that is none at all is passed over."""
+    files = _in_archive(path, skipped)
+    try:
+        first = next(files, None)
+    except NotAnArchive as error:
+        skipped.skip_archive(str(path), error.what)
+        return
+    if first is not None:
+        yield first
+        yield from files
+
+
 def _in_archive(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
-    for name, pieces in archived_files(path):
-        inside, source = PurePosixPath(name), f"{path}: {name}"
-        if any(part.startswith(".") and part != ".." for part in inside.parts):
-            continue
-        if is_archive(name):
-            skipped.skip_archive(source)
-        elif inside.suffix in _SUFFIXES:
-            yield DumpFile(source, pieces, kind_told_by(name), found=True)
+    for inside, name, pieces in archived_files(path, skipped.skip_archive):
+        if _plain(name).endswith(_SUFFIXES):
+            yield DumpFile(f"{inside}: {name}", pieces, kind_told_by(name), found=True)
 
 
 def _or_refused(files: Iterator[DumpFile], name: str, what: str) -> Iterator[DumpFile]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 import click
 
+from kubectl_nodelife.commands.cluster.unpacking import DAMAGE, Readable, first_bytes, unpacked
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.quantity import value as quantity_value
 
@@ -22,13 +21,9 @@ MAX_FILE_BYTES: Final = 2 << 30
 costs some 4 KB a pod; a single YAML document is held as a whole.
 """
 
-GZIP: Final = ".gz"
-
 _META: Final = "nodelife.max_file_bytes"
 _STRICT: Final = "nodelife.strict_files"
 _PIECE: Final = 8 << 20
-_TIGHTEST: Final = 1032
-"""Deflate packs so many bytes into one at most."""
 
 
 def _note(context: click.Context, _: click.Parameter, text: str | None) -> None:
@@ -102,33 +97,33 @@ def pieces_of_stdin() -> Iterator[bytes]:
 
 
 def pieces_of(path: Path) -> Iterator[bytes]:
-    """A file, piece by piece, unpacked where its name ends with .gz. Raises BadInput.
+    """A file, piece by piece, unpacked where it is gzip, bzip2 or xz. Raises BadInput.
 
     What is packed is unpacked twice where it may be too long: the first pass keeps nothing.
     """
     name = str(path)
     try:
         with path.open("rb") as file:
-            if path.stat().st_size > most_bytes():
+            size = path.stat().st_size
+            if size > most_bytes():
                 raise too_long(name)
-            if path.suffix != GZIP:
-                yield from limited_pieces(file, name)
-            elif path.stat().st_size * _TIGHTEST <= most_bytes():
-                yield from limited_pieces(_unpacked(file), name)
-            else:
-                for _ in limited_pieces(_unpacked(file), name):
+            found = unpacked(file)
+            if found is not file and size * _tightest(first_bytes(file)) > most_bytes():
+                for _ in limited_pieces(found, name):
                     pass
                 file.seek(0)
-                yield from limited_pieces(_unpacked(file), name)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadInput(f"is not gzip: {error}", on=name, remedy="write it again") from None
+                found = unpacked(file)
+            yield from limited_pieces(found, name)
+    except DAMAGE as error:
+        raise BadInput(f"cannot be unpacked: {error}", on=name, remedy="write it again") from None
     except OSError as error:
-        what = f"cannot be read: {error.strerror}"
+        what = f"cannot be read: {error.strerror or error}"
         raise BadInput(what, on=name, remedy="check the path") from None
 
 
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
-    return cast(IO[bytes], gzip.GzipFile(fileobj=file))
+def _tightest(begins: bytes) -> int:
+    """So many bytes are packed into one at most; only deflate has a limit that helps."""
+    return 1032 if begins.startswith(b"\x1f\x8b") else MAX_FILE_BYTES
 
 
 def _read(file: IO[bytes], source: str) -> bytes:
@@ -137,7 +132,7 @@ def _read(file: IO[bytes], source: str) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def limited_pieces(file: IO[bytes], source: str) -> Iterator[bytes]:
+def limited_pieces(file: Readable, source: str) -> Iterator[bytes]:
     """What is there, piece by piece, none of them empty. Raises BadInput beyond the limit."""
     most, length = most_bytes(), 0
     while piece := file.read(_PIECE):
