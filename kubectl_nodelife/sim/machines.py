@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, SetPodCondition, put_condition
 from kubectl_nodelife.kube.duration import parse_duration
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
     ContainerState,
     ContainerStateRunning,
@@ -153,7 +153,7 @@ class Machines:
         facts = back.refit(MachineFacts.of(old))
         info = replace(facts.node_info, boot_id=self._next_uid())
         node = Node(
-            metadata=ObjectMeta(
+            metadata=NodeMeta(
                 name=name,
                 uid=self._next_uid(),
                 creation_timestamp=now,
