@@ -22,7 +22,6 @@ from kubectl_nodelife.kube.node import (
     LeaseSpec,
     Node,
     NodeCondition,
-    NodeMeta,
     NodeSpec,
     NodeStatus,
 )
@@ -214,7 +213,7 @@ def _meta(
 def _node(name: str, zone: str) -> Node:
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
     return Node(
-        metadata=NodeMeta(name=name, uid=f"uid-{name}", creation_timestamp=_CREATED, labels=labels),
+        metadata=_meta(name, labels=labels),
         spec=NodeSpec(),
         status=NodeStatus(
             conditions=(

@@ -97,7 +97,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "rbac": (
         "kubectl_nodelife.commands.rbac:rbac",
-        "Print the least ClusterRole for reading.",
+        "Print the least roles for reading, enforcing, upgrades.",
     ),
     "options": (
         "kubectl_nodelife.commands.options:options",

@@ -27,7 +27,7 @@ RULES = {
     "snapshot": "kube engine live",
     "answers": "kube workloads engine controllers drain outlook",
     "daemon": "kube workloads engine controllers drain outlook live sim sandbox answers",
-    "acts": "kube workloads engine drain outlook live sim answers daemon",
+    "acts": "kube workloads engine controllers drain outlook live sim answers daemon",
     "report": "kube workloads engine drain outlook sim answers",  # their data types
     "commands": "kube workloads engine kubelet controllers drain outlook live sim sandbox snapshot"
     " answers daemon acts report",

@@ -70,7 +70,7 @@ class LiveCarrier:
             session.view,
             IntentJournal(session.intents, session.now_ns, lambda: 0),
             _Recorder(self._ends, on_held, on_answer),
-            _NoEvidence(),
+            NoEvidence(),
             _ignore,
             session.now_ns,
             PATIENCE_NS,
@@ -150,10 +150,11 @@ class _Recorder:
             end.set_result(result)
 
 
-class _NoEvidence:
+class NoEvidence:
     """No act calls a node lost."""
 
     async def is_lost(self, node: str) -> Result:
+        """Never asked."""
         raise AssertionError("unreachable")
 
 

@@ -30,15 +30,17 @@ from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 MAX_WRITES: Final = 500
+ACT_CAPS: Final = Caps(None, None, None, None, nodes_gone_share=None)
 MOST_ACTS: Final = 9
 """So many acts of one user may be under way on a cluster, each with a journal of its own."""
 
 
 class ActOrder(msgspec.Struct, frozen=True):
-    """What a person ordered. `act`: `repair`, `rollout` or `drain`, in whose name it is written.
+    """What a person ordered. `act`: `repair`, `drain`, `upgrade` and so on, in whose name it is
+    written.
 
     `groups`: API groups that must be served, such as `policy/v1`. `dry_run`: the API server checks
-    and admits each write, and stores nothing.
+    and admits each write, and stores nothing. `caps`: the guard's, besides `max_writes`.
     """
 
     act: str
@@ -47,6 +49,7 @@ class ActOrder(msgspec.Struct, frozen=True):
     max_writes: int = MAX_WRITES
     dry_run: bool = False
     insecure: bool = False
+    caps: Caps = ACT_CAPS
 
 
 class ActSession:
@@ -58,9 +61,7 @@ class ActSession:
         self.order = order
         self.target = target
         self.intents = intents
-        self.guard = Guard(
-            Caps(None, None, None, None, nodes_gone_share=None, total=order.max_writes)
-        )
+        self.guard = Guard(msgspec.structs.replace(order.caps, total=order.max_writes))
         self._clock = ServerClock()
         self._session = WritingSession(target, environ)
         self.reader = Writer(self._session, order.act, self.now_ns, self._clock)

@@ -1,20 +1,22 @@
-"""`kubectl nodelife rbac`: the least rights, to read everything or to enforce."""
+"""`kubectl nodelife rbac`: the least rights, to read everything, to enforce, or to upgrade."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 
+from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, LEASE, cluster_rows
 from kubectl_nodelife.commands.enforcing import controller_names
 from kubectl_nodelife.commands.flags import output_flags
-from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, rows
+from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, Row, rows
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, render
 
 NAME = "nodelife-reader"
 ENFORCER = "nodelife-enforcer"
+UPGRADER = "nodelife-upgrader"
 _KUBE_SYSTEM = "kube-system"
 
 # API group, resources, verbs. A pod is fetched by name only to read the control plane's flags.
@@ -83,17 +85,16 @@ class RolePage:
         yield f"clusterrole.rbac.authorization.k8s.io/{self._name}"
 
 
-class EnforcerPage:
-    """ServiceAccount, roles and bindings of an enforcing daemon, as one List.
+class AccountPage:
+    """A ServiceAccount with roles and bindings, as one List.
 
     The account lives in kube-system, so that its Leases and writes go by the API server's priority
-    levels of the real controllers.
+    levels of the real controllers. `roles`: namespace -> what is granted in it; "": everywhere.
     """
 
-    def __init__(self, name: str, controllers: tuple[str, ...], lease_namespace: str) -> None:
+    def __init__(self, name: str, roles: Mapping[str, Iterable[Row]]) -> None:
         self._name = name
-        self._controllers = controllers
-        self._lease_namespace = lease_namespace
+        self._roles = roles
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """None: a role is a document."""
@@ -101,18 +102,17 @@ class EnforcerPage:
 
     def document(self) -> dict[str, Any]:
         """The List."""
-        lease = _rule("coordination.k8s.io", "leases", "", LEASE_VERBS)
-        items = [
+        items: list[dict[str, Any]] = [
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
                 "metadata": {"name": self._name, "namespace": _KUBE_SYSTEM},
-            },
-            self._object("ClusterRole", "", rules=[_rule(*row) for row in rows(self._controllers)]),
-            self._binding("ClusterRole", ""),
-            self._object("Role", self._lease_namespace, rules=[lease]),
-            self._binding("Role", self._lease_namespace),
+            }
         ]
+        for namespace, granted in self._roles.items():
+            kind = "Role" if namespace else "ClusterRole"
+            items.append(self._object(kind, namespace, rules=[_rule(*row) for row in granted]))
+            items.append(self._binding(kind, namespace))
         return {"apiVersion": "v1", "kind": "List", "items": items}
 
     def names(self) -> Iterable[str]:
@@ -159,6 +159,12 @@ def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> 
     return {"apiGroups": [group], "resources": [name], "verbs": list(verbs)}
 
 
+def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]:
+    roles: dict[str, list[Row]] = {"": list(cluster_rows()), lease_namespace: [LEASE]}
+    roles.setdefault(namespace, []).extend((*CANARIES, JOBS))
+    return roles
+
+
 @click.command()
 @click.option("--name", help="The role's name.")
 @click.option(
@@ -169,6 +175,15 @@ def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> 
     help="What it is for.",
 )
 @click.option("--enforce", metavar="C[,C...]", help="Controllers to be enforced; default: all.")
+@click.option("--upgrade", is_flag=True, help="What `upgrade start` and its like need.")
+@click.option(
+    "--namespace",
+    "-n",
+    default="nodelife",
+    show_default=True,
+    metavar="NS",
+    help="With --upgrade: where canaries and work Jobs are made.",
+)
 @click.option(
     "--lease-namespace",
     default=_KUBE_SYSTEM,
@@ -181,23 +196,30 @@ def rbac(
     name: str | None,
     mode: str,
     enforce: str | None,
+    upgrade: bool,
+    namespace: str,
     lease_namespace: str,
     output: str,
     no_headers: bool,
 ) -> None:
-    """Print the least rights: a ClusterRole that can only read, or what enforcing needs.
+    """Print the least rights: a ClusterRole that can only read, or what writing needs.
 
     \b
     Examples:
       kubectl nodelife rbac | kubectl apply -f -
       kubectl create clusterrolebinding nodelife --clusterrole=nodelife-reader --user=you
       kubectl nodelife rbac --mode enforce --enforce=daemonset | kubectl apply -f -
+      kubectl nodelife rbac --upgrade | kubectl apply -f -
     """
-    if mode == "dry-run":
+    if upgrade:
+        page = AccountPage(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
+    elif mode == "enforce":
+        controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
+        lease = ("coordination.k8s.io", "leases", "", LEASE_VERBS)
+        page = AccountPage(name or ENFORCER, {"": rows(controllers), lease_namespace: [lease]})
+    else:
         terminal.write(render(RolePage(name or NAME), output))
         return
-    controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
-    page = EnforcerPage(name or ENFORCER, controllers, lease_namespace)
     if output != "yaml":
         terminal.write(render(page, output))
         return

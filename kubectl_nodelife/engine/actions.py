@@ -146,13 +146,9 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are.
-
-    `by_pod_worker`: decided when the pod came to its node, not in a pass.
-    """
+    """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are."""
 
     condition: PodCondition
-    by_pod_worker: bool = False
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """MarkPodNotReady."""

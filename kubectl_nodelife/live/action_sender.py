@@ -80,7 +80,7 @@ class ActionSender:
             if refused is not None:
                 return refused
             slots, key = self._slots.of(item.action)
-            async with slots.taken(key, item.action.id):
+            async with slots.taken(key):
                 result = await self._converse(item)
             if result.code != HELD:
                 return result
@@ -95,10 +95,15 @@ class ActionSender:
                 return lost
         conversation = converse(action, item.seen, item.decided_ns)
         intent, answer = 0, Answer(HELD)
+        result: Result
         try:
             call = next(conversation)
             while True:
                 if isinstance(call, WaitUntil):
+                    if not self._port.waits(action):
+                        conversation.close()
+                        result = Result(answer.code, answer.message, answer.reason)
+                        break
                     answer = await self._wait(call)
                 elif isinstance(call, Get):
                     answer = await self._read(action.controller, call)
@@ -106,7 +111,7 @@ class ActionSender:
                     intent, answer = await self._write(item, call, intent)
                 call = conversation.send(answer)
         except StopIteration as end:
-            result: Result = end.value
+            result = end.value
         except NotSent as error:
             conversation.close()
             result = Result(HELD, str(error))

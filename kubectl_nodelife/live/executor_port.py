@@ -84,6 +84,11 @@ def _nobody(bug: Bug) -> None:
     """Nobody is told."""
 
 
+def _always(action: Action) -> bool:
+    """Each action may wait for its next try."""
+    return True
+
+
 class Port(msgspec.Struct):
     """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
 
@@ -100,3 +105,8 @@ class Port(msgspec.Struct):
 
     on_bug: Callable[[Bug], None] = _nobody
     """Told of an exception of ours while an action was carried out: nothing more of it is sent."""
+
+    waits: Callable[[Action], bool] = _always
+    """Whether an action may wait for a next try within its conversation, such as an eviction that a
+    budget refuses. False where whoever decided it looks again, and may not want it any more.
+    """

@@ -66,7 +66,9 @@ class LeaseKeeper:
         return LeaseState(namespace, name, holder, self.leads(), epoch)
 
     async def attempt(self) -> bool:
-        """Acquire or renew once."""
+        """Acquire or renew once. After the renew deadline it is an acquisition."""
+        if not self.leads():
+            self.election.lose()
         held = await self._converse(self.election.attempt(self._steady(), self._stamp_ns()))
         if not self.leads():
             self.election.lose()

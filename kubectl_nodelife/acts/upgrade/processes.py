@@ -124,10 +124,10 @@ class WorkRunner:
 
 
 class GateCommand:
-    """Runs `--gate`'s command every half minute. `holds_because`: "" while the gate is open.
+    """Runs `--gate`'s command every half minute; what follows from its ends the controller says.
 
-    It holds until the command was seen to exit with 0, and once it has failed, until it has done so
-    twice in a row.
+    `last`: what was wrong with the last run, "" for an exit code of 0, None before the first end;
+    `runs` counts the ends.
     """
 
     def __init__(
@@ -137,44 +137,36 @@ class GateCommand:
         period_s: float = GATE_PERIOD_SECONDS,
         limit_s: float = GATE_LIMIT_SECONDS,
     ) -> None:
-        self.holds_because = f"--gate {command!r} has not been run yet"
+        self.last: str | None = None
+        self.runs = 0
         self._command = command
         self._environ = dict(environ)
         self._period_s = period_s
         self._limit_s = limit_s
-        self._wanted = 1
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            self.note(await self._look())
+            self.last = await self._look()
+            self.runs += 1
             await asyncio.sleep(self._period_s)
 
-    def note(self, trouble: str) -> None:
-        """Take in how the command ended, "" for a 0."""
-        if trouble:
-            self._wanted = 2
-            self.holds_because = f"--gate {self._command!r} {trouble}"
-            return
-        self._wanted = max(0, self._wanted - 1)
-        if not self._wanted:
-            self.holds_because = ""
-
     async def _look(self) -> str:
+        what = f"--gate {self._command!r}"
         try:
             process = _start(self._command, self._environ, subprocess.DEVNULL)
         except OSError as error:
-            return f"cannot be started: {error}"
+            return f"{what} cannot be started: {error}"
         try:
             async with asyncio.timeout(self._limit_s):
                 code = await _ended(process)
         except TimeoutError:
             await _end_group(process, TERM_SECONDS)
-            return f"took longer than {self._limit_s:g}s"
+            return f"{what} took longer than {self._limit_s:g}s"
         except asyncio.CancelledError:
             _signal_group(process, signal.SIGTERM)
             raise
-        return f"exited with {code}" if code else ""
+        return f"{what} exited with {code}" if code else ""
 
 
 def _start(command: str, environ: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN
 from kubectl_nodelife.errors import BadInput
 
-RUN_LABEL: Final = "nodelife.dev/run"
 VARIABLES: Final = (
     "NODE",
     "NODE_UID",
@@ -29,7 +29,7 @@ VARIABLES: Final = (
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
 _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": "nodelife.dev/unproven", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
@@ -77,7 +77,7 @@ def job_manifest(
     spec.setdefault("activeDeadlineSeconds", deadline_s)
     template = spec["template"]
     for labelled in (meta, template.setdefault("metadata", {})):
-        labelled["labels"] = {**(labelled.get("labels") or {}), RUN_LABEL: variables["RUN"]}
+        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: variables["RUN"]}
     pod = template["spec"]
     pod["tolerations"] = [*(pod.get("tolerations") or ()), *_TOLERATIONS]
     _bind(pod, variables["NODE"])

@@ -1,0 +1,366 @@
+"""The leader of a run: keeps the Lease, follows the cluster, and carries out what is decided.
+
+The controller (`controllers/upgrade`) is pure; this drives it as `ports.py` there asks: one
+controller for each epoch, a step after each change, each action through enforce mode's gate with
+its intent on disk, each outcome told. Nothing is remembered here that the nodes' annotations and
+the run's document do not say, so that a leader may end at any point and another go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from kubectl_nodelife.acts.carrier import NoEvidence
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.lease import RunLease
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
+from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.events import Event, Outcome, Put
+from kubectl_nodelife.engine.guard import View
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.engine.upgrade_actions import StartWork, StopWork
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.events import EventSender
+from kubectl_nodelife.live.executor import HELD, LiveExecutor
+from kubectl_nodelife.live.executor_port import ControllerWriter, Port
+
+UPGRADE: Final = "upgrade"
+KINDS: Final = (
+    *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
+    *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
+    *("HorizontalPodAutoscaler", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("Service", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+)
+PATIENCE_NS: Final = 10 * SECOND_NS
+"""What a guard holds for longer is decided anew."""
+
+QPS: Final = 50.0
+BURST: Final = 100
+_EVENT_QPS: Final = 5.0
+_EVENT_BURST: Final = 25
+_LOOK_S: Final = 1.0
+_LEAST_BETWEEN_S: Final = 0.2
+
+Tell = Callable[[str], None]
+
+
+class UpgradeDecider(Protocol):
+    """What the leader asks of the upgrade controller."""
+
+    @property
+    def superseded(self) -> str:
+        """Why this leader must write no more, "" while it leads."""
+        ...
+
+    def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
+        """What is to be done now."""
+        ...
+
+    def next_due_ns(self) -> int | None:
+        """When it wants to be asked again at the latest."""
+        ...
+
+    def outcome(self, action: Action, code: int, message: str, obj: KubeObject | None) -> None:
+        """What came of a write."""
+        ...
+
+    def work_report(self, node: str, report: WorkReport) -> None:
+        """What is known of a command on a node."""
+        ...
+
+
+MakeController = Callable[[int], UpgradeDecider]
+"""A controller for an epoch."""
+
+
+class WorkEnded(NamedTuple):
+    """A try of the work ended with that exit code."""
+
+    key: WorkKey
+    code: int
+
+
+class _LeaseSeen(NamedTuple):
+    lease: KubeObject
+
+
+class LeaderParts(msgspec.Struct):
+    """What a leader is made of. `work`, `gate`: None where no command is run.
+
+    `over` says, after a step in which nothing was decided, with which exit code the leader ends;
+    None: it goes on.
+    """
+
+    session: ActSession
+    cache: LiveCache
+    lease: RunLease
+    make_controller: MakeController
+    over: Callable[[], int | None]
+    work: WorkRunner | None = None
+    gate: GateCommand | None = None
+    tell: Tell = lambda text: None
+    warn: Tell = lambda text: None
+
+
+class Leader:
+    """See the module. `ended_because`: why it ended before its run did."""
+
+    def __init__(self, parts: LeaderParts) -> None:
+        self.ended_because = ""
+        self._parts = parts
+        self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
+        self._numbers = ActionNumbers()
+        self._controller: UpgradeDecider | None = None
+        self._epoch = -1
+        self._outstanding: set[int] = set()
+        self._blind = "not all lists are read"
+        self._told_blind = ""
+        self._executor = self._make_executor()
+        self._stops: set[asyncio.Task[None]] = set()
+
+    def lease_seen(self, lease: KubeObject) -> None:
+        """The run's Lease as it was read or written."""
+        self._cache.queue.put_nowait(_LeaseSeen(lease))
+
+    def work_ended(self, key: WorkKey, code: int) -> None:
+        """A try of the work is over."""
+        self._cache.queue.put_nowait(WorkEnded(key, code))
+
+    async def run(self) -> int:
+        """Lead until the run is over; the exit code. The Lease must be ours already."""
+        loop, parts = asyncio.get_running_loop(), self._parts
+        running = [self._cache.run(), self._lease.run(), self._events.run()]
+        if parts.gate is not None:
+            running.append(parts.gate.run())
+        tasks = [loop.create_task(part) for part in running]
+        try:
+            while self._cache.waiting_for():
+                await self._gather(_LOOK_S)
+                _raise_bugs(tasks)
+            while True:
+                code = await self._turn()
+                if code is not None:
+                    return code
+                _raise_bugs(tasks)
+        finally:
+            await self._executor.stop()
+            if parts.work is not None:
+                parts.work.forget_all()
+            for task in (*tasks, *self._stops):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._stops, return_exceptions=True)
+
+    # One turn
+
+    async def _turn(self) -> int | None:
+        """Decide on what is known, then wait for news. The exit code at the end."""
+        lease = self._lease
+        if lease.deleted or lease.taken_by:
+            by = f"{lease.taken_by} leads the upgrade now" if lease.taken_by else "it was deleted"
+            return self._end(f"{lease}: {by}")
+        if lease.keeper.leads() and lease.epoch != self._epoch:
+            self._begin()
+        began = time.monotonic()
+        if self._controller is not None:
+            decided = self._step(self._controller)
+            if self._controller.superseded:
+                return self._end(self._controller.superseded)
+            if not decided and not self._outstanding and (code := self._parts.over()) is not None:
+                return code
+        took_s = time.monotonic() - began
+        await asyncio.sleep(max(_LEAST_BETWEEN_S, 4 * took_s))
+        await self._gather(self._patience_s())
+        return None
+
+    def _begin(self) -> None:
+        """Lead in a new epoch, with a controller that has all to read anew."""
+        self._executor.drop()
+        self._outstanding.clear()
+        self._epoch = self._lease.epoch
+        self._controller = self._parts.make_controller(self._epoch)
+        self._cache.begin("the leader has just begun")
+
+    def _end(self, because: str) -> int:
+        self.ended_because = because
+        return 5
+
+    def _step(self, controller: UpgradeDecider) -> bool:
+        """Whether anything was decided."""
+        cache, now_ns = self._cache, self._cache.clock.now_ns()
+        self._blind = cache.blind()
+        if bool(self._blind) != bool(self._told_blind):
+            self._parts.tell(f"waits: {self._blind}" if self._blind else "sees the whole cluster")
+            self._told_blind = self._blind
+        gate = self._parts.gate
+        view = UpgradeView(
+            cache=cache.cache,
+            clock_ns=self._session.now_ns(),
+            blind=self._blind,
+            unread=tuple(cache.unread()),
+            gate_command=gate.last if gate is not None else None,
+            gate_runs=gate.runs if gate is not None else 0,
+        )
+        decided = False
+        for action in controller.step(view, now_ns):
+            decided = True
+            self._start(self._numbers.give(action), now_ns)
+        return decided
+
+    def _start(self, action: Action, now_ns: int) -> None:
+        if isinstance(action, StartWork):
+            self._say(action)
+            self._start_work(action)
+        elif isinstance(action, StopWork):
+            self._say(action)
+            self._stop_work(action)
+        elif not action.writes:
+            self._say(action)
+        else:
+            if not isinstance(action, RecordEvent):
+                self._outstanding.add(action.id)
+            self._executor.start(action, now_ns)
+
+    def _patience_s(self) -> float:
+        due_ns = self._controller.next_due_ns() if self._controller is not None else None
+        if due_ns is None:
+            return _LOOK_S
+        return min(_LOOK_S, max(0.0, (due_ns - self._cache.clock.now_ns()) / SECOND_NS))
+
+    async def _gather(self, patience_s: float) -> None:
+        for message in await self._cache.gather(patience_s):
+            if isinstance(message, Outcome):
+                self._take_outcome(message)
+            elif isinstance(message, _LeaseSeen):
+                self._cache.put(message.lease)
+            elif isinstance(message, Put):
+                self._cache.put(message.obj)
+            elif isinstance(message, WorkEnded) and self._controller is not None:
+                key = message.key
+                self._controller.work_report(key.node, WorkReport(key.number, message.code))
+
+    def _take_outcome(self, outcome: Outcome) -> None:
+        if outcome.action.id not in self._outstanding:
+            return  # of an epoch before this one
+        self._outstanding.discard(outcome.action.id)
+        if outcome.obj is not None:
+            self._cache.put(outcome.obj)
+        if self._controller is not None:
+            self._controller.outcome(outcome.action, outcome.code, outcome.message, outcome.obj)
+
+    # The work
+
+    def _start_work(self, action: StartWork) -> None:
+        if self._parts.work is None or self._controller is None:
+            return
+        self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
+        self._controller.work_report(action.node, WorkReport(action.try_))
+
+    def _stop_work(self, action: StopWork) -> None:
+        work = self._parts.work
+        if work is None:
+            return
+        key = WorkKey(action.node, action.node_uid, action.try_)
+        task = asyncio.get_running_loop().create_task(work.stop(key))
+        self._stops.add(task)
+        task.add_done_callback(self._stops.discard)
+
+    # Writing
+
+    def _make_executor(self) -> LiveExecutor:
+        session = self._session
+        self._events = EventSender(session.writer, session.now_ns, self._may_tell)
+        self._event_tokens = TokenBucket(_EVENT_QPS, _EVENT_BURST)
+        port = Port(
+            self._cache.cache,
+            session.guard,
+            self._view,
+            IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
+            _Teller(self._say, self._parts.warn),
+            NoEvidence(),
+            self._deliver,
+            session.now_ns,
+            PATIENCE_NS,
+            waits=lambda action: not isinstance(action, EvictPod),
+        )
+        writing = ControllerWriter(session.writer, self._events, TokenBucket(QPS, BURST))
+        return LiveExecutor(port, {UPGRADE: writing})
+
+    def _view(self) -> View:
+        return msgspec.structs.replace(
+            self._session.view(), leads=self._lease.keeper.leads(), blind=self._blind
+        )
+
+    async def _may_tell(self) -> bool:
+        """Whether an Event may be sent now, once there is a token for it."""
+        now_ns = self._session.now_ns()
+        wait_ns = self._event_tokens.reserve(now_ns) - now_ns
+        await asyncio.sleep(max(0.0, wait_ns / SECOND_NS))
+        return self._lease.keeper.leads() and not self._session.kill_switch.present
+
+    def _deliver(self, event: Event) -> None:
+        self._cache.queue.put_nowait(event)
+
+    def _say(self, action: Action) -> None:
+        for line in lines_of(action):
+            self._parts.tell(line)
+
+
+def lines_of(action: Action) -> Iterable[str]:
+    """What is told of an action, one line a record: `node b7: ClaimNode to=Draining: because`."""
+    kind, (namespace, name) = action.target
+    node = getattr(action, "node", "")
+    about = f"node {node}" if node else f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
+    for record, detail in action.records():
+        details = "".join(f" {key}={value}" for key, value in detail.items())
+        because = f": {action.because}" if action.because else ""
+        yield f"{about}: {record}{details}{because}"
+
+
+class _Teller:
+    """`executor_port.Recorder` that says what was done, held or refused."""
+
+    def __init__(self, say: Callable[[Action], None], warn: Tell) -> None:
+        self._say = say
+        self._warn = warn
+        self._held = ""
+
+    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
+        pass
+
+    def held(self, action: Action, because: str, until_ns: int) -> None:
+        if because != self._held:
+            self._held = because
+            self._warn(f"held: {because}")
+
+    def sending(self, action: Action) -> None:
+        self._held = ""
+
+    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
+        pass
+
+    def ended(self, action: Action, result: Result, now_ns: int) -> None:
+        if result.ok and result.changed:
+            self._say(action)
+        elif not result.ok and result.code not in (HELD, 409, 429):
+            kind, (namespace, name) = action.target
+            about = f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
+            self._warn(f"{about}: {type(action).__name__} refused: {result.message}")
+
+
+def _raise_bugs(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """A part that ended with an exception has a bug of ours."""
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error

@@ -1,0 +1,156 @@
+"""What the leader sees of the cluster: a cache kept by list and watch, and why it is blind.
+
+The same gate as the daemon's says when nothing may be decided: while a watch of Node, Lease or Pod
+is down, and after a sleep, a gap or a change of the server's clock until all was listed anew. For a
+grace period after that, and at the beginning, silence so far tells nothing: that is blindness too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kubectl_nodelife.daemon.clock import DaemonClock
+from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.kinds import out_of_reach
+from kubectl_nodelife.daemon.list_changes import events_of
+from kubectl_nodelife.daemon.pace import PACE
+from kubectl_nodelife.daemon.quarantine_log import take_in
+from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.loop import Slices
+from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, OtherCluster, Phase
+
+GATHER_S: Final = 0.1
+STANDSTILL_S: Final = 5.0
+
+
+class LiveCache:
+    """See the module. `queue`: the news, and whatever else the leader is to be woken by."""
+
+    def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
+        self.cache = Cache()
+        self.clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
+        self._source = ListWatchSource(client, map(resource_of, kinds), PACE)
+        self._tee = Tee(self._source)
+        self._feed = self._tee.open()
+        self.queue: asyncio.Queue[Any] = self._feed.queue
+        self._gate = DecisionGate(self._feed, self.clock)
+        self._settings = settings
+        self._read: set[str] = set()
+        self._cold_until_ns = 0
+        self._cold_because = ""
+        self._slices = Slices()
+
+    def unread(self) -> dict[str, str]:
+        """The kinds that cannot be read, and why."""
+        return out_of_reach(self._feed.states)
+
+    def waiting_for(self) -> list[str]:
+        """The kinds whose first list is still to come."""
+        missing = self.unread()
+        return [k for k in self._feed.states if k not in self._read and k not in missing]
+
+    def blind(self) -> str:
+        """Why nothing may be decided or written at this moment; "" where it may."""
+        if not self._gate.may_decide(self.unread()):
+            return self._gate.closed_because
+        if self.clock.now_ns() < self._cold_until_ns:
+            left_s = (self._cold_until_ns - self.clock.now_ns()) / SECOND_NS
+            return f"{self._cold_because}: watching for {left_s:.0f}s more first"
+        return ""
+
+    def begin(self, because: str) -> None:
+        """All was listed: from here on silence is watched."""
+        self._gate.begin()
+        self._go_cold(because)
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for part in (self._source.run(), self._tee.run(), self._gate.feel_pulse()):
+                group.create_task(part)
+
+    async def gather(self, patience_s: float) -> list[Any]:
+        """Wait for news for so long at most and take them in; what is no news is returned."""
+        messages: list[Any] = []
+        try:
+            async with asyncio.timeout(patience_s):
+                messages.append(await self.queue.get())
+        except TimeoutError:
+            pass
+        else:
+            await asyncio.sleep(GATHER_S)
+        while not self.queue.empty():
+            messages.append(self.queue.get_nowait())
+        self._gate.note_pulse()
+        if because := self._gate.check_clocks(STANDSTILL_S):
+            self._go_cold(because)
+        return [one for one in messages if not await self._take_in(one)]
+
+    def put(self, obj: KubeObject) -> None:
+        """Take in an object as an answer to a write showed it, unless something newer is known."""
+        kind = type(obj).__name__
+        known = self.cache.get(kind, obj.key)
+        if known is None or _is_newer(obj, known):
+            take_in(self.cache, [Put(kind, obj)], self.clock.now_ns())
+
+    # What `events_of` asks
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object as the cluster shows it."""
+        return self.cache.get(kind, key)
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind; the run's own Lease is in no list of nodes' Leases."""
+        for obj in list(self.cache.all(kind)):
+            if kind != "Lease" or obj.key[0] == NODE_LEASE_NAMESPACE:
+                yield obj.key
+
+    async def _take_in(self, news: Any) -> bool:
+        now_ns = self.clock.now_ns()
+        if isinstance(news, Happened):
+            at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
+            for event in news.events:
+                if isinstance(event, Put) and self._is_old(event):
+                    continue
+                take_in(self.cache, [event], at_ns)
+        elif isinstance(news, Listed):
+            self._gate.listed(news.kind, news.asked_ns)
+            self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
+            self._read.add(news.kind)
+            take_in(self.cache, await events_of(news, self, self._slices), now_ns)
+        elif isinstance(news, Phase):
+            if because := self._gate.phase(news, self._settings.node_monitor_period_ns):
+                self._go_cold(because)
+        elif isinstance(news, OtherCluster):
+            if because := self._gate.believe(news):
+                self._go_cold(because)
+        else:
+            return False
+        for kind in self.unread():
+            for obj in list(self.cache.all(kind)):
+                take_in(self.cache, [Gone(kind, obj.key)], now_ns)
+        return True
+
+    def _is_old(self, event: Put) -> bool:
+        known = self.cache.get(event.kind, event.obj.key)
+        return known is not None and known.uid == event.obj.uid and _is_newer(known, event.obj)
+
+    def _go_cold(self, because: str) -> None:
+        self._cold_because = because
+        self._cold_until_ns = self.clock.now_ns() + self._settings.node_monitor_grace_period_ns
+
+
+def _is_newer(one: KubeObject, other: KubeObject) -> bool:
+    """Whether the first is of a later version; versions that are no numbers tell nothing."""
+    new, old = one.metadata.resource_version, other.metadata.resource_version
+    return new.isdecimal() and old.isdecimal() and int(new) > int(old)

@@ -1,0 +1,86 @@
+"""What an upgrade needs to be allowed: one table for `rbac --upgrade` and for the preflight.
+
+A row is (API group, resource, subresource, verbs), as in `daemon/permissions.py`. What is read
+beyond nodes, pods and Leases may be refused: then a verdict says that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.daemon.cluster_checks import Right
+from kubectl_nodelife.daemon.permissions import Row
+
+_WATCHED: Final = ("list", "watch")
+READS: Final[tuple[Row, ...]] = (
+    ("", "nodes", "", ("get", *_WATCHED)),
+    ("", "pods", "", ("get", *_WATCHED)),
+    ("coordination.k8s.io", "leases", "", ("get", *_WATCHED)),
+    ("", "configmaps", "", ("get",)),
+    ("", "namespaces", "", ("get", *_WATCHED)),
+)
+WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
+    ("apps", "daemonsets", "", _WATCHED),
+    ("apps", "deployments", "", _WATCHED),
+    ("apps", "replicasets", "", _WATCHED),
+    ("apps", "statefulsets", "", _WATCHED),
+    ("", "replicationcontrollers", "", _WATCHED),
+    ("", "persistentvolumeclaims", "", _WATCHED),
+    ("", "persistentvolumes", "", _WATCHED),
+    ("", "services", "", _WATCHED),
+    ("autoscaling", "horizontalpodautoscalers", "", _WATCHED),
+    ("batch", "jobs", "", _WATCHED),
+    ("discovery.k8s.io", "endpointslices", "", _WATCHED),
+    ("policy", "poddisruptionbudgets", "", _WATCHED),
+    ("storage.k8s.io", "csinodes", "", _WATCHED),
+    ("storage.k8s.io", "storageclasses", "", _WATCHED),
+    ("storage.k8s.io", "volumeattachments", "", _WATCHED),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", _WATCHED),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", _WATCHED),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
+)
+WRITES: Final[tuple[Row, ...]] = (
+    ("", "nodes", "", ("patch",)),
+    ("", "pods", "eviction", ("create",)),
+    ("", "events", "", ("create", "patch")),
+)
+CONDITIONS: Final[Row] = ("", "nodes", "status", ("patch",))
+LEASE: Final[Row] = (
+    *("coordination.k8s.io", "leases", ""),
+    ("create", "delete", "get", "patch", "update"),
+)
+CANARIES: Final[tuple[Row, ...]] = (
+    ("", "pods", "", ("create", "delete", "get")),
+    ("", "services", "", ("create", "delete")),
+)
+JOBS: Final[Row] = ("batch", "jobs", "", ("create", "delete", "get"))
+
+
+def cluster_rows() -> Iterator[Row]:
+    """What a ClusterRole of an upgrade grants, each resource once."""
+    verbs: dict[tuple[str, str, str], set[str]] = {}
+    for group, resource, subresource, needed in (*READS, *WATCHED_IF_ALLOWED, *WRITES, CONDITIONS):
+        verbs.setdefault((group, resource, subresource), set()).update(needed)
+    for key, found in verbs.items():
+        yield (*key, tuple(sorted(found)))
+
+
+def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
+    """What must be allowed before the first write of a run with this policy."""
+    rows = [(row, "") for row in (*READS, *WRITES)]
+    rows += [(LEASE, policy.lease_namespace), (CANARIES[0], policy.namespace)]
+    if policy.canary_service:
+        rows.append((CANARIES[1], policy.namespace))
+    if policy.conditions:
+        rows.append((CONDITIONS, ""))
+    if policy.work.mode is WorkMode.JOB:
+        meta = (policy.work.manifest or {}).get("metadata") or {}
+        rows.append((JOBS, str(meta.get("namespace") or policy.namespace)))
+    return tuple(
+        Right(group, resource, subresource, verb, namespace)
+        for (group, resource, subresource, verbs), namespace in rows
+        for verb in verbs
+    )

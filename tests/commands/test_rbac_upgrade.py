@@ -1,0 +1,52 @@
+"""The roles of an upgrade: all that its preflight asks for, and nothing that it can do without."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kubectl_nodelife.acts.upgrade.rights import rights
+from kubectl_nodelife.commands.rbac import rbac
+from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
+
+JOB = NodeWork(WorkMode.JOB, manifest={"metadata": {"namespace": "infra"}})
+EVERYTHING = UpgradePolicy(work=NodeWork(WorkMode.JOB), canary_service=True, conditions=True)
+
+
+def granted(*words: str) -> set[tuple[str, str, str, str]]:
+    """(namespace, group, resource, verb) of each role."""
+    outcome = CliRunner().invoke(rbac, ["--upgrade", "-o", "json", *words])
+    assert outcome.exit_code == 0, outcome.output
+    items: list[dict[str, Any]] = json.loads(outcome.output)["items"]
+    return {
+        (item["metadata"].get("namespace", ""), group, resource, verb)
+        for item in items
+        for rule in item.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("policy", [UpgradePolicy(), EVERYTHING])
+def test_what_the_preflight_asks_for_is_granted(policy: UpgradePolicy) -> None:
+    roles = granted()
+    for right in rights(policy):
+        name = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+        wanted = {(where, right.group, name, right.verb) for where in ("", right.namespace)}
+        assert wanted & roles, str(right)
+
+
+def test_nothing_is_deleted_outside_the_namespaces_of_ours() -> None:
+    everywhere = {(resource, verb) for where, _, resource, verb in granted() if not where}
+    assert not any(verb in ("delete", "update") for _, verb in everywhere)
+    assert ("pods", "create") not in everywhere and ("pods/eviction", "create") in everywhere
+
+
+def test_the_jobs_namespace_is_asked_for_and_can_be_named() -> None:
+    asked = {right.namespace for right in rights(UpgradePolicy(work=JOB)) if right.group == "batch"}
+    assert asked == {"infra"}
+    assert ("infra", "batch", "jobs", "create") in granted("--namespace", "infra")
