@@ -61,6 +61,12 @@ class ClusterChecks:
         """The uid of kube-system is that of the journal."""
         found = await self.get("/api/v1/namespaces/kube-system", "the cluster's identity")
         uid = str((found.get("metadata") or {}).get("uid", ""))
+        if not uid:
+            raise Refused(
+                "it does not say which cluster it is: namespace kube-system has no uid",
+                on=self._target.server,
+                remedy="talk to it without the proxy in between",
+            )
         known = self._intents.mark(CLUSTER_MARK)
         if known and known != uid:
             raise Refused(

@@ -24,6 +24,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
 )
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, rows
+from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.lease import NAME, LeaseKeeper
 from kubectl_nodelife.live.target import Target
@@ -129,8 +130,8 @@ class Preflight:
             raise Refused(
                 unknown,
                 on="the kube-controller-manager",
-                remedy="look for a newer kubectl-nodelife: two controllers with different settings "
-                "would undo one another",
+                remedy="give it a value that can be read, or look for a newer kubectl-nodelife: "
+                "two controllers with different settings would undo one another",
             )
         check_settings(list(contradictions(pods, self._assignments)))
 
@@ -204,9 +205,9 @@ def check_words(orders: Orders) -> None:
 
 
 def check_settings(warnings: Collection[str]) -> None:
-    """No --set contradicts what a visible manager runs with."""
+    """No --set contradicts what a visible manager runs with, and all of that can be read."""
     for warning in warnings:
-        if ", but it runs with " in warning:
+        if ", but it runs with " in warning or warning.startswith(UNREADABLE):
             raise Refused(
                 warning, remedy="two controllers with different settings would undo one another"
             )

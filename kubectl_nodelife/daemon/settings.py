@@ -26,6 +26,8 @@ from kubectl_nodelife.live.requests import Resource, get_url
 
 _CONTROL_PLANE: Final = ("kube-controller-manager", "kube-apiserver")
 _NAMESPACE: Final = "kube-system"
+UNREADABLE: Final = "it runs with --"
+"""How a warning of a running flag begins whose value cannot be read."""
 
 
 class RequestedSettings(msgspec.Struct, frozen=True):
@@ -113,8 +115,11 @@ def resolve_settings(
     flags: dict[str, object] = {}
     origins: dict[str, str] = {}
     given = parse_assignments(wish.assignments)
+    shown = _known(running.flags, profile)
+    for name, why in unreadable(shown, profile):
+        warnings.append(f"{UNREADABLE}{name}={shown.pop(name)}, which is left out ({why})")
     for layer, origin in (
-        (_known(running.flags, profile), running.origins),
+        (shown, running.origins),
         (section.settings, f"{wish.config.path}, clusters.{section.name}"),
         (given, "--set"),
     ):
@@ -166,6 +171,17 @@ def _profile(
     if known:
         return max(known, key=lambda p: p.minor), "the newest kubelet"
     return parse_profile(NEWEST), "the newest release known here"
+
+
+def unreadable(flags: Mapping[str, str], profile: Profile | str) -> list[tuple[str, str]]:
+    """The flags whose values make no sense, such as `$(VARIABLE)`, each with what is wrong."""
+    found = []
+    for name, value in flags.items():
+        try:
+            make_settings(profile, {name: value})
+        except SettingsError as error:
+            found.append((name, str(error)))
+    return found
 
 
 def _known(flags: Mapping[str, str], profile: Profile) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
     RequestedSettings,
@@ -14,7 +15,7 @@ from kubectl_nodelife.daemon.settings import (
     resolve_settings,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.errors import BadInput, Refused
 
 SERVER = "https://10.0.0.1:6443"
 RUNNING = DetectedSettings(
@@ -153,6 +154,18 @@ def test_a_running_flag_that_the_release_does_not_know_is_left_out() -> None:
     settings = resolve_settings(RequestedSettings(), running, Cache(), SERVER, "").settings
     assert "pod-eviction-timeout" not in settings.flags
     assert settings.flags["feature-gates"] == ""
+
+
+def test_a_running_flag_that_cannot_be_read_is_left_out_and_said() -> None:
+    flags = {"node-monitor-grace-period": "$(GRACE)", "node-eviction-rate": "2"}
+    running = DetectedSettings("v1.36.0", flags, dict.fromkeys(flags, "pod"))
+    decided = resolve_settings(RequestedSettings(), running, Cache(), SERVER, "")
+    assert decided.settings.flags["node-monitor-grace-period"] == "50s"
+    assert decided.settings.flags["node-eviction-rate"] == "2"
+    (said,) = decided.warnings
+    assert said.startswith("it runs with --node-monitor-grace-period=$(GRACE), which is left out")
+    with pytest.raises(Refused):
+        check_settings(decided.warnings)
 
 
 def kcm(**container: object) -> dict[str, object]:

@@ -30,15 +30,19 @@ class _Kept(msgspec.Struct):
 
 
 class GoneNodes:
-    """See the module. Without `intents` it remembers for as long as the process lives."""
+    """See the module. Without `intents` it remembers for as long as the process lives.
+
+    `unreadable`: why nobody knows what was gone before, "" where that is known.
+    """
 
     def __init__(self, intents: Intents | None = None) -> None:
         self._intents = intents
         text = intents.mark(_MARK) if intents is not None else ""
+        self.unreadable, kept = "", _Kept()
         try:
-            kept = msgspec.json.decode(text, type=_Kept) if text else _Kept()
-        except msgspec.MsgspecError:
-            kept = _Kept()
+            kept = msgspec.json.decode(text, type=_Kept) if text else kept
+        except msgspec.MsgspecError as error:
+            self.unreadable = f"which nodes were gone before cannot be read: {error}"
         self._gone = kept.gone
         self._there = set(kept.there)
         self._changed = False
@@ -74,7 +78,7 @@ class GoneNodes:
 
     def forget(self) -> None:
         """A person has seen it, and said go on."""
-        self._gone, self._changed = {}, True
+        self._gone, self._changed, self.unreadable = {}, True, ""
 
     def keep(self, now_ns: int) -> None:
         """Bring it to the disk, at most once a second."""

@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.daemon.settings import flags_of, words_of
+from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.guard import Breaker, Guard
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import FLAGS
 from kubectl_nodelife.live.writer import Writer
 
@@ -83,9 +84,13 @@ def contradictions(pods: Iterable[Json], assignments: Collection[str]) -> Iterat
 
 def unknown_flags(pods: Iterable[Json]) -> Iterator[str]:
     """Flags of a visible manager that sound as if they changed what our controllers decide, and
-    that no release known here has; one sentence each.
+    that no release known here has, or whose value cannot be read; one sentence each.
     """
     for pod in pods:
+        shown = {f: v for f, v in flags_of(pod, _component(pod)) if FLAGS[f].type != "gates"}
+        for flag, why in unreadable({f: v for f, v in shown.items() if _is_present(f)}, NEWEST):
+            if FLAGS[flag].origin == _component(pod):
+                yield f"it runs with --{flag}={shown[flag]}: {why}"
         if _component(pod) != _MANAGER:
             continue
         for word in words_of(pod, _MANAGER):
@@ -130,6 +135,10 @@ async def watch_manager(
                     cleared = holder
             known = spec
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _is_present(flag: str) -> bool:
+    return parse_profile(NEWEST).minor < FLAGS[flag].until
 
 
 def _component(pod: Json) -> str:

@@ -29,7 +29,7 @@ class Pause:
         self._intents = intents
         kept = intents.mark(_MARK)
         self._paused = bool(kept)
-        self._until_ns = int(kept or 0)
+        self._until_ns = int(kept) if kept.isdecimal() else 0  # what cannot be read is for ever
 
     def begin(self, until_ns: int = 0) -> str:
         """Stop writing. Why a restart would end it, "" where it would not."""

@@ -129,7 +129,9 @@ class Tripwires:
                 self._guard.close(ALL_AT_ONCE, how)
 
     def check_gone(self, now_ns: int) -> None:
-        """Whether too many nodes are gone."""
+        """Whether too many nodes are gone, or nobody knows how many were."""
+        if self._gone.unreadable:
+            self._open(NODES_GONE, self._gone.unreadable, now_ns)
         gone, there = self._gone.count(now_ns), len(self._cache.nodes)
         share = self._guard.caps.nodes_gone_share
         if share is not None and gone >= max(GONE_LEAST, int(share * there) + 1):
