@@ -29,13 +29,14 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < kubelet < controllers, sim < drain, outlook, live < sandbox,
-         snapshot, answers < daemon, report < commands < cli
+    kube < workloads, engine < kubelet < controllers, sim < drain < upgrade, outlook, live
+         < sandbox, snapshot, answers < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
 and `sim` never each other, and `report` takes data types only. `errors` may be imported by all and
-imports nothing. `kube`, `workloads`, `engine`, `kubelet`, `controllers`, `drain`, `outlook` and
-`answers` are the core: no clock, random, threads, sockets, asyncio, os, logging or click in there.
+imports nothing. `kube`, `workloads`, `engine`, `kubelet`, `controllers`, `drain`, `upgrade`,
+`outlook` and `answers` are the core: no clock, random, threads, sockets, asyncio, os, logging or
+click in there.
 Only `report` and `cli` print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
@@ -44,6 +45,7 @@ Only `report` and `cli` print.
 - `kubelet`      the kubelet's pod status manager, a machine that simulated kubelets run
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner; its kubectl is that of `sim`
+- `upgrade`      the plan of a node upgrade, and what its controller is handed in
 - `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
 - `live`         a real cluster: kubeconfig and auth, list + watch, the live loop, executor, writer
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain

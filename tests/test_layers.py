@@ -20,17 +20,18 @@ RULES = {
     "kubelet": "kube workloads engine",
     "controllers": "kube workloads engine",
     "drain": "kube workloads engine sim",
+    "upgrade": "kube workloads engine controllers drain sim",
     "outlook": "kube workloads engine kubelet controllers",
     "live": "kube engine",
     "sim": "kube workloads engine kubelet",
     "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
-    "answers": "kube workloads engine controllers drain outlook",
-    "daemon": "kube workloads engine controllers drain outlook live sim sandbox answers",
-    "acts": "kube workloads engine controllers drain outlook live sim answers daemon",
-    "report": "kube workloads engine drain outlook sim answers",  # their data types
-    "commands": "kube workloads engine kubelet controllers drain outlook live sim sandbox snapshot"
-    " answers daemon acts report",
+    "answers": "kube workloads engine controllers drain upgrade outlook",
+    "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox answers",
+    "acts": "kube workloads engine controllers drain upgrade outlook live sim answers daemon",
+    "report": "kube workloads engine drain upgrade outlook sim answers",  # their data types
+    "commands": "kube workloads engine kubelet controllers drain upgrade outlook live sim sandbox"
+    " snapshot answers daemon acts report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",
@@ -41,7 +42,8 @@ RULES = {
 OPEN = {"errors", "build_info", ""}
 MAY_IMPORT = {folder: {*OPEN, *others.split()} for folder, others in RULES.items()}
 
-CORE = {"kube", "workloads", "engine", "kubelet", "controllers", "drain", "outlook", "answers"}
+CORE = {"kube", "workloads", "engine", "kubelet", "controllers", "drain", "upgrade", "outlook"}
+CORE |= {"answers"}
 BANNED_IN_CORE = {"time", "random", "threading", "socket", "asyncio", "os", "logging", "click"}
 BANNED_IN_CORE |= {"aiohttp", "kubernetes", "subprocess"}
 

@@ -1,0 +1,226 @@
+"""The answers that the upgrade controller is handed in, from the cache that it looks at.
+
+The drain planner, the virtual scheduler, the DaemonSet controller's placement and the zones of the
+node lifecycle controller, asked by one driver each: the leader, a dry run, the virtual cluster. An
+answer is kept while the objects that it is made from are the same ones, and for `MEMORY_NS` at
+most where looking would cost as much as answering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.controllers.daemonset.placement import Placement
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate
+from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import (
+    CanaryImages,
+    DrainVerdict,
+    PodKey,
+    UpgradePorts,
+)
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, pods_taken
+from kubectl_nodelife.upgrade.room import RoomElsewhere
+from kubectl_nodelife.workloads.force_advice import Release
+
+MEMORY_NS: Final = 10 * SECOND_NS
+
+
+def drain_options(policy: UpgradePolicy) -> DrainOptions:
+    """kubectl drain's flags as the policy has them; the time limit is `drain-timeout`.
+
+    Raises BadInput for a flag that does not exist here.
+    """
+    known = {
+        "force": "force",
+        "ignoreDaemonsets": "ignore_daemonsets",
+        "deleteEmptydirData": "delete_emptydir_data",
+        "gracePeriod": "grace_period_seconds",
+        "podSelector": "pod_selector",
+        "skipWaitForDeleteTimeout": "skip_wait_seconds",
+    }
+    unknown = sorted(set(policy.drain) - set(known))
+    if unknown:
+        raise BadInput(f"{unknown[0]!r} is not a flag of kubectl drain that an upgrade takes")
+    given: dict[str, Any] = {known[name]: value for name, value in policy.drain.items()}
+    # Daemon pods stay unless somebody says otherwise: the node comes back to them.
+    flags = {"ignore_daemonsets": True, **given, "timeout_ns": policy.drain_timeout_ns}
+    return DrainOptions(**flags)
+
+
+class DrainAnswers:
+    """`DrainVerdicts` by `drain_answer`. `kinds_read`: None for all kinds."""
+
+    def __init__(
+        self, options: DrainOptions, kinds_read: Collection[str] | None, release: Release
+    ) -> None:
+        self._options = options
+        self._kinds_read = kinds_read
+        self._release = release
+        self._facts: DrainFacts | None = None
+        self._of: Cache | None = None
+        self._until_ns = 0
+        self._budgets: tuple[int, ...] = ()
+        self._draining: frozenset[str] = frozenset()
+        self._taken_ns = -1
+        self._answers: dict[str, tuple[tuple[int, ...], DrainVerdict]] = {}
+
+    def verdict(
+        self, cache: Cache, node: str, draining: Collection[str], now_ns: int
+    ) -> DrainVerdict:
+        """The answer for the node as it is now."""
+        facts = self._look(cache, now_ns)
+        if node not in draining:
+            self._take(facts, cache, frozenset(draining), now_ns)
+        pods = cache.pods_on(node)
+        seen = tuple(map(id, pods))
+        known = self._answers.get(node)
+        if known is None or known[0] != seen:
+            known = self._answers[node] = (seen, drain_answer(node, pods, facts))
+        return known[1]
+
+    def _take(self, facts: DrainFacts, cache: Cache, draining: frozenset[str], now_ns: int) -> None:
+        """Note what the nodes Draining still take of the budgets."""
+        if draining == self._draining and now_ns == self._taken_ns:
+            return
+        self._draining, self._taken_ns = draining, now_ns
+        taken = pods_taken(draining, {name: cache.pods_on(name) for name in draining}, facts)
+        if taken != facts.taken:
+            facts.taken = taken
+            self._answers.clear()
+
+    def _look(self, cache: Cache, now_ns: int) -> DrainFacts:
+        """The facts of all but pods; made anew when a budget has changed, or is old."""
+        budgets = tuple(map(id, cache.all("PodDisruptionBudget")))
+        if (
+            self._facts is None
+            or cache is not self._of
+            or now_ns >= self._until_ns
+            or budgets != self._budgets
+        ):
+            snapshot = PlanSnapshot(
+                _objects(cache, without_pods=True), now_ns, self._kinds_read, (), self._release
+            )
+            self._facts = DrainFacts.of(snapshot, self._options)
+            self._of, self._until_ns, self._budgets = cache, now_ns + MEMORY_NS, budgets
+            self._answers.clear()
+            self._taken_ns = -1
+        return self._facts
+
+
+class RoomByScheduler:
+    """`RoomAfterClaim` by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old."""
+
+    def __init__(self, low_water: float, kinds_read: Collection[str] | None) -> None:
+        self._low_water = low_water
+        self._kinds_read = kinds_read
+        self._room: RoomElsewhere | None = None
+        self._of: Cache | None = None
+        self._leaving: dict[str, tuple[PodKey, ...]] = {}
+        self._until_ns = 0
+
+    def shortage(
+        self,
+        cache: Cache,
+        node: str,
+        moving: Collection[PodKey],
+        leaving: Mapping[str, Collection[PodKey]],
+        now_ns: int,
+    ) -> str:
+        """Why what leaves the node finds no room; "" where it does."""
+        grown = all(name in leaving for name in self._leaving)
+        if self._room is None or cache is not self._of or now_ns >= self._until_ns or not grown:
+            snapshot = PlanSnapshot(_objects(cache), now_ns, self._kinds_read)
+            self._room = RoomElsewhere(snapshot, self._low_water)
+            self._of, self._until_ns = cache, now_ns + MEMORY_NS
+        self._leaving = {name: tuple(keys) for name, keys in leaving.items()}
+        return self._room.shortage(node, moving, leaving)
+
+
+class DaemonSetPlacement:
+    """`DaemonPlacement` by the DaemonSet controller's own rule."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._rules = behaviour_of((1, settings.profile.minor), settings.gates)
+        self._known: dict[str, tuple[DaemonSet, Placement]] = {}
+
+    def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
+        """The DaemonSets whose pod should run on the node."""
+        return [
+            found
+            for found in cache.all("DaemonSet")
+            if isinstance(found, DaemonSet)
+            and self._placement(found).judge(node, cache.pods_on).should_run
+        ]
+
+    def _placement(self, daemon_set: DaemonSet) -> Placement:
+        known = self._known.get(daemon_set.uid)
+        if known is None or known[0].spec is not daemon_set.spec:
+            made = Placement(PodTemplate(daemon_set, self._rules))
+            known = self._known[daemon_set.uid] = (daemon_set, made)
+        return known[1]
+
+
+class LifecycleZones:
+    """`ZoneStates` by the node lifecycle controller's arithmetic."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
+        """The state of each zone that has a counted node."""
+        counts: dict[str, list[int]] = {}
+        for node in cache.nodes.values():
+            if self.counts(node):
+                ready = node.ready()
+                of_zone = counts.setdefault(zone_key(node.metadata.labels), [0, 0])
+                of_zone[ready is None or ready.status != "True"] += 1
+        threshold = self._settings.unhealthy_zone_threshold
+        return {z: compute_zone_state(of[0], of[1], threshold) for z, of in counts.items()}
+
+    def counts(self, node: Node) -> bool:
+        """Whether the node counts in its zone."""
+        return not is_excluded(node, self._settings)
+
+
+def make_ports(
+    policy: UpgradePolicy,
+    settings: Settings,
+    images: CanaryImages,
+    kinds_read: Collection[str] | None = None,
+    release: Release | None = None,
+) -> UpgradePorts:
+    """All answers for a run with this policy. Raises BadInput."""
+    release = release or Release(heartbeat_ns=settings.node_monitor_grace_period_ns)
+    return UpgradePorts(
+        drains=DrainAnswers(drain_options(policy), kinds_read, release),
+        room=RoomByScheduler(policy.low_water, kinds_read),
+        daemons=DaemonSetPlacement(settings),
+        zones=LifecycleZones(settings),
+        images=images,
+        grace_period_ns=settings.node_monitor_grace_period_ns,
+        zone_threshold=settings.unhealthy_zone_threshold,
+    )
+
+
+def _objects(cache: Cache, *, without_pods: bool = False) -> Iterable[KubeObject]:
+    """What the cache holds; Leases with the renewals that it was told of."""
+    yield from cache.nodes.values()
+    if not without_pods:
+        yield from cache.pods.values()
+    for kind, store in cache.objects.items():
+        if kind != "Lease":
+            yield from store.values()

@@ -1,0 +1,80 @@
+"""The answers that the controller is handed in, from a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.load import load_documents
+from kubectl_nodelife.upgrade.ports import drain_options, make_ports
+from tests.drain.build import NOW_NS, Json, budget, flattened, node, replica_set, workload
+
+
+class NoImages:
+    def image_for(self, cache: Cache, node: object) -> str:
+        return ""
+
+
+def ports() -> UpgradePorts:
+    return make_ports(policy_from({}), make_settings("v1.36"), NoImages())
+
+
+def filled(*objects: Json | list[Json]) -> Cache:
+    cache = Cache()
+    cache.fill(load_documents(flattened(objects), "test").objects, NOW_NS)
+    return cache
+
+
+def put(cache: Cache, *objects: Json | list[Json]) -> None:
+    for obj in load_documents(flattened(objects), "test").objects:
+        cache.set(type(obj).__name__, obj.key, obj)
+
+
+def test_an_answer_follows_the_pods_and_the_budgets() -> None:
+    cache = filled(node("a1"), node("a2"), replica_set("web", "a1", "a2"))
+    drains = ports().drains
+    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "ready"
+    assert drains.verdict(cache, "a1", (), NOW_NS).moving == (("default", "web-0"),)
+    put(cache, budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2))
+    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "never"
+    put(cache, budget("web", "web", healthy=2, desired=1, expected=2, minAvailable=1))
+    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "ready"
+    assert drains.verdict(cache, "a1", ("a2",), NOW_NS).waits
+    cache.set("Pod", ("default", "web-0"), None)
+    assert drains.verdict(cache, "a1", (), NOW_NS).moving == ()
+
+
+def test_room_is_looked_for_on_the_nodes_as_they_are() -> None:
+    cache = filled(node("a1"), node("a2", spec={"unschedulable": True}), replica_set("web", "a1"))
+    moving = [("default", "web-0")]
+    found = ports().room.shortage(cache, "a1", moving, {}, NOW_NS)
+    assert found.startswith("pod default/web-new-1 finds no node")
+
+
+@pytest.mark.parametrize("zone, state", [("a", "Normal"), ("b", "FullDisruption")])
+def test_zone_states(zone: str, state: str) -> None:
+    dark = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    cache = filled(node("a1"), node("b1", zone="b", **dark), node("b2", zone="b", **dark))
+    assert ports().zones.states(cache, NOW_NS)[f":\0:{zone}"] == state
+
+
+def test_daemon_sets_that_should_run_on_a_node() -> None:
+    template: dict[str, Any] = {"spec": {"nodeSelector": {"disk": "ssd"}}}
+    chosen = workload("DaemonSet", "ssd", 0, template=template)
+    cache = filled(node("a1"), workload("DaemonSet", "all", 0, template={"spec": {}}), chosen)
+    found = ports().daemons.sets_for(cache, cache.nodes["a1"])
+    assert [each.name for each in found] == ["all"]
+
+
+def test_drain_flags() -> None:
+    options = drain_options(policy_from({"drain": {"force": True}, "drainTimeout": "1m"}))
+    assert options.force and options.ignore_daemonsets
+    assert options.timeout_ns == 60_000_000_000
+    with pytest.raises(BadInput, match="'disableEviction' is not a flag"):
+        drain_options(policy_from({"drain": {"disableEviction": True}}))
