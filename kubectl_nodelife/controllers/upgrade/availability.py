@@ -1,18 +1,46 @@
-"""Whether a node is available: whether an ordinary pod of its pool can be put there now.
+"""Whether a node is available, and which marks on it belong to other programs.
 
-A permanent taint of a dedicated pool does not make it unavailable, nor does one that only prefers
-other nodes.
+A node that counts as available can take an ordinary pod now. A permanent taint of a dedicated pool
+does not make it unavailable, nor does a taint that only `--prefer`s other nodes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN, others_mark
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TRUE
 
+TAINT_UNPROVEN: Final = "nodelife.dev/unproven"
 _KUBERNETES: Final = "node.kubernetes.io/"
+
+FOREIGN_TAINTS: Final = {
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler is about to delete it",
+    "karpenter.sh/disrupted": "Karpenter is about to delete it",
+    "karpenter.sh/disruption": "Karpenter is about to delete it",
+    "medik8s.io/drain": "medik8s maintains it",
+    "eks.amazonaws.com/nodegroup": "EKS upgrades its node group",
+}
+"""Taint keys of programs that take a node away or work on it, and what they do."""
+
+_KURED: Final = "weave.works/kured-reboot-in-progress"
+_MACHINE_CONFIG_STATE: Final = "machineconfiguration.openshift.io/state"
+
+
+def foreign_mark(node: Node) -> str:
+    """Who else is at work on the node, in a sentence; "" where nobody has marked it."""
+    if node.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    for taint in node.spec.taints:
+        if _keeps_off(taint) and taint.key in FOREIGN_TAINTS:
+            return f"{FOREIGN_TAINTS[taint.key]} (taint {taint.key})"
+    annotations = node.metadata.annotations or {}
+    if _KURED in annotations:
+        return f"kured reboots it (annotation {_KURED})"
+    state = annotations.get(_MACHINE_CONFIG_STATE, "Done")
+    if state != "Done":
+        return f"the machine config operator works on it ({_MACHINE_CONFIG_STATE}={state})"
+    return ""
 
 
 def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
@@ -27,9 +55,9 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
         return "its Lease is not renewed"
     if node.spec.unschedulable:
         return "cordoned"
-    mark = others_mark(node)
+    mark = foreign_mark(node)
     if mark:
-        return f"another program is at work on it ({mark})"
+        return mark
     for taint in node.spec.taints:
         if _keeps_off(taint) and (taint.key.startswith(_KUBERNETES) or taint.key == TAINT_UNPROVEN):
             return f"taint {taint.key}:{taint.effect}"
