@@ -22,6 +22,7 @@ from kubectl_nodelife.kube.node import (
     LeaseSpec,
     Node,
     NodeCondition,
+    NodeMeta,
     NodeSpec,
     NodeStatus,
 )
@@ -213,7 +214,7 @@ def _meta(
 def _node(name: str, zone: str) -> Node:
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
     return Node(
-        metadata=_meta(name, labels=labels),
+        metadata=NodeMeta(name=name, uid=f"uid-{name}", creation_timestamp=_CREATED, labels=labels),
         spec=NodeSpec(),
         status=NodeStatus(
             conditions=(

@@ -12,7 +12,7 @@ import random
 from bench import Stopwatch
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference, Time
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeStatus
 from kubectl_nodelife.kube.pod import (
     Container,
     ContainerState,
@@ -63,7 +63,7 @@ def node(name: str, lost: bool) -> Node:
         reason="NodeStatusUnknown" if lost else "KubeletReady",
         last_transition_time=Time(NOW_NS - (300 if lost else 90_000) * SECOND_NS),
     )
-    return Node(metadata=ObjectMeta(name=name, uid=name), status=NodeStatus(conditions=(ready,)))
+    return Node(metadata=NodeMeta(name=name, uid=name), status=NodeStatus(conditions=(ready,)))
 
 
 def renewed_ns(lost: bool) -> int:

@@ -1,8 +1,7 @@
 """`kubectl nodelife replay`: the last hour as one timeline, each line saying who did it.
 
 Made from the daemon's journal, Events, and the traces that objects keep. Each source may be
-missing, and that is said. Nodes are read whole for their managedFields, which say who wrote what
-last.
+missing, and that is said.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def review_page(
     Raises NodelifeError.
     """
     node = node.removeprefix("node/").removeprefix("nodes/")
-    if not any(known.name == node for known, _ in found.sources.nodes):
+    if not any(known.name == node for known in found.sources.nodes):
         raise Failed("not found", on=f"node {node}", remedy="check the name")
     promised = None if plan is None else _promised(plan)
     warnings = list(found.warnings)

@@ -49,7 +49,8 @@ def sandbox(
     """Serve a simulated cluster on loopback until it is interrupted. Nothing of yours is touched.
 
     Prints one line to evaluate, `export KUBECONFIG=PATH`, as soon as it serves. Annotate a node
-    with sandbox.nodelife.dev/heartbeats=stop (or start) to silence (or wake) its kubelet.
+    with sandbox.nodelife.dev/heartbeats=stop (or start) to silence (or wake) its kubelet,
+    and with sandbox.nodelife.dev/reboot=20s to reboot its machine.
 
     \b
     Examples:

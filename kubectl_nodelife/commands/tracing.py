@@ -24,20 +24,16 @@ from kubectl_nodelife.daemon.store import Wanted as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.core import Event
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import HOUR_NS, parse_time
-from kubectl_nodelife.kube.unreadable import Unreadable, identify_plain, told
-from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.kube.unreadable import Unreadable, told
+from kubectl_nodelife.live.client import ApiError
 from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.outlook.replay.lines import FieldManagerEntry
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources
 from kubectl_nodelife.report.progress import progress_bar
-from kubectl_nodelife.snapshot.reading import pages
 
 NO_DAEMON: Final = (
     "no daemon has watched this cluster: only Events and what objects keep are told, without what "
@@ -104,49 +100,19 @@ def _journal(
 
 async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
-) -> tuple[tuple[list[Event], list[tuple[Node, list[FieldManagerEntry]]], list[Pod]], int]:
+) -> tuple[tuple[list[Event], list[Node], list[Pod]], int]:
     progress = adding_up(step)
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
-        events, nodes, pods = await asyncio.gather(
-            or_refused(read_all(client, Resource(kind_named("Event")), progress, aside)),
-            or_refused(_nodes(client, progress, aside)),
-            or_refused(read_all(client, Resource(kind_named("Pod")), progress, aside)),
+        lists = await asyncio.gather(
+            *(or_refused(read_all(client, resource_of(kind), progress, aside)) for kind in _LOST)
         )
-    for kind, found in (("Event", events), ("Node", nodes), ("Pod", pods)):
+    for kind, found in zip(_LOST, lists, strict=True):
         if isinstance(found, ApiError):
             warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
-    if all(isinstance(found, ApiError) for found in (events, nodes, pods)):
-        raise Failed(cast(ApiError, nodes).what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+    if all(isinstance(found, ApiError) for found in lists):
+        remedy = "see 'kubectl nodelife rbac'"
+        raise Failed(cast(ApiError, lists[1]).what, on="nodes", remedy=remedy)
     warnings += told(aside)
     now_ns = server_now_ns(client)
-    lists = tuple([] if isinstance(f, ApiError) else f for f in (events, nodes, pods))
-    return cast(Any, lists), now_ns
-
-
-async def _nodes(
-    client: Client, progress: Callable[[int], None], aside: list[Unreadable]
-) -> list[tuple[Node, list[FieldManagerEntry]]]:
-    found = []
-    kind = kind_named("Node")
-    async for page in pages(client, Resource(kind)):
-        for raw in page:
-            try:
-                found.append((cast(Node, decode("Node", raw)), managers(raw)))
-            except ValueError as error:
-                if (unread := identify_plain(kind, raw, error)) is not None:
-                    aside.append(unread)
-        progress(len(page))
-    return found
-
-
-def managers(raw: dict[str, Any]) -> list[FieldManagerEntry]:
-    """The managedFields of a raw node, as far as they say who wrote a field of its spec."""
-    found = []
-    for entry in raw.get("metadata", {}).get("managedFields") or ():
-        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
-        fields = frozenset(name.removeprefix("f:") for name in spec)
-        if fields and entry.get("time"):
-            at_ns = int(parse_time(entry["time"]))
-            found.append(FieldManagerEntry(entry.get("manager", ""), at_ns, fields))
-    return found
+    return cast(Any, tuple([] if isinstance(f, ApiError) else f for f in lists)), now_ns

@@ -1,4 +1,4 @@
-"""What `diverge` asks the API server besides: the manager's lease, and who wrote a field.
+"""What `diverge` asks the API server besides: the manager's lease, and who removed a node.
 
 Lists with a name as field selector, so that the rights to list nodes and leases are enough. Whether
 the lease is held is told as other candidates for it tell: by whether a renewal was seen within its
@@ -8,7 +8,7 @@ was ever seen proves nothing: without leader election nobody renews what an earl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -18,9 +18,7 @@ from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.outlook.diverge.observations import (
-    CORDONED,
     MANAGER,
-    REMOVED,
     LeaseObservation,
     ObservedWrite,
     UnwatchedSpan,
@@ -128,53 +126,14 @@ class LeaseWatch:
         return max(read_ns, min(now_ns, _time_ns(spec.get("acquireTime")) or now_ns))
 
 
-async def who_did(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
-    """Who wrote what was seen; None where that is not to be had, or not certain."""
-    try:
-        if seen.what == REMOVED:
-            return await _remover(client, seen)
-        items = await _node_as_seen(client, seen)
-    except (NodelifeError, msgspec.MsgspecError):
-        return None
-    if not items:
-        return None
-    field = "f:unschedulable" if seen.what == CORDONED else "f:taints"
-    return author_of(items[0]["metadata"].get("managedFields") or (), field, seen.at_ns)
-
-
-async def _node_as_seen(client: Client, seen: ObservedWrite) -> list[dict[str, Any]]:
-    """The node at the version that was seen, since a controller may have answered by now with a
-    write of its own; as it is now where that version is not kept any more.
-    """
-    query = {"fieldSelector": f"metadata.name={seen.node}"}
-    exact = {"resourceVersion": seen.version, "resourceVersionMatch": "Exact"}
-    try:
-        if seen.version:
-            return _items(await client.read(f"/api/v1/nodes?{urlencode(query | exact)}"))
-    except ApiError as error:
-        if error.code not in (400, 410, 504):
-            raise
-    return _items(await client.read(f"/api/v1/nodes?{urlencode(query)}"))
-
-
-def author_of(entries: Iterable[Mapping[str, Any]], field: str, at_ns: int) -> WriteAuthor | None:
-    """Whose entry of managedFields holds `field` of the spec, written at about that instant."""
-    found: list[WriteAuthor] = []
-    for entry in entries:
-        fields = entry.get("fieldsV1") or {}
-        time_ns = _time_ns(entry.get("time"))
-        if entry.get("subresource") or time_ns is None or field not in (fields.get("f:spec") or {}):
-            continue
-        if abs(time_ns - at_ns) <= _NEAR_NS:
-            manager = str(entry.get("manager", ""))
-            found.append(WriteAuthor(manager, str(entry.get("operation", "")), time_ns))
-    return max(found, key=lambda author: author.time_ns, default=None)
-
-
-async def _remover(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
+async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
     """Who said in an Event that the node goes. Needs the right to list Events."""
     selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
-    items = _items(await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}"))
+    try:
+        found = await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}")
+        items = _items(found)
+    except (NodelifeError, msgspec.MsgspecError):
+        return None
     for event in reversed(items):
         remover = _REMOVERS.get(str(event.get("reason", "")))
         time_ns = _time_ns(event.get("lastTimestamp") or event.get("eventTime"))

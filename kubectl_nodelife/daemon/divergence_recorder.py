@@ -1,7 +1,7 @@
 """Records what `diverge` judges: our writes and their outcomes, observed writes, unwatched times.
 
 It listens to the journal and to changes of objects, reads the leader lease every few seconds, asks
-who wrote what our copy does not explain, and notes when the cluster was not watched. An hour is
+who removed a node, and notes when the cluster was not watched. An hour is
 kept, in memory: a daemon that has just started has seen nothing. Pods' writes that came in time are
 only counted, so that a lost zone of thousands of pods costs little.
 """
@@ -19,7 +19,7 @@ from kubectl_nodelife.answers.view import WARMING_UP
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.divergence_queries import LeaseWatch, who_did
+from kubectl_nodelife.daemon.divergence_queries import LeaseWatch, who_removed
 from kubectl_nodelife.daemon.feed import ManagerBegan
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
@@ -32,10 +32,8 @@ from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import (
-    DRAINED,
     JUDGED,
-    LOST,
-    UNCORDONED,
+    REMOVED,
     WRITES,
     AssumedSettings,
     ExpectedWrite,
@@ -112,14 +110,8 @@ class DivergenceRecorder:
         self._seen[number] = seen
         if len(self._seen) > _MOST_SIGHTINGS:
             del self._seen[next(iter(self._seen))]
-        ours = seen.own and seen.explained
-        asks = seen.what not in (LOST, DRAINED, UNCORDONED) and not ours
-        if asks and not self._questions.full():
+        if seen.what == REMOVED and not self._questions.full():
             self._questions.put_nowait(number)
-
-    def open_questions(self) -> int:
-        """Of how many sightings it is still to be asked who did it."""
-        return self._questions.qsize()
 
     def take(self, changes: Iterable[ChangeRecord]) -> None:
         """Take in what the journal tells: new changes, and those that have ended."""
@@ -265,7 +257,7 @@ class DivergenceRecorder:
         while True:
             number = await self._questions.get()
             seen = self._seen.get(number)
-            author = await who_did(self._client, seen) if seen is not None else None
+            author = await who_removed(self._client, seen) if seen is not None else None
             if author is not None and number in self._seen:
                 self._seen[number] = msgspec.structs.replace(self._seen[number], author=author)
 

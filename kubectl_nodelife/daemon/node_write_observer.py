@@ -18,6 +18,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
 from kubectl_nodelife.daemon.controller_host import ControllerHost
+from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
@@ -39,7 +40,11 @@ from kubectl_nodelife.outlook.diverge.observations import (
     UNCORDONED,
     UNTAINTED,
     ObservedWrite,
+    WriteAuthor,
 )
+
+_NEAR_NS: Final = 5 * SECOND_NS
+"""managedFields have whole seconds, by the server's clock."""
 
 _SETTLED_NS: Final = 2 * SECOND_NS
 """So long after a first list or a gap renewals are as old as they look."""
@@ -90,8 +95,8 @@ class NodeWriteObserver:
             yield from self._taints(host, old, new, now_ns)
         if old.spec.unschedulable != new.spec.unschedulable:
             word = CORDONED if new.spec.unschedulable else UNCORDONED
-            version = new.metadata.resource_version
-            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new), version=version)
+            author = author_of(new, UNSCHEDULABLE, now_ns)
+            yield ObservedWrite(now_ns, word, name, _zone(new), ready=_status(new), author=author)
 
     def _silence(self, host: ControllerHost, name: str, now_ns: int, watched_ns: int) -> int | None:
         heartbeat = host.cache.heartbeat(name)
@@ -123,8 +128,16 @@ class NodeWriteObserver:
                     rate=zones.rate(key) if zones is not None and known else 0.0,
                     zone_state=zones.states[key] if zones is not None and known else "",
                     ready=_status(new),
-                    version=new.metadata.resource_version,
+                    author=author_of(new, TAINTS, now_ns),
                 )
+
+
+def author_of(node: Node, field: str, at_ns: int) -> WriteAuthor | None:
+    """Who wrote the field at about that instant, by the node's managedFields."""
+    writer = node.managers.writer_of(field)
+    if writer is None or abs(writer.time_ns - at_ns) > _NEAR_NS:
+        return None
+    return WriteAuthor(writer.name, writer.operation, writer.time_ns)
 
 
 def taint_is_wanted(node: Node, taint: Taint) -> bool:

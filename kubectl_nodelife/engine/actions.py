@@ -146,9 +146,13 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are."""
+    """UpdateStatus of a pod: Ready becomes False, its reason and message stay as they are.
+
+    `by_pod_worker`: decided when the pod came to its node, not in a pass.
+    """
 
     condition: PodCondition
+    by_pod_worker: bool = False
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """MarkPodNotReady."""

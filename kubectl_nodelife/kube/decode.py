@@ -15,9 +15,10 @@ import msgspec
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.documents import Json, end_of_json
 from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.field_managers import FieldManagers, read_field_managers
 from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import decode_shared_time, decode_time
 
 T = TypeVar("T", bound=KubeObject)
@@ -28,13 +29,20 @@ UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _OWN_TIMES = (Lease, Event)
 
 
-def time_hook(type_: type[KubeObject]) -> Callable[[type[Any], Any], Any]:
+def decode_hook(type_: type[KubeObject]) -> Callable[[type[Any], Any], Any]:
     """The `dec_hook` of a decoder of that type."""
+    if type_ is Node:
+        return _decode_part
     return decode_time if type_ in _OWN_TIMES else decode_shared_time
 
 
+def _decode_part(type_: type[Any], raw: Any) -> Any:
+    """Who wrote fields, or an instant."""
+    return read_field_managers(raw) if type_ is FieldManagers else decode_time(type_, raw)
+
+
 DECODERS: dict[type[KubeObject], Callable[[Any], Any]] = {
-    kind.type: msgspec.json.Decoder(kind.type, dec_hook=time_hook(kind.type)).decode
+    kind.type: msgspec.json.Decoder(kind.type, dec_hook=decode_hook(kind.type)).decode
     for kind in KINDS
 }
 """The strict decoder of each type, JSON in; raises one of UNDECODABLE."""
@@ -64,11 +72,11 @@ def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path:
 def convert(raw: Any, type_: type[S], source: str, path: str) -> S:
     """The slice of plain Python objects, tolerant. Raises InputError."""
     try:
-        return msgspec.convert(raw, type_, dec_hook=decode_time)
+        return msgspec.convert(raw, type_, dec_hook=_decode_part)
     except (msgspec.ValidationError, TypeError):
         pass  # nulls and quotes, perhaps
     try:
-        return msgspec.convert(_without_nulls(raw), type_, strict=False, dec_hook=decode_time)
+        return msgspec.convert(_without_nulls(raw), type_, strict=False, dec_hook=_decode_part)
     except msgspec.ValidationError as error:
         match = _FAULT.fullmatch(str(error))
         what, inner = (match["what"], match["path"] or "") if match else (str(error), "")

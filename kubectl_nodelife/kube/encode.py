@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.kube.field_managers import FieldManagers
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import ApiStruct, KubeObject, MicroTime, Time
 from kubectl_nodelife.kube.times import format_micro_time, format_time
@@ -31,8 +32,8 @@ def encode(value: ApiStruct) -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.name, **encoded}
 
 
-def encode_time(value: Any) -> str:
-    """The `enc_hook` of slices: instants as the API writes them.
+def encode_part(value: Any) -> Any:
+    """The `enc_hook` of slices: instants and managedFields as the API writes them.
 
     Raises NotImplementedError for anything else.
     """
@@ -40,7 +41,9 @@ def encode_time(value: Any) -> str:
         return format_micro_time(value)
     if isinstance(value, Time):
         return format_time(value)
+    if isinstance(value, FieldManagers):
+        return value.document()
     raise NotImplementedError(f"no encoding for {type(value)!r}")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=encode_time)
+_encoder = msgspec.json.Encoder(enc_hook=encode_part)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from msgspec import field
 
-from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, Time
+from kubectl_nodelife.kube.field_managers import NOBODY, FieldManagers
+from kubectl_nodelife.kube.meta import ApiStruct, Int64, KubeObject, MicroTime, ObjectMeta, Time
+
+
+class NodeMeta(ObjectMeta, frozen=True):
+    """`metav1.ObjectMeta` of a node, with what its managedFields tell."""
+
+    managed_fields: FieldManagers = NOBODY
 
 
 class Taint(ApiStruct, frozen=True):
@@ -77,10 +84,16 @@ class NodeStatus(ApiStruct, frozen=True):
 
 
 class Node(KubeObject, frozen=True):
-    """`core/v1.Node`."""
+    """`core/v1.Node`. One that was made here may have the plain ObjectMeta."""
 
+    metadata: NodeMeta = NodeMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    @property
+    def managers(self) -> FieldManagers:
+        """Who wrote its taints, its cordon and its lifecycle conditions last."""
+        return getattr(self.metadata, "managed_fields", NOBODY)
 
     def ready(self) -> NodeCondition | None:
         """The Ready condition, or None where the node has none."""

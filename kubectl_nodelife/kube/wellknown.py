@@ -55,6 +55,21 @@ ANNOTATION_RUNNING: Final = "nodelife.dev/running"
 NODE_READY: Final = "Ready"
 POD_READY: Final = "Ready"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
+
+# Conditions by which people and their programs say what they do with a node (KEP-5683)
+DRAIN_IN_PROGRESS: Final = "DrainInProgress"
+DRAINED: Final = "Drained"
+MAINTENANCE_PLANNED: Final = "MaintenancePlanned"
+MAINTENANCE_IN_PROGRESS: Final = "MaintenanceInProgress"
+LIFECYCLE_CONDITIONS: Final = (
+    "GracefulNodeShutdownInProgress",
+    MAINTENANCE_PLANNED,
+    DRAIN_IN_PROGRESS,
+    DRAINED,
+    MAINTENANCE_IN_PROGRESS,
+)
+ADMIN_REQUESTED: Final = "AdminRequested"
+DRAIN_COMPLETED: Final = "DrainCompleted"
 TRUE: Final = "True"
 FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"

@@ -80,7 +80,7 @@ class ActionSender:
             if refused is not None:
                 return refused
             slots, key = self._slots.of(item.action)
-            async with slots.taken(key):
+            async with slots.taken(key, item.action.id):
                 result = await self._converse(item)
             if result.code != HELD:
                 return result

@@ -1,7 +1,7 @@
 """Carries actions out on a real cluster: in which order, how many at once, and what came of them.
 
-Actions on one object (for the node lifecycle controller: on one node and its pods) go through one
-lane, one after another; lanes run beside one another, as many as upstream has workers
+Actions on one object (for a pass of the node lifecycle controller: on one node and its pods) go
+through one lane, one after another; lanes run beside one another, as many as upstream has workers
 (`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it is
 delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an action
 fails, those of the same decision that hang on it are not sent.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     CancelEviction,
+    MarkPodNotReady,
     RecordEvent,
     SetNodeConditions,
     SetPodCondition,
@@ -30,7 +31,6 @@ from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
 from kubectl_nodelife.live.action_sender import (
-    NODE_LIFECYCLE,
     ActionSender,
     Item,
     Target,
@@ -38,7 +38,10 @@ from kubectl_nodelife.live.action_sender import (
 )
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
 from kubectl_nodelife.live.executor_port import Port as Port
-from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass
+from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass, is_of_taint_loop
+
+_Key = tuple[str, str, Hashable]
+"""Of a lane: the controller, which part of it, and what it is about."""
 
 
 class _Lane(msgspec.Struct):
@@ -62,7 +65,7 @@ class LiveExecutor:
         self._port = port
         self._slots = slots or WorkerSlots(port.cache)
         self._sender = ActionSender(port, self.controllers, self._slots)
-        self._lanes: dict[tuple[str, Any], _Lane] = {}
+        self._lanes: dict[_Key, _Lane] = {}
         self._of_passes: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -89,12 +92,12 @@ class LiveExecutor:
         seen = self._port.cache.get(*action.target)
         if not isinstance(action, RecordEvent):
             self._port.recorder.planned(action, seen, now_ns)
-        key = (action.controller, self._lane_of(action))
+        key = (action.controller, *self._slots.lane(action))
         lane = self._lanes.get(key)
         item = Item(action, seen, now_ns)
         self._of_passes[action.controller] += is_of_pass(action)
         if lane is not None:
-            lane.items.append(item)
+            lane.items.insert(_place_of(item, lane.items), item)
             return
         self._lanes[key] = _Lane(deque([item]))
         self._spawn(self._work(key))
@@ -116,9 +119,6 @@ class LiveExecutor:
 
     # Lanes
 
-    def _lane_of(self, action: Action) -> Any:
-        return self._slots.node(action) if action.controller == NODE_LIFECYCLE else action.target
-
     def _clear(self, lane: _Lane, because: str) -> None:
         while lane.items:
             self._leave(lane.items.popleft(), because)
@@ -131,7 +131,7 @@ class LiveExecutor:
             port.recorder.ended(item.action, Result(HELD, because), port.now_ns())
 
     def _cancel(self, action: CancelEviction) -> None:
-        lane = self._lanes.get((action.controller, action.target))
+        lane = self._lanes.get((action.controller, *self._slots.lane(action)))
         if lane is not None:
             self._clear(lane, action.because)
 
@@ -140,7 +140,7 @@ class LiveExecutor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, key: tuple[str, Any]) -> None:
+    async def _work(self, key: _Key) -> None:
         lane = self._lanes[key]
         try:
             while lane.items and not self._sender.stopped:
@@ -193,3 +193,14 @@ class LiveExecutor:
             return True
         one, other = obj.metadata.resource_version, known.metadata.resource_version
         return one.isdecimal() and other.isdecimal() and int(one) > int(other)
+
+
+def _place_of(item: Item, waiting: Sequence[Item]) -> int:
+    """Behind all that waits; a NoExecute taint goes ahead of the node's pods that are to be marked
+    last, since upstream's loop of 100 ms does not wait for them.
+    """
+    place = len(waiting)
+    if is_of_taint_loop(item.action):
+        while place and isinstance(waiting[place - 1].action, (MarkPodNotReady, RecordEvent)):
+            place -= 1
+    return place

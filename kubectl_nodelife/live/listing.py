@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json, time_hook
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.fitness import sift
 from kubectl_nodelife.kube.kinds import Kind
@@ -99,7 +99,7 @@ async def _pages(
     type_ = resource.kind.type
     decoder: msgspec.json.Decoder[_Page[KubeObject]] = msgspec.json.Decoder(
         _Page[type_],  # type: ignore[valid-type]
-        dec_hook=time_hook(type_),
+        dec_hook=decode_hook(type_),
     )
     objects: list[KubeObject] = []
     tokens: set[str] = set()

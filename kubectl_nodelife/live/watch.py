@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import UNDECODABLE, decode_json, time_hook
+from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import kind_of_type
@@ -80,7 +80,7 @@ class WatchStream(Generic[T]):
         self.nameless_because = ""
         self._decode: Callable[[bytes], WatchEvent[T]] = msgspec.json.Decoder(
             WatchEvent[type_],  # type: ignore[valid-type]
-            dec_hook=time_hook(type_),
+            dec_hook=decode_hook(type_),
         ).decode
         self._type = type_
         self._most_bytes = most_bytes

@@ -1,22 +1,26 @@
 """How much of a controller's work is carried out at once, as by upstream's workers.
 
-Follows `nodeUpdateWorkerSize` (pkg/controller/nodelifecycle: eight nodes of a pass, and eight of
-the queue of changed nodes), ConcurrentDaemonSetSyncs (pkg/controller/daemon) and the loops of
-pkg/controller/podgc, which take orphans and unscheduled pods one after another and all others at
-once. Firings of taint-eviction run for themselves. What a guard holds takes no worker.
+Follows pkg/controller/nodelifecycle (`nodeUpdateWorkerSize`: eight nodes of a pass and eight of the
+queue of changed nodes; `podUpdateWorkerSize`: four pods of the queue of pods; the loop that adds
+NoExecute taints takes one node after another), ConcurrentDaemonSetSyncs (pkg/controller/daemon) and
+the loops of pkg/controller/podgc, which take orphans and unscheduled pods one after another and all
+others at once. Firings of taint-eviction run for themselves. What a guard holds takes no worker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from bisect import insort
+from collections import Counter
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import Final
 
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    MarkPodNotReady,
     PodAction,
     RemoveTaints,
     SetNodeLabels,
@@ -29,28 +33,36 @@ from kubectl_nodelife.engine.daemonset_actions import (
     DaemonSetAction,
 )
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
-from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
 
 NODE_WORKERS: Final = 8
+POD_WORKERS: Final = 4
 DAEMON_SET_SYNCS: Final = 2
 
 
 class Slots:
-    """At most so many keys at once; of one key as much as wants to, in the order of asking."""
+    """At most so many keys at once; of one key as much as wants to. Who was decided first goes
+    first, so that what has begun is ended before more is begun.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: Counter[Hashable] = Counter()
-        self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
+        self._waiting: list[tuple[int, Hashable, asyncio.Future[None]]] = []
 
     @asynccontextmanager
-    async def taken(self, key: Hashable) -> AsyncIterator[None]:
-        """While a slot is held for the key."""
+    async def taken(self, key: Hashable, order: int = 0) -> AsyncIterator[None]:
+        """While a slot is held for the key. `order`: the number of the decision."""
         if key in self._held or (self._has_room_for(key) and not self._waiting):
             self._held[key] += 1
         else:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((key, turn))
+            insort(self._waiting, (order, key, turn), key=itemgetter(0))
             try:
                 await turn
             except asyncio.CancelledError:
@@ -69,15 +81,16 @@ class Slots:
         self._held[key] -= 1
         if not self._held[key]:
             del self._held[key]
-        waiting, self._waiting = self._waiting, deque()
-        for other, turn in waiting:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            _, other, turn = one
             if turn.cancelled():
                 continue
             if self._has_room_for(other):
                 self._held[other] += 1
                 turn.set_result(None)
             else:
-                self._waiting.append((other, turn))
+                self._waiting.append(one)
 
 
 class WorkerSlots:
@@ -87,6 +100,8 @@ class WorkerSlots:
         self._cache = cache
         self._pass = Slots(NODE_WORKERS)
         self._node_queue = Slots(NODE_WORKERS)
+        self._pod_queue = Slots(POD_WORKERS)
+        self._taint_loop = Slots(1)
         self._in_turn = Slots(1)
         self._sets = Slots(max(1, daemon_set_syncs))
         self._free = Slots(1_000_000)
@@ -94,16 +109,41 @@ class WorkerSlots:
     def of(self, action: Action) -> tuple[Slots, Hashable]:
         """Which slots the action needs one of, and for which key."""
         if action.controller == "node-lifecycle":
-            return (self._node_queue if _is_of_node_queue(action) else self._pass), self.node(
-                action
-            )
+            return self._of_node_lifecycle(action), self.lane(action)[1]
         if action.controller == "pod-gc" and self._is_in_turn(action):
             return self._in_turn, action.target
         if action.controller == "daemonset":
             return self._sets, self._set_of(action)
         return self._free, action.target
 
-    def node(self, action: Action) -> Hashable:
+    def lane(self, action: Action) -> tuple[str, Hashable]:
+        """What is carried out one after another: (of which part of its controller, what about)."""
+        if action.controller != "node-lifecycle":
+            return "", action.target
+        if _is_of_node_queue(action):
+            return "nodes", action.target[1]
+        if is_of_pod_queue(action):
+            return "pods", action.target[1]
+        return "pass", self._node(action)
+
+    def _of_node_lifecycle(self, action: Action) -> Slots:
+        if _is_of_node_queue(action):
+            return self._node_queue
+        if is_of_pod_queue(action):
+            return self._pod_queue
+        if is_of_taint_loop(action) and not self._is_tainted(action):
+            return self._taint_loop
+        return self._pass
+
+    def _is_tainted(self, action: Action) -> bool:
+        """Whether the node has a lost node's taint already: a pass exchanges it at once."""
+        node = self._cache.node(action.target[1][1])
+        return node is not None and any(
+            node.has_taint(key, NO_EXECUTE)
+            for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+        )
+
+    def _node(self, action: Action) -> Hashable:
         """The node that the action is about, or on which its pod is."""
         kind, key = action.target
         if kind == "Pod":
@@ -139,6 +179,16 @@ def _is_of_node_queue(action: Action) -> bool:
     return isinstance(action, SetNodeLabels)
 
 
+def is_of_pod_queue(action: Action) -> bool:
+    """Whether a pod worker marks a pod that came to a lost node."""
+    return isinstance(action, MarkPodNotReady) and action.by_pod_worker
+
+
+def is_of_taint_loop(action: Action) -> bool:
+    """Whether it adds a NoExecute taint, as the loop of 100 ms does."""
+    return isinstance(action, AddTaints) and any(t.effect == NO_EXECUTE for t in action.taints)
+
+
 def is_of_pass(action: Action) -> bool:
     """Whether the pass of its controller ends only after it: node-lifecycle's begins anew one
     period after that, pod-gc's run as well.
@@ -147,4 +197,4 @@ def is_of_pass(action: Action) -> bool:
         return True
     if action.controller != "node-lifecycle" or isinstance(action, AddTaints):
         return False  # of the loop of 100 ms, or of the node workers
-    return not _is_of_node_queue(action)
+    return not _is_of_node_queue(action) and not is_of_pod_queue(action)

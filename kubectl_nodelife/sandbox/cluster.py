@@ -13,6 +13,8 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
@@ -29,6 +31,7 @@ from kubectl_nodelife.sandbox.resources import BY_KIND
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.store import ObjectStore
 from kubectl_nodelife.sandbox.writing import RequestApplier
+from kubectl_nodelife.sim.machines import Machines, read_reboot
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.world import World
@@ -36,6 +39,9 @@ from kubectl_nodelife.sim.world import World
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
 """Annotation of a node: `stop` silences its kubelet, `start` starts it again."""
+REBOOT = "sandbox.nodelife.dev/reboot"
+"""Annotation of a node: `20s` or `20s,kubeletVersion=v1.37.0` reboots its machine, which is down
+for so long and may come back with another kubelet. It is taken off as the machine goes down."""
 
 _FOR_EVER_NS = 1 << 62
 
@@ -74,6 +80,7 @@ class SandboxCluster:
             status_rules=status_rules,
         )
         self.api.bind = self.world.scheduler.bind
+        self._machines = Machines(self.world)
         Script(self.world, setting.scenario.events)
         self._renewals = Renewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
@@ -120,6 +127,7 @@ class SandboxCluster:
                 continue
             if isinstance(event, Put) and event.kind == "Node":
                 self._obey(event.obj.name, event.obj.metadata.annotations or {})
+                self._reboot(event.obj.name)
             yield event
 
     def _obey(self, node: str, annotations: dict[str, str]) -> None:
@@ -132,6 +140,18 @@ class SandboxCluster:
             self.world.kubelets.stop(node, None)
         elif word == "start":
             self.world.kubelets.start(node, None)
+
+    def _reboot(self, name: str) -> None:
+        """A node's annotation reboots its machine; one that cannot be read is left as it is."""
+        node = self.api.store.nodes.get(name)
+        annotations = dict((node.metadata.annotations if node is not None else None) or {})
+        reboot = read_reboot(annotations.pop(REBOOT, ""))
+        if node is None or reboot is None:
+            return
+        down_ns, back = reboot
+        meta = replace(node.metadata, annotations=annotations)
+        self.api.put("Node", replace(node, metadata=meta))
+        self._machines.reboot(name, down_ns, back, None)
 
     def start(self, action: Action, now_ns: int) -> None:
         """Carry one action out against the served API."""

@@ -15,15 +15,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.decode import convert
-from kubectl_nodelife.kube.encode import encode_time
+from kubectl_nodelife.kube.decode import convert, decode_hook
+from kubectl_nodelife.kube.encode import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.sandbox.resources import RESOURCES, ServedResource
 
 Key = tuple[str, str]
 
-_encode = msgspec.json.Encoder(enc_hook=encode_time).encode
+_encode = msgspec.json.Encoder(enc_hook=encode_part).encode
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
@@ -85,7 +84,8 @@ class Collection:
         self.changed = asyncio.Event()
         self._log_length = log_length
         self._sorted: list[Key] | None = None  # made when first asked for, then kept
-        self._decode = msgspec.json.Decoder(resource.type, dec_hook=decode_time).decode
+        hook = decode_hook(resource.type)
+        self._decode = msgspec.json.Decoder(resource.type, dec_hook=hook).decode
 
     def to_slice(self, raw: bytes) -> KubeObject:
         """The slice of an object's JSON. Raises InputError."""

@@ -3,7 +3,8 @@
 The controllers that run on it are the real ones; what is simulated here is everything around them.
 
 - in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one
-- the cluster: `world` over `api`, `kubelet` (with `conditions`), `scheduler` (with `store_cache`),
+- the cluster: `world` over `api`, `kubelet` (with `conditions`), `machines` under the kubelets
+  (with `machine_facts`), `scheduler` (with `store_cache`),
   `owners`, `disruption` (budgets), `endpoints` (Services), `defaults`, `names`; `agenda` knows what
   happens when
 - people: `script` does what the scenario says; `kubectl` is `kubectl drain`, `drained` its cluster

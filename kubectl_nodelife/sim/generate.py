@@ -22,7 +22,14 @@ from kubectl_nodelife.kube.meta import (
     OwnerReference,
     Time,
 )
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
+from kubectl_nodelife.kube.node import (
+    Node,
+    NodeCondition,
+    NodeMeta,
+    NodeSpec,
+    NodeStatus,
+    NodeSystemInfo,
+)
 from kubectl_nodelife.kube.pod import (
     Container,
     Pod,
@@ -178,7 +185,7 @@ class _Maker:
         pods = str(max(110, self._wanted.pods_per_node * 2))
         capacity: dict[str, str | int | float] = {"cpu": "32", "memory": "128Gi", "pods": pods}
         return Node(
-            metadata=ObjectMeta(
+            metadata=NodeMeta(
                 name=name, uid=self._uid(), creation_timestamp=self._made, labels=labels
             ),
             spec=NodeSpec(),

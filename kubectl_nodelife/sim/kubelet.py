@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, SetNodeConditions, SetPodCondition
@@ -33,43 +32,14 @@ from kubectl_nodelife.sim.conditions import (
     reason_of,
 )
 from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.kubelet_state import Ending, Kubelet, Start
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.machine_facts import MachineFacts
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
 
 DEFAULT_GRACE_SECONDS = 30
-
-
-class Kubelet:
-    """One kubelet: whether it lives, since when it renews and posts, and the conditions that it
-    sees.
-    """
-
-    __slots__ = ("alive", "conditions", "first_ns", "name", "post_ns")
-
-    def __init__(self, name: str, conditions: dict[str, NodeCondition]) -> None:
-        self.name = name
-        self.conditions = conditions
-        self.alive = False
-        self.first_ns = 0
-        self.post_ns = 0
-
-
-class _Ending(msgspec.Struct, frozen=True):
-    """A pod that is being stopped: which one, when it will be gone, and who deleted it."""
-
-    uid: str
-    at_ns: int
-    cause: Action | None
-
-
-class _Start(msgspec.Struct, frozen=True):
-    """A pod that is bound and does not run yet: which one, when it will run, and who made it."""
-
-    uid: str
-    at_ns: int
-    cause: Action | None
 
 
 class Kubelets:
@@ -84,9 +54,10 @@ class Kubelets:
         self._on_run: list[Callable[[Pod], bool]] = []
         self._on_stop: list[Callable[[Pod, Action | None], bool]] = []
         self._kubelets: dict[str, Kubelet] = {}
-        self._endings: dict[Key, _Ending] = {}
-        self._starting: dict[Key, _Start] = {}
+        self._endings: dict[Key, Ending] = {}
+        self._starting: dict[Key, Start] = {}
         self._running = RunningStatuses()
+        self._ips = 0
 
     def begin(self) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
@@ -173,6 +144,10 @@ class Kubelets:
         for listener in self._on_start:
             listener(node)
 
+    def equip(self, node: str, facts: MachineFacts) -> None:
+        """From its next post on the kubelet reports this of its machine."""
+        self._kubelets[node].facts = facts
+
     def report(
         self, node: str, conditions: Mapping[str, ReportedCondition], cause: Action | None
     ) -> None:
@@ -251,6 +226,8 @@ class Kubelets:
                 )
             )
         status = replace(node.status, conditions=conditions)
+        if kubelet.facts is not None:
+            status = kubelet.facts.written(status)
         self._api.put("Node", replace(node, status=status), cause)
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
@@ -259,7 +236,7 @@ class Kubelets:
         if old is None:
             ready = new.ready()
             kubelet = self._kubelets.setdefault(new.name, Kubelet(new.name, {}))
-            kubelet.conditions = own_conditions(new)
+            kubelet.conditions, kubelet.facts = own_conditions(new), None
             if ready is not None and ready.status == "True":
                 self.start(new.name, cause)
             return
@@ -296,7 +273,7 @@ class Kubelets:
             if old is None or _deletion(old) != _deletion(new):
                 self._end(new, cause)
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
-            start = _Start(new.uid, 0, cause)
+            start = Start(new.uid, 0, cause)
             if self.alive(new.spec.node_name):
                 self._run_soon(new.key, start)
             else:
@@ -311,14 +288,14 @@ class Kubelets:
             asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
         stop_ns = self.terms.pod_stop_ns
         at_ns = asked_ns + (grace_ns if stop_ns is None else min(grace_ns, stop_ns))
-        ending = self._endings[pod.key] = _Ending(pod.uid, at_ns, cause)
+        ending = self._endings[pod.key] = Ending(pod.uid, at_ns, cause)
         self._starting.pop(pod.key, None)
         if self.alive(pod.spec.node_name):
             if at_ns <= self._api.now_ns:
                 at_ns = self._api.now_ns + LATE_STOP_NS
             self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
 
-    def _finish(self, key: Key, ending: _Ending, at_ns: int) -> None:
+    def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
         """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
         pod = self._api.store.pods.get(key)
         if pod is None or self._endings.get(key) is not ending or pod.metadata.finalizers:
@@ -340,12 +317,12 @@ class Kubelets:
         )
         self._api.drop("Pod", key, done)
 
-    def _run_soon(self, key: Key, start: _Start) -> None:
+    def _run_soon(self, key: Key, start: Start) -> None:
         at_ns = self._api.now_ns + self.terms.pod_start_ns
-        start = self._starting[key] = _Start(start.uid, at_ns, start.cause)
+        start = self._starting[key] = Start(start.uid, at_ns, start.cause)
         self._agenda.add(at_ns, KUBELET, partial(self._run, key, start))
 
-    def _run(self, key: Key, start: _Start, at_ns: int) -> None:
+    def _run(self, key: Key, start: Start, at_ns: int) -> None:
         """The pod's containers run: it becomes Ready."""
         pod = self._api.store.pods.get(key)
         if pod is None or self._starting.get(key) is not start:
@@ -356,6 +333,8 @@ class Kubelets:
         if any(reports_it(pod) for reports_it in self._on_run):
             return
         status = self._running.of(pod.status, at_ns)
+        if not status.pod_ip:
+            status = replace(status, pod_ip=self._next_ip())
         ready = status.condition("Ready")
         assert ready is not None
         done = self._api.note(
@@ -371,6 +350,10 @@ class Kubelets:
             )
         )
         self.write(replace(pod, status=status), done)
+
+    def _next_ip(self) -> str:
+        self._ips += 1
+        return f"10.{self._ips >> 16 & 255}.{self._ips >> 8 & 255}.{self._ips & 255}"
 
 
 def _deletion(pod: Pod) -> tuple[int, int]:

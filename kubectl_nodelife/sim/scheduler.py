@@ -240,7 +240,7 @@ class Scheduler:
 def _bound(pod: Pod, node: str) -> Pod:
     """The pod as the binding leaves it. Follows `assignPod` of the API server's registry."""
     status, scheduled = pod.status, pod.status.condition(_SCHEDULED)
-    if scheduled is not None and scheduled.status != "True":
+    if scheduled is None or scheduled.status != "True":
         done = PodCondition(type=_SCHEDULED, status="True")
         status = replace(status, conditions=put_condition(status.conditions, done))
     return replace(pod, spec=replace(pod.spec, node_name=node), status=status)

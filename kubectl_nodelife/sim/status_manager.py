@@ -137,6 +137,12 @@ class StatusManagers:
             manager = self._managers[node] = StatusManager(self.rules, terms)
         return manager
 
+    def restart(self, node: str) -> None:
+        """The kubelet of that node forgets all that it believed: its machine has rebooted."""
+        manager = self._managers.pop(node, None)
+        if manager is not None:
+            del manager.machine
+
     def know(self, pod: Pod) -> Pod:
         """Let the kubelet's machine have the pod; returns the pod as the machine knows it, which of
         a mirror is its static pod. It believes what the pod showed before others changed it."""

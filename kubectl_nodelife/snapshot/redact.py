@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.kube.field_managers import read_field_managers
 from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
 from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
 from kubectl_nodelife.kube.redaction import Digests, redact
@@ -46,7 +47,7 @@ class Redaction:
         """The document as it may be kept; the one given is changed."""
         metadata = document.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        metadata.pop("managedFields", None)
+        managers = read_field_managers(metadata.pop("managedFields", None))
         annotations = metadata.pop("annotations", None)
         commands = self._commands(kind, document, metadata)
         if kind == "ControllerRevision" and not _of_a_workload(metadata):
@@ -59,6 +60,8 @@ class Redaction:
                 template["annotations"] = noted
         if isinstance(annotations, dict):
             metadata["annotations"] = {k: v for k, v in annotations.items() if self._keeps(k)}
+        if kind == "Node" and managers:
+            metadata["managedFields"] = managers.document()
         for container, member, words in commands:
             container[member] = words
         return document

@@ -49,10 +49,6 @@ class Attended:
         seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).sightings
         return [s for s in seen if not what or s.what == what]
 
-    def questions(self) -> int:
-        """How often it would be asked who wrote something."""
-        return self.attendant.open_questions()
-
 
 def attended(lab: Lab) -> Attended:
     """Call it before the lab begins."""

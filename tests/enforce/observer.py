@@ -60,6 +60,10 @@ class _Seen:
     led_until: float = float("-inf")
     tainted: list[float] = field(default_factory=list)
     deleted: list[float] = field(default_factory=list)
+    taint_since: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Node -> key of a NoExecute taint -> its first timeAdded since it is there. One that is dated
+    anew, as by a second try after a lost answer, lengthens no timer (`processPodOnNode`).
+    """
 
 
 def broken_rules(audit: Iterable[Json], rules: Rules) -> list[str]:
@@ -206,10 +210,11 @@ def _may_go(write: _Write, pod: Json, seen: _Seen, rules: Rules) -> bool:
             or (finished and rules.finished_pods_may_go)
             or (terminating and (unscheduled or _is_out_of_service(node)))
         )
-    return node is not None and _asked_to_go(pod, node, write.at)
+    since = seen.taint_since.get((pod.get("spec") or {}).get("nodeName", ""), {})
+    return node is not None and _asked_to_go(pod, node, since, write.at)
 
 
-def _asked_to_go(pod: Json, node: Json, at: float) -> bool:
+def _asked_to_go(pod: Json, node: Json, since: Mapping[str, float], at: float) -> bool:
     """Whether a NoExecute taint of the node is not tolerated, or no longer."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or []
     for taint in (node.get("spec") or {}).get("taints") or []:
@@ -221,8 +226,8 @@ def _asked_to_go(pod: Json, node: Json, at: float) -> bool:
         seconds = [
             t["tolerationSeconds"] for t in fitting if t.get("tolerationSeconds") is not None
         ]
-        added = taint.get("timeAdded")
-        if seconds and (added is None or at >= _instant(added) + max(0, min(seconds)) - _SLACK_S):
+        added = since.get(taint["key"])
+        if seconds and (added is None or at >= added + max(0, min(seconds)) - _SLACK_S):
             return True
     return False
 
@@ -252,8 +257,22 @@ def _learn(write: _Write, seen: _Seen) -> None:
             seen.led_until = write.at + RENEW_DEADLINE_S if held else write.at
     elif write.verb == "delete" and _is_over(write):
         seen.objects.pop(write.key, None)
+        if write.resource == "nodes":
+            seen.taint_since.pop(write.name, None)
     elif (write.answer.get("metadata") or {}).get("uid"):
         seen.objects[write.key] = write.answer
+        if write.resource == "nodes":
+            _learn_taints(write, seen)
+
+
+def _learn_taints(write: _Write, seen: _Seen) -> None:
+    before = seen.taint_since.get(write.name, {})
+    dated = {
+        t["key"]: _instant(t["timeAdded"])
+        for t in (write.answer.get("spec") or {}).get("taints") or []
+        if t["effect"] == "NoExecute" and t.get("timeAdded")
+    }
+    seen.taint_since[write.name] = {k: min(at, before.get(k, at)) for k, at in dated.items()}
 
 
 def _is_over(write: _Write) -> bool:

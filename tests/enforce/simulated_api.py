@@ -55,6 +55,11 @@ class Fault(NamedTuple):
     delay_ns: int = 0
     twice: bool = False
 
+    @property
+    def fails(self) -> bool:
+        """Whether the sender is told of a failure, or of nothing."""
+        return not self.reaches or not self.answered or self.code != 0
+
 
 class SimulatedServer:
     """The cluster with its audit log."""

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import random
+from collections import Counter
 from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -44,6 +45,10 @@ CALM_S = 90
 runs and a rollout.
 """
 SEEDS_A_STORY = 4
+EVICTION_TRIES = 5
+"""After so many failed tries upstream drops an eviction for good (`deletePodHandler`): in the end
+such a pod is there, so that one try of each is let through.
+"""
 CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
 FLAGS = {
     "node-monitor-grace-period": f"{GRACE_S}s",
@@ -161,6 +166,7 @@ class Run:
         self.kills = self.dice.choice((0, 1, 3)) if faulty else 0
         self.two = faulty and self.dice.random() < 0.25
         self.processes: list[Process] = []
+        self._failed: Counter[str] = Counter()
 
     @property
     def at_s(self) -> float:
@@ -256,7 +262,13 @@ class Run:
         return FAULTS_FROM_S < self.at_s < FAULTS_UNTIL_S
 
     def _fault(self, sent: Sent) -> Fault:
-        return draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
+        fault = draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
+        if sent.headers.get("User-Agent", "").endswith("/taint-eviction-controller"):
+            pod = "/".join(sent.url.partition("?")[0].split("/")[:7])
+            self._failed[pod] += fault.fails
+            if self._failed[pod] >= EVICTION_TRIES:
+                return Fault()
+        return fault
 
     def _plan(self) -> None:
         """Draw what happens to the daemon and its watches, and when."""

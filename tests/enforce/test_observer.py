@@ -163,6 +163,19 @@ def test_a_toleration_is_respected(seconds: int, found: int) -> None:
     assert len(broken_rules(story, RULES)) == found
 
 
+def test_a_taint_that_is_dated_anew_lengthens_no_toleration() -> None:
+    toleration = {"key": NOEXECUTE["key"], "operator": "Exists", "tolerationSeconds": 4}
+    tolerating = entry(902, "admin", "update", "pods a/p", pod(tolerations=[toleration]))
+    story = [*KNOWN, tolerating, renewal(1001)]
+    for at in (1000, 1003):
+        added = datetime.fromtimestamp(at, UTC).isoformat()
+        taint = {**NOEXECUTE, "timeAdded": added}
+        story.append(entry(at + 0.5, "admin", "patch", "nodes n1", node("Unknown", [taint])))
+    assert broken_rules([*story, deletion(1004.5)], RULES) == []
+    gone = entry(1003.2, "admin", "patch", "nodes n1", node("Unknown"))
+    assert len(broken_rules([*story[:-1], gone, story[-1], deletion(1004.5)], RULES)) == 1
+
+
 def test_caps_are_counted_by_the_minute() -> None:
     assert broken_rules(STORY, Rules(grace_s=40, deletions=1, noexecute_taints=1)) == []
     (text,) = broken_rules(STORY, Rules(grace_s=40, deletions=0))

@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
@@ -46,11 +46,33 @@ def lost(node: str) -> Action:
     )
 
 
-def no_schedule(node: str) -> Action:
+def no_schedule(node: str) -> AddTaints:
     taints = (Taint("node.kubernetes.io/unreachable", "NoSchedule"),)
     return AddTaints(
         controller="node-lifecycle", because="b", node=node, node_uid=f"u-{node}", taints=taints
     )
+
+
+def no_execute(node: str) -> AddTaints:
+    taints = (Taint("node.kubernetes.io/unreachable", "NoExecute"),)
+    return replace(no_schedule(node), taints=taints)
+
+
+def mark(pod: str, *, by_pod_worker: bool = False) -> MarkPodNotReady:
+    return MarkPodNotReady(
+        controller="node-lifecycle",
+        because="b",
+        namespace="d",
+        pod=pod,
+        pod_uid=f"u-{pod}",
+        condition=PodCondition("Ready", "False"),
+        by_pod_worker=by_pod_worker,
+    )
+
+
+def numbered(*actions: Action) -> list[Action]:
+    """As the engine numbers decisions."""
+    return [replace(action, id=number) for number, action in enumerate(actions, 1)]
 
 
 def create(daemon_set: str, pod: str) -> Action:
@@ -87,9 +109,14 @@ class Busy:
         for number in range(30):
             node = Node(ObjectMeta(name=f"n{number}", uid=f"u-n{number}", resource_version="5"))
             self.cache.apply(Put("Node", node), NOW)
+        self.order: list[str] = []
         for name in "pq":
-            meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
-            self.cache.apply(Put("Pod", Pod(meta, PodSpec(node_name="n1"))), NOW)
+            self.add_pod(name, "n1")
+
+    def add_pod(self, name: str, node: str) -> str:
+        meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}", resource_version="3")
+        self.cache.apply(Put("Pod", Pod(meta, PodSpec(node_name=node))), NOW)
+        return name
 
     def play(self, *actions: Action, syncs: int = 2) -> None:
         async def run() -> None:
@@ -122,6 +149,8 @@ class Busy:
         self.now.append(call.key)
         self.most = max(self.most, len(self.now))
         self.seen.append(set(self.now))
+        if not isinstance(call, Get):
+            self.order.append(call.key[1])
         await asyncio.sleep(0.005)
         self.now.remove(call.key)
         return Answer(200, self.cache.get(call.kind, call.key))
@@ -144,6 +173,48 @@ def test_eight_nodes_of_a_pass_and_eight_of_the_queue() -> None:
     assert busy.most == 16
 
 
+def test_no_schedule_taints_do_not_wait_for_the_pass_nor_for_pods() -> None:
+    busy = Busy()
+    actions: list[Action] = []
+    for node in (f"n{i}" for i in range(20)):
+        actions += [lost(node), *(mark(busy.add_pod(f"{node}-{i}", node)) for i in range(5))]
+    actions += [no_schedule(f"n{i}") for i in range(8)]
+    busy.play(*numbered(*actions))
+    first = busy.order[:40]
+    assert all(first.count(f"n{i}") == 2 for i in range(8)), "called lost, and tainted"
+
+
+def test_a_node_that_has_begun_is_ended_before_another_begins() -> None:
+    busy = Busy()
+    actions: list[Action] = []
+    for node in (f"n{i}" for i in range(20)):
+        actions += [lost(node), *(mark(busy.add_pod(f"{node}-{i}", node)) for i in range(4))]
+    busy.play(*numbered(*actions))
+    assert busy.most == 8
+    ended = max(busy.order.index(f"n0-{i}") for i in range(4))
+    assert ended < busy.order.index("n12"), "n0 is done long before n12's turn"
+
+
+def test_four_pods_of_the_queue_of_pods() -> None:
+    busy = Busy()
+    pods = [busy.add_pod(f"p{i}", f"n{i % 9}") for i in range(20)]
+    busy.play(*(mark(pod, by_pod_worker=True) for pod in pods))
+    assert busy.most == 4
+    beside = (lost(f"n{i}") for i in range(10, 30))
+    busy.play(*beside, *(mark(pod, by_pod_worker=True) for pod in pods))
+    assert busy.most == 12
+
+
+def test_no_execute_taints_go_one_by_one_and_ahead_of_the_marks() -> None:
+    busy = Busy()
+    busy.play(*(no_execute(f"n{i}") for i in range(5)))
+    assert busy.most == 1
+    busy = Busy()
+    pods = [busy.add_pod(f"p{i}", "n3") for i in range(4)]
+    busy.play(*numbered(lost("n3"), *map(mark, pods), no_execute("n3")))
+    assert busy.order == ["n3", "n3", *pods]
+
+
 @pytest.mark.parametrize("syncs", [1, 2, 3])
 def test_as_many_sets_as_concurrent_daemonset_syncs(syncs: int) -> None:
     busy = Busy()
@@ -161,16 +232,8 @@ def test_orphans_go_in_turn_and_terminated_pods_all_at_once() -> None:
 
 
 def test_one_write_of_an_object_at_a_time_whoever_sends_it() -> None:
-    mark = MarkPodNotReady(
-        controller="node-lifecycle",
-        because="b",
-        namespace="d",
-        pod="p",
-        pod_uid="u-p",
-        condition=PodCondition("Ready", "False"),
-    )
     busy = Busy()
-    busy.play(mark, replace(collect("p"), controller="taint-eviction"), collect("q"))
+    busy.play(mark("p"), replace(collect("p"), controller="taint-eviction"), collect("q"))
     assert not busy.twice and busy.most == 2, "p once, and q beside it"
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from kubectl_nodelife.kube.core import Event, EventSource, ObjectReference
 from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
-from kubectl_nodelife.outlook.replay.lines import FieldManagerEntry
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 
@@ -94,11 +94,11 @@ def event(
 
 def node(
     name: str,
-    *managers: FieldManagerEntry,
+    *managers: FieldManager,
     ready: tuple[str, float] | None = None,
     taints: tuple[tuple[str, str, float | None], ...] = (),
     cordoned: bool = False,
-) -> tuple[Node, list[FieldManagerEntry]]:
+) -> Node:
     """A node as it is now, and who wrote to it."""
     conditions = []
     if ready is not None:
@@ -112,15 +112,17 @@ def node(
             for key, effect, added in taints
         ],
     }
-    raw = {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
+    metadata = {"name": name, "managedFields": FieldManagers(managers).document()}
+    raw = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
     made = decode("Node", raw)
     assert isinstance(made, Node)
-    return made, list(managers)
+    return made
 
 
-def wrote(manager: str, seconds: float, *fields: str) -> FieldManagerEntry:
-    """An entry of managedFields."""
-    return FieldManagerEntry(manager, at(seconds), frozenset(fields))
+def wrote(manager: str, seconds: float, *fields: str) -> FieldManager:
+    """An entry of managedFields; `fields`: taints, unschedulable."""
+    names = {"taints": TAINTS, "unschedulable": UNSCHEDULABLE}
+    return FieldManager(manager, "Update", at(seconds), frozenset(names[f] for f in fields))
 
 
 def pod(name: str, on: str, *, deleted: float | None = None, by: str = "") -> Pod:

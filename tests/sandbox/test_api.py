@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubectl_nodelife.sandbox.cluster import REBOOT
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import play, sandbox, until
 
@@ -370,5 +371,20 @@ def test_reviews(kind: str) -> None:
                 assert code == 201
                 answers.append(answer["status"].get("allowed"))
             assert answers == ([False, True] if "Access" in kind else [None, None])
+
+    play(test)
+
+
+def test_an_annotation_reboots_a_machine_once() -> None:
+    async def test() -> None:
+        async with api(generate={"zones": 1, "nodesPerZone": 1, "podsPerNode": 0}) as call:
+            word = {"metadata": {"annotations": {REBOOT: "100ms,kubeletVersion=v9.9.9"}}}
+            code, node = await call("PATCH", "/api/v1/nodes/a1", word, "merge-patch+json")
+            assert (code, node["metadata"]["annotations"][REBOOT][:5]) == (200, "100ms")
+            nodes = call.served.cluster.api.store.nodes
+            await until(lambda: nodes["a1"].status.node_info.boot_id != "")
+            _, node = await call("GET", "/api/v1/nodes/a1")
+            assert node["status"]["nodeInfo"]["kubeletVersion"] == "v9.9.9"
+            assert REBOOT not in node["metadata"].get("annotations", {})
 
     play(test)

@@ -127,6 +127,21 @@ def test_one_document(given: dict[str, Any], kept: dict[str, Any]) -> None:
     assert redact(given) == kept
 
 
+def test_who_cordoned_and_tainted_a_node_stays() -> None:
+    cordon = {
+        "manager": "kubectl",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-11-21T12:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:unschedulable": {}}},
+    }
+    labels = {**cordon, "manager": "x", "fieldsV1": {"f:metadata": {"f:labels": {"f:secret": {}}}}}
+    given = {"metadata": {"name": "a1", "managedFields": [labels, cordon]}}
+    assert redact(given, "Node")["metadata"]["managedFields"] == [cordon]
+    assert "managedFields" not in redact(given, "Pod")["metadata"]
+
+
 def test_digests_are_keyed() -> None:
     given = container(env=[{"name": "A", "value": "x"}])
     assert redact(given) == redact(given)

@@ -203,7 +203,7 @@ class NodeLifecycleController:
             because = f"the pods of node {node} were evicted before"
             yield from delete_pods(node, cache.node(node), [pod], cache, because, cause)
         if health.ready.status != "True":
-            yield from mark(self.memory, [pod], node, now_ns, cause)
+            yield from mark(self.memory, [pod], node, now_ns, cause, by_pod_worker=True)
 
     # The node workers
 

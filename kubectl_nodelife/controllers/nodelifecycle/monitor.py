@@ -254,7 +254,13 @@ def _mark_pods(
 
 
 def mark(
-    memory: Memory, pods: Iterable[Pod], node: str, now_ns: int, cause: Action | None
+    memory: Memory,
+    pods: Iterable[Pod],
+    node: str,
+    now_ns: int,
+    cause: Action | None,
+    *,
+    by_pod_worker: bool = False,
 ) -> Iterator[Action]:
     """Mark these pods of the node not ready, as the release does it."""
     return mark_pods_not_ready(
@@ -264,6 +270,7 @@ def mark(
         with_event=memory.settings.profile.has("pod_not_ready_event"),
         because=f"node {node} is not Ready",
         cause=cause,
+        by_pod_worker=by_pod_worker,
     )
 
 

@@ -24,6 +24,7 @@ def mark_pods_not_ready(
     with_event: bool,
     because: str,
     cause: Action | None,
+    by_pod_worker: bool = False,
 ) -> Iterator[Action]:
     """Set Ready=False on each pod of the node that has the condition with another status."""
     now = Time(now_ns // SECOND_NS * SECOND_NS)
@@ -48,6 +49,7 @@ def mark_pods_not_ready(
                 ready.last_probe_time,
                 ready.observed_generation,
             ),
+            by_pod_worker=by_pod_worker,
         )
         yield mark
         if with_event:

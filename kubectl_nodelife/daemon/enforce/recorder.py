@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
-from kubectl_nodelife.kube.encode import encode_time
+from kubectl_nodelife.kube.encode import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.action_sender import HELD
@@ -23,7 +23,7 @@ APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 _NOT_KEPT = ("cause", "manifest", "patch")
 """Nor an object that is created, nor a status: a template may hold secrets, and messages too."""
 
-_json = msgspec.json.Encoder(enc_hook=encode_time)
+_json = msgspec.json.Encoder(enc_hook=encode_part)
 
 
 class ChangeRecorder:

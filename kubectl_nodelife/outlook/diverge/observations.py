@@ -87,7 +87,7 @@ class ObservedWrite(msgspec.Struct, frozen=True, gc=False):
     keeps. `explained`: the node's conditions ask for just that. `silent_ns`: for how long there was
     no sign of life of the kubelet, None where that was not watched. `waiting_ns`: since when the
     node was seen not Ready. `rate`: nodes a second at which our copy believes its zone to be
-    tainted. `ready`: the status of Ready then. `version`: the node's resourceVersion then.
+    tainted. `ready`: the status of Ready then.
     """
 
     at_ns: int
@@ -102,7 +102,6 @@ class ObservedWrite(msgspec.Struct, frozen=True, gc=False):
     rate: float = 0.0
     zone_state: str = ""
     ready: str = ""
-    version: str = ""
     author: WriteAuthor | None = None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
@@ -19,14 +20,6 @@ DECISIONS: Final = frozenset(
     {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
 )
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
-
-
-class FieldManagerEntry(NamedTuple):
-    """One entry of managedFields: who, when last, and which fields of `spec` are its own."""
-
-    name: str
-    time_ns: int
-    fields: frozenset[str]
 
 
 def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
@@ -158,9 +151,8 @@ def _gist_of_event(event: Event) -> tuple[str, ...]:
     return (event.reason, involved.kind, *where, event.metadata.name)
 
 
-def of_node(node: Node, managers: list[FieldManagerEntry]) -> Iterator[ReplayLine]:
+def of_node(node: Node) -> Iterator[ReplayLine]:
     """Conditions that changed, taints with a time, and who wrote the spec last."""
-    writers = {field: m for m in sorted(managers, key=lambda m: m.time_ns) for field in m.fields}
     for condition in node.status.conditions:
         since = condition.last_transition_time
         if since is None or condition.type != NODE_READY:
@@ -171,22 +163,22 @@ def of_node(node: Node, managers: list[FieldManagerEntry]) -> Iterator[ReplayLin
         words = f"{condition.type}={condition.status} ({condition.reason})"
         gist = (_ready_word(condition.status), node.name)
         yield _trace(node, int(since), actor, "SetNodeCondition", words, condition.message, gist)
-    writer = writers.get("taints")
+    writer = node.managers.writer_of(TAINTS)
     for taint in node.spec.taints:
         if taint.time_added is not None:
             actor = actors.of_taint(taint.key, writer.name if writer is not None else "")
             same = ("taint", node.name, taint.key, taint.effect)
             yield _trace(node, int(taint.time_added), actor, "AddTaint", str(taint), "", same)
-    yield from _by_hand(node, writers)
+    yield from _by_hand(node)
 
 
-def _by_hand(node: Node, writers: Mapping[str, FieldManagerEntry]) -> Iterator[ReplayLine]:
+def _by_hand(node: Node) -> Iterator[ReplayLine]:
     """What somebody else than the control plane wrote to the spec."""
-    writer = writers.get("unschedulable")
+    writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
         actor, gist = actors.of_manager(writer.name), ("cordon", node.name)
         yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", gist)
-    writer = writers.get("taints")
+    writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
         words = ", ".join(map(str, taints)) or "none without a time"

@@ -28,7 +28,7 @@ class ReplaySources(NamedTuple):
 
     changes: Sequence[Mapping[str, Any]] | None = None
     events: Sequence[Event] = ()
-    nodes: Sequence[tuple[Node, list[lines.FieldManagerEntry]]] = ()
+    nodes: Sequence[Node] = ()
     pods: Sequence[Pod] = ()
 
 
@@ -60,8 +60,8 @@ def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
         told = wanted.quiet or event.reason not in QUIET
         if told and (line := lines.of_event(event)) is not None:
             yield line
-    for node, managers in sources.nodes:
-        yield from lines.of_node(node, managers)
+    for node in sources.nodes:
+        yield from lines.of_node(node)
     for pod in sources.pods:
         yield from lines.of_pod(pod)
 

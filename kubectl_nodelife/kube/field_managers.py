@@ -1,0 +1,104 @@
+"""Who wrote a node's taints, its cordon and its lifecycle conditions last: metadata.managedFields.
+
+Of each entry only those fields are kept, so that a node costs no more memory for it. An entry has
+one instant for all of its fields: that of the manager's last change to any of them. No decision
+reads this, so that what is not as the API server writes it is passed over and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.kube.times import format_time, parse_time
+from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS
+
+UNSCHEDULABLE: Final = "f:unschedulable"
+TAINTS: Final = "f:taints"
+_SPEC: Final = frozenset({UNSCHEDULABLE, TAINTS})
+
+
+def condition_field(type_: str) -> str:
+    """What fieldsV1 calls the condition of that type."""
+    return f'k:{{"type":"{type_}"}}'
+
+
+_CONDITIONS: Final = frozenset(condition_field(type_) for type_ in LIFECYCLE_CONDITIONS)
+
+
+class FieldManager(NamedTuple):
+    """One entry: a program's name for itself, its operation, when, and which fields are its own."""
+
+    name: str
+    operation: str
+    time_ns: int
+    fields: frozenset[str]
+
+
+class FieldManagers:
+    """The entries of one object that have one of these fields. Equality is by value."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: tuple[FieldManager, ...] = ()) -> None:
+        self.entries = entries
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldManagers) and self.entries == other.entries
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def writer_of(self, field: str) -> FieldManager | None:
+        """Who wrote the field last; None where nobody has it. A field that is gone has nobody."""
+        having = [entry for entry in self.entries if field in entry.fields]
+        return max(having, key=lambda entry: entry.time_ns, default=None)
+
+    def document(self) -> list[dict[str, Any]]:
+        """As the API writes it."""
+        return [_entry(manager) for manager in self.entries]
+
+
+NOBODY: Final = FieldManagers()
+
+
+def read_field_managers(raw: Any) -> FieldManagers:
+    """The entries of metadata.managedFields, as plain Python objects."""
+    found = tuple(_managers(raw)) if isinstance(raw, list) else ()
+    return FieldManagers(found) if found else NOBODY
+
+
+def _managers(raw: list[Any]) -> Iterator[FieldManager]:
+    for entry in raw:
+        try:
+            own = entry.get("fieldsV1") or {}
+            of_spec = _SPEC & (own.get("f:spec") or {}).keys()
+            of_status = (own.get("f:status") or {}).get("f:conditions") or {}
+            fields = of_spec | (_CONDITIONS & of_status.keys())
+            if fields and (entry.get("subresource") or "") == ("" if of_spec else "status"):
+                name, operation = str(entry.get("manager", "")), str(entry.get("operation", ""))
+                yield FieldManager(name, operation, int(parse_time(entry["time"])), fields)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+
+
+def _entry(manager: FieldManager) -> dict[str, Any]:
+    spec = sorted(manager.fields & _SPEC)
+    conditions = sorted(manager.fields - _SPEC)
+    made: dict[str, Any] = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": "v1",
+        "time": format_time(manager.time_ns),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {},
+    }
+    if spec:
+        made["fieldsV1"]["f:spec"] = {field: {} for field in spec}
+    if conditions:
+        made["fieldsV1"]["f:status"] = {"f:conditions": {field: {} for field in conditions}}
+        made["subresource"] = "status"
+    return made

@@ -1,0 +1,41 @@
+"""What a simulated kubelet knows: of itself and its machine, and of pods that start or stop."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.node import NodeCondition
+from kubectl_nodelife.sim.machine_facts import MachineFacts
+
+
+class Kubelet:
+    """One kubelet: whether it lives, since when it renews and posts, and the conditions that it
+    sees. `facts`: what it reports of its machine; None: what the Node shows.
+    """
+
+    __slots__ = ("alive", "conditions", "facts", "first_ns", "name", "post_ns")
+
+    def __init__(self, name: str, conditions: dict[str, NodeCondition]) -> None:
+        self.name = name
+        self.conditions = conditions
+        self.facts: MachineFacts | None = None
+        self.alive = False
+        self.first_ns = 0
+        self.post_ns = 0
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """A pod that is being stopped: which one, when it will be gone, and who deleted it."""
+
+    uid: str
+    at_ns: int
+    cause: Action | None
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A pod that is bound and does not run yet: which one, when it will run, and who made it."""
+
+    uid: str
+    at_ns: int
+    cause: Action | None

@@ -1,0 +1,308 @@
+"""The machines under the simulated kubelets: a reboot, a new kubelet, a node in another's place.
+
+A machine that reboots is silent for a while and comes back with another bootID. Its pods'
+containers run anew; pods that never restart have failed. A kubelet that is exchanged is silent for
+some seconds, and its pods do not notice. A node that is replaced goes as an object; later another
+one of the same labels registers, as kubelets do: not Ready, and with the taint that says so.
+Follows pkg/kubelet/kubelet_node_status.go (`initialNode`, `tryRegisterWithAPIServer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, SetPodCondition, put_condition
+from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.pod import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodStatus,
+)
+from kubectl_nodelife.kube.storage import CSINode
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_HOSTNAME,
+    NO_SCHEDULE,
+    TAINT_NODE_NOT_READY,
+)
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.agenda import KUBELET
+from kubectl_nodelife.sim.api import CLUSTER, whole_seconds
+from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.machine_facts import MachineFacts
+from kubectl_nodelife.sim.names import made_uid
+from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+
+KUBELET_RESTART_NS: Final = 10 * SECOND_NS
+"""How long a kubelet is silent whose binary is exchanged."""
+
+POD_START_NS: Final = 20 * SECOND_NS
+"""How long after the machine's return its pods are ready, unless somebody says otherwise."""
+
+_BOOTS = 0xB007
+
+Refit = Callable[[MachineFacts], MachineFacts]
+"""What an act makes of a machine's facts."""
+
+
+class Return(msgspec.Struct, frozen=True):
+    """How a machine comes back.
+
+    `refit`: what else is changed of it. `pods_after_ns`: when its pods are Ready, None: never.
+    `ready`: whether its kubelet says Ready. `drivers`: whether its CSI drivers register again.
+    """
+
+    refit: Refit = lambda facts: facts
+    pods_after_ns: int | None = POD_START_NS
+    ready: bool = True
+    drivers: bool = True
+
+
+class Machines:
+    """All machines of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._api = world.api
+        self._count = 0
+
+    def reboot(self, name: str, down_ns: int, back: Return, cause: Action | None) -> None:
+        """The machine goes down now, and is back after so long."""
+        done = self._silence(name, "Rebooting", "the machine reboots: its kubelet is silent", cause)
+        self._after(down_ns, partial(self._booted, name, back, done))
+
+    def update_kubelet(self, name: str, back: Return, cause: Action | None) -> None:
+        """The kubelet is exchanged: it stops, and starts again with what `back` makes of it."""
+        why = "the kubelet is exchanged: it is silent while it restarts"
+        done = self._silence(name, "KubeletStopped", why, cause)
+        self._after(KUBELET_RESTART_NS, partial(self._started, name, back, done))
+
+    def replace(
+        self, name: str, newcomer: str, after_ns: int, back: Return, cause: Action | None
+    ) -> None:
+        """The Node object goes now; after so long another one registers, with the same labels."""
+        node = self._api.store.nodes.get(name)
+        if node is None:
+            return
+        done = self._silence(name, "Replaced", "its machine is deleted", cause)
+        self._api.drop("Node", ("", name), done)
+        self._api.drop("CSINode", ("", name), done)
+        self._after(after_ns, partial(self._register, node, newcomer, back, done))
+
+    def _after(self, delay_ns: int, happening: Callable[[int], None]) -> None:
+        self._world.agenda.add(self._api.now_ns + delay_ns, KUBELET, happening)
+
+    def _silence(self, name: str, word: str, why: str, cause: Action | None) -> Action:
+        about: KubeObject | tuple[str, str, str] = ("Node", "", name)
+        about = self._api.store.nodes.get(name) or about
+        done = self._api.note(told(about, word, why, cause=cause))
+        self._world.kubelets.stop(name, done)
+        return done
+
+    def _booted(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
+        boot_id = self._next_uid()
+
+        def booted(facts: MachineFacts) -> MachineFacts:
+            return back.refit(replace(facts, node_info=replace(facts.node_info, boot_id=boot_id)))
+
+        if self._world.managers is not None:
+            self._world.managers.restart(name)
+        self._started(name, replace(back, refit=booted), cause, at_ns)
+        pods = [p for p in self._api.store.pods_on(name) if p.status.phase not in TERMINAL_PHASES]
+        for pod in pods:
+            if pod.status.phase == "Running":
+                self._interrupt(pod, cause)
+        if back.pods_after_ns is not None:
+            self._after(back.pods_after_ns, partial(self._run_pods, name, boot_id, cause))
+
+    def _started(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
+        """The kubelet starts with what is on the machine now."""
+        node = self._api.store.nodes.get(name)
+        if node is None:
+            return
+        kubelets = self._world.kubelets
+        kubelets.equip(name, back.refit(MachineFacts.of(node)))
+        ready = ReportedCondition("True") if back.ready else _NO_NETWORK
+        kubelets.report(name, {"Ready": ready}, cause)
+        if not back.drivers:
+            self._lose_drivers(name, cause)
+        why = "the kubelet starts: it renews its lease and posts its status"
+        kubelets.start(name, self._api.note(told(node, "KubeletStarted", why, cause=cause)))
+
+    def _lose_drivers(self, name: str, cause: Action) -> None:
+        found = self._api.store.get("CSINode", ("", name))
+        if isinstance(found, CSINode):
+            self._api.put("CSINode", CSINode(metadata=found.metadata), cause)
+
+    def _register(self, old: Node, name: str, back: Return, cause: Action, at_ns: int) -> None:
+        """A kubelet registers its node, which is not Ready until its pods run."""
+        now = whole_seconds(at_ns)
+        ready = NodeCondition("Ready", "False", "KubeletNotReady", "", now, now)
+        facts = back.refit(MachineFacts.of(old))
+        info = replace(facts.node_info, boot_id=self._next_uid())
+        node = Node(
+            metadata=NodeMeta(
+                name=name,
+                uid=self._next_uid(),
+                creation_timestamp=now,
+                labels=_born_labels(old, name),
+            ),
+            spec=NodeSpec(taints=(*_lasting(old.spec.taints), _NOT_READY)),
+            status=NodeStatus(
+                conditions=(ready,),
+                capacity=old.status.capacity,
+                allocatable=facts.allocatable,
+                node_info=info,
+            ),
+        )
+        why = f"a new machine registers in place of {old.name}"
+        done = self._api.note(told(node, "Registered", why, cause=cause))
+        self._api.put("Node", node, done)
+        self._world.kubelets.start(name, done)
+        if back.ready:
+            after_ns = back.pods_after_ns or 0
+            self._after(after_ns, partial(self._becomes_ready, name, done))
+
+    def _becomes_ready(self, name: str, cause: Action, at_ns: int) -> None:
+        self._world.kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
+
+    def _interrupt(self, pod: Pod, cause: Action) -> None:
+        """The pod's containers ended with the machine."""
+        if pod.spec.restart_policy == "Never":
+            status = replace(pod.status, phase="Failed", reason="NodeShutdown")
+        else:
+            waiting = ContainerState(waiting=ContainerStateWaiting(reason="ContainerCreating"))
+            status = replace(
+                pod.status,
+                container_statuses=tuple(
+                    ContainerStatus(
+                        name=container.name, ready=False, state=waiting, image=container.image
+                    )
+                    for container in pod.spec.containers
+                ),
+            )
+        why = f"its containers ended with the machine of {pod.spec.node_name}"
+        self._write(pod, status, "False", why, cause)
+
+    def _run_pods(self, name: str, boot_id: str, cause: Action, at_ns: int) -> None:
+        """The containers run again, unless the machine has gone down once more."""
+        node = self._api.store.nodes.get(name)
+        if node is None or node.status.node_info.boot_id != boot_id:
+            return
+        if not self._world.kubelets.alive(name):
+            return
+        for pod in self._api.store.pods_on(name):
+            if pod.status.phase == "Running" and not pod.ready():
+                self._run_again(pod, boot_id, cause)
+
+    def _run_again(self, pod: Pod, boot_id: str, cause: Action) -> None:
+        started = whole_seconds(self._api.now_ns)
+        running = ContainerState(running=ContainerStateRunning(started_at=started))
+        status = replace(
+            pod.status,
+            container_statuses=tuple(
+                ContainerStatus(
+                    name=container.name,
+                    ready=True,
+                    started=True,
+                    state=running,
+                    restart_count=1,
+                    image=container.image,
+                    container_id=f"containerd://{boot_id}-{pod.uid}-{container.name}",
+                )
+                for container in pod.spec.containers
+            ),
+        )
+        why = f"its containers run again on {pod.spec.node_name}"
+        self._write(pod, status, "True", why, cause)
+
+    def _write(self, pod: Pod, status: PodStatus, ready: str, why: str, cause: Action) -> None:
+        """Post the status, with Ready and ContainersReady as they are now."""
+        now = whole_seconds(self._api.now_ns)
+        reason = "" if ready == "True" else "ContainersNotReady"
+        for type_ in ("ContainersReady", "Ready"):
+            condition = PodCondition(
+                type=type_, status=ready, reason=reason, last_transition_time=now
+            )
+            status = replace(status, conditions=put_condition(status.conditions, condition))
+        done = self._api.note(
+            SetPodCondition(
+                controller=CLUSTER,
+                because=why,
+                cause=cause,
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                condition=condition,
+                phase=status.phase if status.phase != pod.status.phase else "",
+            )
+        )
+        self._world.kubelets.write(replace(pod, status=status), done)
+
+    def _next_uid(self) -> str:
+        self._count += 1
+        return made_uid(self._count, _BOOTS)
+
+
+def with_version(version: str) -> Refit:
+    """A kubelet of that version."""
+
+    def refit(facts: MachineFacts) -> MachineFacts:
+        return replace(facts, node_info=replace(facts.node_info, kubelet_version=version))
+
+    return refit
+
+
+def read_reboot(text: str) -> tuple[int, Return] | None:
+    """(ns that the machine is down, how it comes back) of `20s[,kubeletVersion=V]`; None where the
+    text says something else.
+    """
+    down, comma, rest = text.partition(",")
+    name, _, version = rest.partition("=")
+    if comma and (name != "kubeletVersion" or not version):
+        return None
+    try:
+        down_ns = parse_duration(down)
+    except ValueError:
+        return None
+    if down_ns <= 0:
+        return None
+    return down_ns, Return(refit=with_version(version)) if version else Return()
+
+
+_NO_NETWORK = ReportedCondition(
+    "False",
+    "KubeletNotReady",
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady"
+    " message:Network plugin returns error: cni plugin not initialized",
+)
+_NOT_READY = Taint(key=TAINT_NODE_NOT_READY, effect=NO_SCHEDULE)
+
+
+_OF_THIS_NODE = ("node.kubernetes.io/", "nodelife.dev/")
+"""Prefixes of marks that are a node's own: its pool's next node is born without them."""
+
+
+def _born_labels(old: Node, name: str) -> dict[str, str]:
+    labels = {
+        k: v for k, v in (old.metadata.labels or {}).items() if not k.startswith(_OF_THIS_NODE)
+    }
+    if LABEL_HOSTNAME in labels:
+        labels[LABEL_HOSTNAME] = name
+    return labels
+
+
+def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    return tuple(t for t in taints if not t.key.startswith(_OF_THIS_NODE))
