@@ -1,5 +1,5 @@
-"""`kubectl nodelife changes`: what the daemon would have changed, with reasons, and how it
-ended.
+"""`kubectl nodelife changes`: what the daemon would have changed, with reasons, and how it ended;
+of a dump, what was changed and by whom.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import click
 
 from kubectl_nodelife.answers.changes import change_document
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import BadInput, Unreachable
@@ -29,6 +31,10 @@ OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "se
 @click.option(
     "--outcome", type=click.Choice(OUTCOMES), metavar="WORD", help=f"One of {', '.join(OUTCOMES)}."
 )
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
+@strict_files
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def changes(
@@ -36,6 +42,8 @@ def changes(
     watch: bool,
     since: str | None,
     outcome: str | None,
+    filename: tuple[str, ...],
+    now: str | None,
     output: str,
     no_headers: bool,
     connection: Connection,
@@ -44,7 +52,8 @@ def changes(
 
     `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
     another; `superseded`: overtaken by something else; `applied`, `failed`, `held`: of what was
-    written, by an enforcing daemon or by `repair`, `rollout undo` and `drain`.
+    written, by an enforcing daemon or by `repair`, `rollout undo` and `drain`. With -f: what the
+    dump's Events, managedFields and conditions tell was done to nodes and pods, and by whom.
 
     \b
     Examples:
@@ -52,8 +61,13 @@ def changes(
       kubectl nodelife changes -w
       kubectl nodelife changes node worker-1 --outcome would
       kubectl nodelife changes pod web-0 -n shop -o json
+      kubectl nodelife changes node worker-1 -f must-gather.tar.gz
     """
-    query = _query(subject, since, outcome, connection)
+    Where(connection, filename, now).check()
+    query = _query(subject, since, outcome, connection, of_dump=bool(filename))
+    if filename:
+        _of_dump(filename, now, query, watch, output, headers=not no_headers)
+        return
     if watch:
         _watch(connection, query, output, headers=not no_headers)
         return
@@ -66,15 +80,46 @@ def changes(
         terminal.warn(warning)
     source |= {key: answer[key] for key in ("server", "identity") if key in answer}
     items = sorted([*answer["items"], *acts], key=lambda item: str(item["time"]))
+    _show(items, source, output, headers=not no_headers)
+
+
+def _show(
+    items: list[dict[str, Any]], source: dict[str, Any], output: str, *, headers: bool
+) -> None:
     if not items:
         terminal.note("No changes found")
         if output in ("table", "wide", "name", "markdown"):
             return
-    terminal.write(render(ChangesPage(items, source), output, headers=not no_headers))
+    terminal.write(render(ChangesPage(items, source), output, headers=headers))
+
+
+def _of_dump(
+    filename: tuple[str, ...],
+    now: str | None,
+    query: dict[str, Any],
+    watch: bool,
+    output: str,
+    *,
+    headers: bool,
+) -> None:
+    """Show what a dump tells. Raises BadInput."""
+    from kubectl_nodelife.commands.changes_of_dump import changes_of_dump
+
+    if watch:
+        raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
+    answer = changes_of_dump(filename, now, query)
+    for warning in answer["warnings"]:
+        terminal.warn(warning)
+    _show(answer["items"], answer["source"], output, headers=headers)
 
 
 def _query(
-    subject: tuple[str, ...], since: str | None, outcome: str | None, connection: Connection
+    subject: tuple[str, ...],
+    since: str | None,
+    outcome: str | None,
+    connection: Connection,
+    *,
+    of_dump: bool,
 ) -> dict[str, Any]:
     query: dict[str, Any] = {"outcome": outcome}
     if subject:
@@ -82,7 +127,7 @@ def _query(
         if kind == "Node":
             query["node"] = name
         else:
-            line = None if namespace else ask.find(connection)
+            line = None if namespace or of_dump else ask.find(connection)
             query["namespace"] = namespace or (line.known.namespace if line else "default")
             query["pod"] = name
     if since:

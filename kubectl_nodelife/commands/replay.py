@@ -13,10 +13,10 @@ from kubectl_nodelife.commands.cluster.direct import (
 )
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.dump_traces import traces_of_dump
+from kubectl_nodelife.commands.dump_traces import drain_traces_of, traces_of_dump
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.reviewing import review_page
+from kubectl_nodelife.commands.reviewing import drain_traces, review_page
 from kubectl_nodelife.commands.tracing import read_traces
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
@@ -65,18 +65,19 @@ def replay(
       kubectl nodelife replay -o html > last-hour.html
       kubectl nodelife replay --drain worker-1 --since 2h
       kubectl nodelife replay -f must-gather.tar.gz
+      kubectl nodelife replay --drain worker-1 --since 6h -f monday.json.gz
     """
     since_ns = _since_ns(since)
     if plan is not None and drain is None:
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
     Where(connection, filename, now).check()
-    if filename and drain is not None:
-        raise BadInput("is for a cluster", on="--drain", remedy="leave -f away")
     node, pod = _subject(subject, connection, of_dump=bool(filename))
-    found = traces_of_dump(filename, now) if filename else read_traces(connection, since_ns)
+    of_dump = traces_of_dump(filename, now) if filename else None
+    found = of_dump.traces if of_dump is not None else read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
-        review = review_page(connection, found, begin_ns, drain, plan)
+        more = drain_traces_of(of_dump.dump) if of_dump else drain_traces(connection, begin_ns)
+        review = review_page(found, more, begin_ns, drain, plan)
         terminal.write(render(review, output, headers=not no_headers))
         return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.tracing import Traces
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.places import journal_path
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.client import ApiError
@@ -26,8 +26,16 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain_review import DrainReviewPage
 
 
+class DrainTraces(NamedTuple):
+    """What is left of drains besides a replay's traces. `acts`: changes of our own `drain`."""
+
+    acts: list[dict[str, Any]]
+    budgets: list[PodDisruptionBudget]
+    warnings: list[str]
+
+
 def review_page(
-    connection: Connection, found: Traces, begin_ns: int, node: str, plan: str | None
+    found: Traces, more: DrainTraces, begin_ns: int, node: str, plan: str | None
 ) -> DrainReviewPage:
     """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
 
@@ -35,18 +43,23 @@ def review_page(
     """
     node = node.removeprefix("node/").removeprefix("nodes/")
     if not any(known.name == node for known in found.sources.nodes):
-        raise Failed("not found", on=f"node {node}", remedy="check the name")
+        raise NotFound("nodes", node)
     promised = None if plan is None else _promised(plan)
-    warnings = list(found.warnings)
-    acts = _acts(connection, begin_ns)
-    changes = [*(found.sources.changes or ()), *acts]
+    changes = [*(found.sources.changes or ()), *more.acts]
     sources = found.sources._replace(changes=changes)
     lines = timeline(sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
-    budgets = asyncio.run(_budgets(connection, warnings))
+    warnings = [*found.warnings, *more.warnings]
     for warning in warnings:
         terminal.warn(warning)
-    review = drain_review(lines, sources.pods, budgets, node)
+    review = drain_review(lines, sources.pods, more.budgets, node)
     return DrainReviewPage(review, found.source, promised, warnings)
+
+
+def drain_traces(connection: Connection, begin_ns: int) -> DrainTraces:
+    """Those of a cluster. Raises NodelifeError."""
+    warnings: list[str] = []
+    budgets = asyncio.run(_budgets(connection, warnings))
+    return DrainTraces(_acts(connection, begin_ns), budgets, warnings)
 
 
 def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("id", wide=True),
     Column("cause", wide=True),
 )
+_BY = Column("by")
 _PREFIX = "node.kubernetes.io/"
 
 
@@ -35,8 +36,12 @@ class ChangesPage:
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """One table."""
-        yield Table(_COLUMNS, [_row(item) for item in self._items])
+        """One table; of writes that were seen, with whose they are."""
+        if any("by" in item for item in self._items):
+            rows = [[*_row(item)[:2], item["by"]["name"], *_row(item)[2:]] for item in self._items]
+            yield Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
+        else:
+            yield Table(_COLUMNS, [_row(item) for item in self._items])
 
     def document(self) -> object:
         """The contract's ChangeList."""
@@ -96,5 +101,7 @@ def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
         for key, value in detail.items():
             if key == "due":
                 yield f"due {_clock(value)}"
+            elif key == "told":
+                yield value
             elif not isinstance(value, (list, dict)):
                 yield f"{key}={value}"

@@ -22,6 +22,7 @@ from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
 from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
 from kubectl_nodelife.kube.redaction import Digests, redact
 from kubectl_nodelife.snapshot.annotations import KEPT
+from kubectl_nodelife.snapshot.event_messages import names_objects_only
 from kubectl_nodelife.snapshot.flags import containers, is_control_plane, kept_words
 
 _WORKLOADS: Final = frozenset({"DaemonSet", "StatefulSet"})
@@ -58,6 +59,8 @@ class Redaction:
         for template, noted in zip(templates, kept, strict=True):
             if noted is not None:
                 template["annotations"] = noted
+        if kind == "Event" and not names_objects_only(document):
+            document["message"] = self.digest(str(document.get("message", "")))
         if isinstance(annotations, dict):
             metadata["annotations"] = {k: v for k, v in annotations.items() if self._keeps(k)}
         if kind == "Node" and managers:

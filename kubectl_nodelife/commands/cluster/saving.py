@@ -47,7 +47,7 @@ _ADMISSION: Final = (
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
 )
-_ALL: Final = dict.fromkeys((*DRAIN_KINDS, "ControllerRevision"))  # each once
+_ALL: Final = dict.fromkeys((*DRAIN_KINDS, "ControllerRevision", "Event"))  # each once
 
 KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)), *_LAST)
 """All kinds that some verb reads of a dump, in the order of reading."""

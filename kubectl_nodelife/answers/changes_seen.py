@@ -1,0 +1,73 @@
+"""`changes -f`: what was done to nodes and pods, as far as Events and objects tell, as documents.
+
+The same documents as a daemon's changes (`answers.changes`), of writes that were seen and not
+planned: all are `confirmed`, and `by` says whose they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
+
+MODE: Final = "observed"
+
+_WRITES: Final = frozenset(
+    {
+        *("not-ready", "ready", "taint", "untaint", "taints", "cordon", "uncordon"),
+        *("pod-not-ready", "delete", "kill", "create", "schedule", "cancel"),
+        *("RegisteredNode", "RemovingNode", "DeletingNode", "ScaleDown", "Rebooted"),
+        *("Evicted", "Preempted", "SetNodeCondition"),
+    }
+)
+"""The families of lines that tell of a write to a node or pod; the rest tell of something else."""
+
+_CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>[^)]*)\))?")
+
+
+def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
+    """The contract's Changes among these lines, numbered as they come."""
+    told = [line for line in lines if line.family in _WRITES]
+    ids = {line: number for number, line in enumerate(told, 1)}
+    return [_change(line, ids) for line in told]
+
+
+def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
+    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    cause = ids.get(line.cause) if line.cause is not None else None
+    more: dict[str, Any] = {
+        "node": line.node,
+        "count": line.count if line.count > 1 else None,
+        "firstTime": format_micro_time(line.first_ns) if line.first_ns is not None else None,
+        "causeInferred": cause is not None and line.inferred,
+    }
+    return {
+        "id": ids[line],
+        "time": format_micro_time(line.time_ns),
+        "controller": line.actor.name,
+        "by": {"kind": line.actor.kind, "name": line.actor.name},
+        "action": line.action,
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": _detail(line),
+        "reason": line.why,
+        "cause": cause,
+        "mode": MODE,
+        "outcome": "confirmed",
+        "seenBy": list(line.seen),
+        **{key: value for key, value in more.items() if value},
+    }
+
+
+def _detail(line: ReplayLine) -> dict[str, str]:
+    """What a daemon's change of that action has in its detail."""
+    if line.action in ("AddTaint", "RemoveTaint"):
+        _, _, key, effect = line.gist
+        value = line.detail.partition(":")[0].partition("=")[2]
+        return {"key": key, "value": value, "effect": effect}
+    found = _CONDITION.fullmatch(line.detail)
+    if line.action == "SetNodeCondition" and found is not None:
+        return {name: text or "" for name, text in found.groupdict().items()}
+    return {"told": line.detail} if line.detail else {}
