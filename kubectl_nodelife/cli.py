@@ -11,21 +11,16 @@ as the reader of our output gone.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import click
 
 from kubectl_nodelife import __version__, errors
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.pflag import in_click_spelling
+from kubectl_nodelife.commands.lazy_group import LazyGroup
 from kubectl_nodelife.report import terminal
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 PROGRAM = "kubectl nodelife"
 
@@ -50,6 +45,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "drain": (
         "kubectl_nodelife.commands.drain:drain",
         "Drain nodes as planned, wave by wave, and keep time.",
+    ),
+    "upgrade": (
+        "kubectl_nodelife.commands.upgrade.verbs:upgrade",
+        "Upgrade nodes: take them out, have work done, prove them.",
     ),
     "budgets": (
         "kubectl_nodelife.commands.budgets:budgets",
@@ -116,52 +115,6 @@ VERBS: dict[str, tuple[str, str]] = {
         "Show the version of this program.",
     ),
 }
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called. Give it `verbs` as in VERBS."""
-
-    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.verbs = verbs
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.verbs)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.verbs:
-            return None
-        module, _, name = self.verbs[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in self.verbs.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        # click's own imports every verb's module.
-        verbs = [
-            CompletionItem(verb, help=line)
-            for verb, (_, line) in self.verbs.items()
-            if verb.startswith(incomplete)
-        ]
-        return verbs + click.Command.shell_complete(self, ctx, incomplete)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # What stands behind the verb is for the verb to read; rewriting it twice does no harm.
-        return super().parse_args(ctx, in_click_spelling(self, args))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        command = self.get_command(ctx, args[0])
-        if command is None:
-            raise click.NoSuchCommand(args[0], possibilities=self.verbs, ctx=ctx)
-        return args[0], command, in_click_spelling(command, args[1:])
 
 
 @click.command(

@@ -1,0 +1,1 @@
+"""`kubectl nodelife upgrade`, a file for each verb."""

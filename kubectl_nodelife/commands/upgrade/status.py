@@ -1,0 +1,77 @@
+"""`kubectl nodelife upgrade status`: how a run stands, from annotations and the Lease alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.upgrade.reading import read_run
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+from kubectl_nodelife.errors import EXIT_NO
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+
+_LOOK_SECONDS = 2.0
+_CHANGING = ("renewedSecondsAgo", "sinceSeconds", "deadlineSeconds", "epoch", "alive")
+
+
+@click.command("status")
+@click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("-w", "--watch", is_flag=True, help="Go on until the run is over.")
+@click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
+@click.option("--exit-code", is_flag=True, help="Exit with 4 where somebody has to look.")
+@output_flags("table", "wide", "json", "yaml", "name")
+@connection_flags
+def status(
+    nodes: tuple[str, ...],
+    watch: bool,
+    lease_namespace: str,
+    exit_code: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> int:
+    """Show a run: its leader, what holds it, each node's state and why, slots left in each scope.
+
+    Anybody who may read nodes and the run's Lease can ask, on any machine, without a daemon.
+    --exit-code exits with 4 where the run is paused or a node is Failed or Held.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade status
+      kubectl nodelife upgrade status worker-7 -o json
+      kubectl nodelife upgrade status -w
+    """
+    told: object = None
+    while True:
+        found = asyncio.run(read_run(connection, lease_namespace))
+        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, nodes)
+        if (now := _lasting(answer)) != told:
+            for warning in (*(() if told else found.warnings), *answer["warnings"]):
+                terminal.warn(warning)
+            page = UpgradeStatusPage(answer)
+            terminal.write(("\n" if told else "") + render(page, output, headers=not no_headers))
+            terminal.flush()
+            told = now
+        over = answer["phase"] in {*map(str, OVER), "None"}
+        if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):
+            return EXIT_NO if exit_code and has_trouble(answer) else 0
+        asyncio.run(asyncio.sleep(_LOOK_SECONDS))
+
+
+def _lasting(value: Any) -> Any:
+    """The document without what changes by time alone."""
+    if isinstance(value, dict):
+        return {key: _lasting(each) for key, each in value.items() if key not in _CHANGING}
+    return [_lasting(each) for each in value] if isinstance(value, list) else value

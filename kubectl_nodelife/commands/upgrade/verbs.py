@@ -1,0 +1,28 @@
+"""The verbs of `kubectl nodelife upgrade`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.lazy_group import LazyGroup
+
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    "status": (
+        "kubectl_nodelife.commands.upgrade.status:status",
+        "Show a run: leader, gates, each node's state and why.",
+    ),
+}
+"""Verb -> where its click command is, and its line in --help. The order is the one of --help."""
+
+
+@click.group(cls=LazyGroup, verbs=VERBS)
+@connection_flags
+def upgrade(connection: Connection) -> None:
+    """Take nodes out of service, have something done to them, prove them, and give them back.
+
+    Never below a floor of available nodes, one node first and then more; a run can be left at any
+    point and gone on with on any machine, for all that it knows stands on the nodes.
+    """
