@@ -20,8 +20,9 @@ from kubectl_nodelife.controllers.nodelifecycle.join import take_over
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
     check_apart,
+    check_nodes,
+    count_zones,
     mark,
-    monitor_node_health,
     note,
     part,
 )
@@ -56,13 +57,16 @@ _POD_RETRY_NS: Final = 5 * MILLISECOND_NS
 _POD_RETRY_MOST_NS: Final = 1_000_000 * MILLISECOND_NS
 
 _MONITOR: Final = "monitor"
+_END_OF_PASS: Final = "end-of-pass"
 _EVICTION_LOOP: Final = "eviction-loop"
 
 
 class NodeLifecycleController:
     """See the module.
 
-    `pass_drift_ns`: by how much each monitor pass begins late, as real ones do.
+    `pass_drift_ns`: by how much each monitor pass begins late, as real ones do. `awaits_writes`: a
+    pass ends, and counts its zones, when somebody says that its writes have ended (`end_pass_at`),
+    not with its decisions.
     """
 
     name = "node-lifecycle"
@@ -73,6 +77,8 @@ class NodeLifecycleController:
         self.settings = settings
         self.memory = Memory(settings, pass_drift_ns)
         self.next_pass_ns: int | None = None
+        self.awaits_writes = self._pass_is_open = False
+        self._retrying: set[str] = set()
         self._update_tries: dict[str, int] = {}
         self._pod_tries: dict[tuple[str, str], int] = {}
         self._worked: dict[str, Node] = {}
@@ -85,6 +91,7 @@ class NodeLifecycleController:
         other = copy(self)
         other.memory = self.memory.fork()
         other._update_tries, other._pod_tries = dict(self._update_tries), dict(self._pod_tries)
+        other._retrying = set(self._retrying)
         self._worked, other._worked = fork_dict(self._worked)
         return other
 
@@ -123,13 +130,21 @@ class NodeLifecycleController:
         if key == _MONITOR:
             self.next_pass_ns = now_ns + self.period_ns
             self._update_tries.clear()
+            self._retrying.clear()
             yield from self._work_again(cache, now_ns)
-            yield from monitor_node_health(self.memory, cache, now_ns)
+            yield from check_nodes(self.memory, cache, now_ns)
+            self._pass_is_open = self.awaits_writes
+            if not self._pass_is_open:
+                yield count_zones(self.memory, cache, now_ns)
             yield Requeue(self.name, _MONITOR, self.next_pass_ns)
+        elif key == _END_OF_PASS:
+            self._pass_is_open = False
+            yield count_zones(self.memory, cache, now_ns)
         elif key == _EVICTION_LOOP:
             yield from eviction_pass(self.memory, cache, now_ns)
         else:
             kind, *rest = cast("tuple[str, ...]", key)
+            self._retrying.discard(rest[0])
             if kind == "pod":
                 pod = cache.pod(rest[0], rest[1])
                 if pod is not None:
@@ -152,6 +167,15 @@ class NodeLifecycleController:
         """
         self.next_pass_ns = at_ns
         return Requeue(self.name, _MONITOR, at_ns)
+
+    @property
+    def may_end_pass(self) -> bool:
+        """Whether a pass only waits for its writes, and no node of it for its next try."""
+        return self._pass_is_open and not self._retrying
+
+    def end_pass_at(self, at_ns: int) -> Requeue:
+        """The writes of the pass have ended: its zones are counted then."""
+        return Requeue(self.name, _END_OF_PASS, at_ns)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take back what a failed write was taken for, and try again as upstream does."""
@@ -253,7 +277,10 @@ class NodeLifecycleController:
         tries = self._update_tries.get(name, 0) + 1
         self._update_tries[name] = tries
         if tries < _UPDATE_TRIES:
+            self._retrying.add(name)
             yield Requeue(self.name, ("node", name), now_ns + _UPDATE_RETRY_NS)
+        else:
+            self.memory.zones.leave_out(name)
 
     def _mark_failed(self, action: MarkPodNotReady, cache: Cache, now_ns: int) -> Actions:
         pod = cache.pod(action.namespace, action.pod)

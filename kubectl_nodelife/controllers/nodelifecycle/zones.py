@@ -149,6 +149,10 @@ class Zones:
         self._sample(node.metadata.name, sample)
         return zone
 
+    def leave_out(self, name: str) -> None:
+        """The node does not count before it is looked at again: its status could not be written."""
+        self._sample(name, None)
+
     def ensure(self, zone: str) -> None:
         """A zone without a state gets Initial and a new queue.
 

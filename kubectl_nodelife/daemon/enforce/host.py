@@ -81,7 +81,7 @@ class EnforcingHost:
         for controller in controllers:
             if isinstance(controller, NodeLifecycleController):
                 self.lifecycle = controller
-                controller.memory.begins_cold = joining
+                controller.memory.begins_cold, controller.awaits_writes = joining, True
                 controller.memory.unworked.update(self.cache.nodes)  # as at any start upstream
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
@@ -134,6 +134,16 @@ class EnforcingHost:
                 self._contain(action.controller, action.target, error, now_ns)
                 self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
             yield
+        self._end_pass(now_ns)
+
+    def _end_pass(self, now_ns: int) -> None:
+        """The last write of a monitor pass has ended, or it had none: zones are counted next."""
+        assert self.engine is not None and self.executor is not None
+        lifecycle = self.lifecycle
+        if lifecycle is None or not lifecycle.may_end_pass:
+            return
+        if not self.executor.is_in_pass(lifecycle.name):
+            self.engine.wake(lifecycle.end_pass_at(now_ns + 1))
 
     def _put_off_passes(self, now_ns: int) -> None:
         """A pass begins one period after the writes of the one before it have ended.

@@ -1,0 +1,105 @@
+"""A monitor pass ends with its writes: zones are counted then, without nodes that were given up.
+
+Follows `monitorNodeHealth` of pkg/controller/nodelifecycle: eight workers write, and what they
+found is counted once all of them are done.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kubectl_nodelife.daemon.enforce.host import RESTART, EnforcingHost
+from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetZoneState
+from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.meta import ObjectMeta, Time
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+
+NOW = 1_000 * SECOND_NS
+LOST = NOW + 61 * SECOND_NS
+
+
+class Cluster:
+    """Four nodes of one zone, and a server that answers when the test says so."""
+
+    sending = ()
+
+    def __init__(self) -> None:
+        self.open: list[Action] = []
+        self.states: list[str] = []
+        self.host = EnforcingHost(RESTART, lambda names: None, ActionNumbers())
+        self.host.executor = cast(Any, self)
+        for number in range(4):
+            self.post(f"n{number}", NOW)
+        self.host.join(make_settings("v1.36"), ["node-lifecycle"])
+        self.step(NOW)
+
+    def post(self, name: str, at_ns: int) -> None:
+        ready = NodeCondition("Ready", "True", "", "", Time(at_ns), Time(NOW))
+        meta = ObjectMeta(name=name, uid=f"u-{name}", creation_timestamp=Time(0))
+        node = Node(meta, status=NodeStatus(conditions=(ready,)))
+        self.host.cache.apply(Put("Node", node), at_ns)
+
+    def is_in_pass(self, controller: str) -> bool:
+        return bool(self.open)
+
+    def start(self, action: Action, now_ns: int) -> None:
+        if isinstance(action, SetNodeConditions):
+            self.open.append(action)
+        elif isinstance(action, SetZoneState):
+            self.states.append(action.to)
+
+    def step(self, at_ns: int, *events: Any) -> None:
+        """Take a step, and all that is due until right after it."""
+        self._until(at_ns)
+        for _ in self.host.step(at_ns, events):
+            pass
+        self._until(at_ns + 2)
+
+    def _until(self, at_ns: int) -> None:
+        while (due := self.host.next_due()) is not None and due < at_ns:
+            for _ in self.host.step(due, ()):
+                pass
+
+    def answer(self, at_ns: int, *codes: int) -> None:
+        """The writes that are on their way are answered so, in their order."""
+        answered, self.open = self.open, []
+        outcomes = [Outcome(a, code, "") for a, code in zip(answered, codes, strict=True)]
+        self.step(at_ns, *outcomes)
+
+
+def test_zones_are_counted_when_the_last_write_has_ended() -> None:
+    cluster = Cluster()
+    assert cluster.states == ["Normal"]
+    cluster.post("n0", LOST)
+    cluster.step(LOST)
+    assert len(cluster.open) == 3
+    cluster.step(LOST + 2 * SECOND_NS)
+    assert cluster.states == ["Normal"], "its writes are on their way"
+    cluster.answer(LOST + 3 * SECOND_NS, 200, 200, 200)
+    assert cluster.states == ["Normal", "PartialDisruption"]
+
+
+def test_a_pass_without_writes_ends_at_once() -> None:
+    cluster = Cluster()
+    for number in range(4):
+        cluster.post(f"n{number}", LOST)
+    cluster.step(LOST)
+    assert not cluster.open and cluster.states == ["Normal"]
+
+
+def test_a_node_is_tried_again_before_its_zone_is_counted_and_then_left_out() -> None:
+    cluster = Cluster()
+    cluster.post("n0", LOST)
+    cluster.step(LOST)
+    cluster.answer(LOST + SECOND_NS, 200, 200, 503)
+    for attempt in range(1, 5):
+        at_ns = LOST + SECOND_NS + attempt * 30 * MILLISECOND_NS
+        cluster.step(at_ns)
+        assert len(cluster.open) == 1 and cluster.states == ["Normal"]
+        cluster.answer(at_ns, 503)
+    assert not cluster.open and cluster.states == ["Normal"], "two of three are lost: no disruption"
+    assert cluster.host.lifecycle is not None
+    assert cluster.host.lifecycle.memory.zones.counts() == {"": (1, 2)}
