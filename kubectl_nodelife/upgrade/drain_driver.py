@@ -1,0 +1,202 @@
+"""The drains of a rehearsed run: played in the planner's world, or of a known length.
+
+`PlayedDrains` is `kubectl drain` of each claimed node in the world of `drain/`: budgets are spent
+and refill, replacements land on nodes that are in service. `TimedDrains` only takes its time; with
+it the ends of an estimate are found without playing every pod again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kubectl_nodelife.drain.actors import PlannedPod
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.loads import cap_of
+from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.timeline import PlanTimeline
+from kubectl_nodelife.drain.timing import Timing
+from kubectl_nodelife.drain.world import PlanWorld
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.upgrade.course import Course
+from kubectl_nodelife.workloads.capacity import COUNTED
+from kubectl_nodelife.workloads.waves import BudgetKey
+
+Ended = Callable[[str, bool], None]
+"""Is told the node whose drain has ended, and whether it is drained."""
+
+
+class DrainDriver(Protocol):
+    """What a rehearsal asks of its drains."""
+
+    timeline: PlanTimeline
+
+    def begin(self, name: str, ended: Ended) -> None:
+        """The node is claimed: cordoned, and its drain begins."""
+        ...
+
+    def release(self, name: str) -> None:
+        """The node takes pods again."""
+        ...
+
+    def waits(self, name: str) -> str:
+        """Why the budgets do not let the node's pods go now; "" where they do."""
+        ...
+
+    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
+        """The free share of cpu and memory over these nodes, 0 to 1."""
+        ...
+
+    def settled(self) -> bool:
+        """Whether nothing moves any more in the drains under way."""
+        ...
+
+    def close(self, course: Course) -> None:
+        """Note in the course what became of the pods."""
+        ...
+
+
+class TimedDrains:
+    """Drains that take so many nanoseconds, by node."""
+
+    def __init__(self, lengths_ns: Mapping[str, int]) -> None:
+        self.timeline = PlanTimeline()
+        self._lengths_ns = lengths_ns
+
+    def begin(self, name: str, ended: Ended) -> None:
+        """The drain ends after its time."""
+        at_ns = self.timeline.now_ns + self._lengths_ns.get(name, 0)
+        self.timeline.at(at_ns, ended, name, True)
+
+    def release(self, name: str) -> None:
+        """Nothing to do."""
+
+    def waits(self, name: str) -> str:
+        """Nothing is known of budgets."""
+        return ""
+
+    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
+        """Nothing is known of pods."""
+        return {}
+
+    def settled(self) -> bool:
+        """Always: there are no processes."""
+        return True
+
+    def close(self, course: Course) -> None:
+        """Nothing to note."""
+
+
+class PlayedDrains:
+    """`kubectl drain` of each node, in one world. Use once."""
+
+    def __init__(
+        self,
+        snapshot: PlanSnapshot,
+        names: Sequence[str],
+        options: DrainOptions,
+        admission: Admission,
+        timing: Timing,
+    ) -> None:
+        self.timeline = PlanTimeline()
+        self._scope = Scope(snapshot, names)
+        self._world = PlanWorld(self._scope, admission, timing, self.timeline)
+        self._options = options
+        self._timing = timing
+        self._running: dict[str, KubectlDrain[PlannedPod]] = {}
+        self._evictions = 0
+
+    def begin(self, name: str, ended: Ended) -> None:
+        """Cordon the node and drain it."""
+
+        def on_end() -> None:
+            run = self._running.pop(name).runs[-1]
+            self._evictions += sum(1 for t in run.targets if t.accepted_ns is not None)
+            ended(name, run.drained)
+
+        self._world.cordon(name)
+        process = KubectlDrain(
+            self._world, self._options, (name,), self._timing.requests, on_end=on_end
+        )
+        self._running[name] = process
+        process.start(self.timeline.now_ns, cordon=False)
+
+    def release(self, name: str) -> None:
+        """Uncordon it."""
+        self._world.uncordon(name)
+
+    def waits(self, name: str) -> str:
+        """As 6.4 has it: a budget spares none now, or those Draining take what it spares."""
+        taken: dict[BudgetKey, int] | None = None
+        for key, count in self._needs(name).items():
+            status = self._world.ledgers[key].budget.status
+            if not status.disruptions_allowed:
+                return f"budget {key[0]}/{key[1]} spares none now"
+            if taken is None:
+                taken = self._taken()
+            of_others = taken.get(key, 0)
+            if of_others and of_others + count > max(1, cap_of(self._scope, key)):
+                return f"budget {key[0]}/{key[1]} spares no more than the nodes Draining take"
+        return ""
+
+    def _taken(self) -> dict[BudgetKey, int]:
+        taken: dict[BudgetKey, int] = {}
+        for name in self._running:
+            for key, count in self._needs(name).items():
+                taken[key] = taken.get(key, 0) + count
+        return taken
+
+    def _needs(self, name: str) -> dict[BudgetKey, int]:
+        """How many pods that must still be evicted from the node each budget guards."""
+        needs: dict[BudgetKey, int] = {}
+        for actor in self._world.on_node[name].values():
+            if actor.gone or actor.going or not actor.ledgers or _stays(actor):
+                continue
+            for ledger in actor.ledgers:
+                needs[ledger.budget.key] = needs.get(ledger.budget.key, 0) + 1
+        return needs
+
+    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
+        """Requests against what is allocatable."""
+        shares = {}
+        placement = self._world.landing.placement
+        infos = [placement.info(name) for name in names]
+        for resource in COUNTED:
+            total = sum(info.allocatable.get(resource, 0) for info in infos)
+            used = sum(info.requested.get(resource, 0) for info in infos)
+            if total:
+                shares[resource] = (total - used) / total
+        return shares
+
+    def settled(self) -> bool:
+        """Whether every process is done for."""
+        done = True
+        for process in list(self._running.values()):
+            done = process.settled() and done
+        return done
+
+    def close(self, course: Course) -> None:
+        """Evictions, how often pods moved, and pods without a place."""
+        course.evictions = self._evictions
+        moved: dict[str, int] = {}
+        for actor in self._world.actors.values():
+            moves, first = 0, actor
+            while first.cause is not None:
+                moves, first = moves + 1, first.cause
+            if moves:
+                moved[first.uid] = max(moves, moved.get(first.uid, 0))
+        if moved:
+            course.moves = (sum(moved.values()) / len(moved), max(moved.values()))
+        placement = self._world.landing.placement
+        course.waiting = [
+            f"{actor.pod.namespace}/{actor.pod.name}: {placement.no_room(actor.pod)}"
+            for actor in self._world.waiting[:20]
+        ]
+
+
+def _stays(actor: PlannedPod) -> bool:
+    owner = controller_of(actor.pod.metadata)
+    return owner is not None and owner.kind in ("DaemonSet", "Node")

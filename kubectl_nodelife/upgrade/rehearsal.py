@@ -1,0 +1,329 @@
+"""A run played beforehand on a virtual clock, node by node: who is claimed when, and how it ends.
+
+Which nodes are claimed is decided by the controller's own functions (`controllers/upgrade`: the
+stage of a pool, the choice among candidates, counts, zone brake, windows); what is assumed here is
+only how long a node's phases take. Every piece of work succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.claims import (
+    ClaimHold,
+    ClaimStage,
+    PoolPlace,
+    choose_claims,
+    stage_of,
+)
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
+    CountedNode,
+    NodeCounts,
+    pool_scope,
+)
+from kubectl_nodelife.controllers.upgrade.growth import (
+    StepOutcome,
+    is_growing,
+    next_step,
+    step_width,
+)
+from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.windows import Window, fits, opens_ns
+from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
+from kubectl_nodelife.upgrade.drain_driver import DrainDriver
+
+LOOK_AGAIN_NS: Final = 15 * SECOND_NS
+"""How often nodes are looked at again that wait for their own budgets."""
+BY_BUDGET: Final = "budget"
+BY_ZONE: Final = "zone"
+BY_WINDOW: Final = "window"
+
+
+@dataclass(slots=True)
+class RehearsedRun:
+    """What is played. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
+    for the lifecycle controller; `not_ready`: those that are not Ready. `now_ns`: the moment of the
+    first claim. `high_ns`: how long a node takes at most, for the windows.
+    """
+
+    policy: UpgradePolicy
+    candidates: Sequence[UpgradeCandidate]
+    nodes: Sequence[CountedNode]
+    counts: NodeCounts
+    zone_of: Mapping[str, str] = field(default_factory=dict)
+    not_ready: frozenset[str] = frozenset()
+    zone_threshold: float = 0.55
+    windows: Sequence[Window] = ()
+    now_ns: int = 0
+    high_ns: int = 0
+
+
+def rehearse(run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> Course:
+    """The course of the run."""
+    return _Rehearsal(run, drains, times).play()
+
+
+class _Rehearsal:
+    def __init__(self, run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> None:
+        self._run, self._policy, self._counts = run, run.policy, run.counts
+        self._drains, self._times = drains, times
+        self._timeline = drains.timeline
+        self._course = Course()
+        self._by_name = {node.name: node for node in run.nodes}
+        by_pool: dict[str, list[UpgradeCandidate]] = {}
+        for candidate in run.candidates:
+            by_pool.setdefault(candidate.pool, []).append(candidate)
+        pools = pool_order(by_pool, self._policy.pools)
+        self._pools = [(p, claim_order(by_pool[p], self._policy.canary_nodes)) for p in pools]
+        self._waiting: dict[str, UpgradeCandidate] = {}
+        self._in_flight: dict[str, str] = {}
+        self._zones: dict[str, list[str]] = {}
+        for name, zone in run.zone_of.items():
+            self._zones.setdefault(zone, []).append(name)
+        self._down: set[str] = set()
+        self._passed: dict[str, ClaimHold] = {}
+        self._place = PoolPlace("")
+        self._soaks = self._filed = False
+        self._passed_until_ns: int | None = None
+        self._shown = {pool for pool, _ in self._pools}
+
+    def play(self) -> Course:
+        """From the first claim to the last node's end."""
+        self._note_counts()
+        self._next_pool()
+        self._pass_soon()
+        self._timeline.run(self._drains.settled)
+        for name in self._waiting:
+            self._course.held.setdefault(name, self._passed.get(name, ClaimHold("", "")))
+        ends = [turn.done_ns or turn.claimed_ns for turn in self._course.turns.values()]
+        self._course.end_ns = max(ends, default=0)
+        self._drains.close(self._course)
+        return self._course
+
+    # --- whose turn it is ------------------------------------------------------------------------
+
+    def _pass_soon(self) -> None:
+        if not self._filed:
+            self._filed = True
+            self._timeline.at(self._timeline.now_ns, self._pass)
+
+    def _pass(self) -> None:
+        """What the controller would do now."""
+        self._filed = False
+        while self._place.pool or self._waiting or self._in_flight:
+            of_pool = [c for c in self._waiting.values() if c.name not in self._passed]
+            policy = self._policy
+            stage = stage_of(self._place, of_pool, self._in_flight, policy.canary, policy.zones)
+            if stage.over and self._come_again():
+                return
+            if not stage.over:
+                if stage.soak and not self._soaks:
+                    self._soak()
+                if stage.wanted and not self._soaks:
+                    self._claim(stage, of_pool)
+                return
+            if not self._next_pool():
+                return
+
+    def _come_again(self) -> bool:
+        """Nodes passed over for their budgets are looked at again, for `drain-timeout` at most."""
+        if not self._passed:
+            return False
+        now_ns = self._timeline.now_ns
+        if self._passed_until_ns is None:
+            self._passed_until_ns = now_ns + self._policy.drain_timeout_ns
+        if now_ns < self._passed_until_ns:
+            self._timeline.at(now_ns + LOOK_AGAIN_NS, self._forget_passed)
+            return True
+        for name, hold in self._passed.items():
+            self._course.held[name] = hold
+            self._waiting.pop(name, None)
+        self._passed.clear()
+        return False
+
+    def _forget_passed(self) -> None:
+        self._passed.clear()
+        self._pass_soon()
+
+    def _next_pool(self) -> bool:
+        """Go on with the next pool; whether there is one."""
+        self._end_step()
+        self._passed_until_ns = None
+        if not self._pools:
+            self._place = PoolPlace("")
+            return False
+        pool, candidates = self._pools.pop(0)
+        self._waiting = {candidate.name: candidate for candidate in candidates}
+        self._place = PoolPlace(pool)
+        return True
+
+    def _soak(self) -> None:
+        """Nobody is in flight: wait, then the next step or zone begins."""
+        self._soaks = True
+        self._end_step(self._policy.soak_ns)
+        self._timeline.at(self._timeline.now_ns + self._policy.soak_ns, self._soaked)
+
+    def _soaked(self) -> None:
+        self._soaks = False
+        place, policy = self._place, self._policy
+        if place.step is None:
+            waiting = {candidate.zone for candidate in self._waiting.values()}
+            self._place = place._replace(zones=place.zones | {min(waiting)})
+        else:
+            turns = [self._course.turns[name] for name in place.named]
+            done = sum(1 for turn in turns if turn.done_ns is not None and not turn.restored)
+            step = next_step(place.step, StepOutcome(done, failed=0))
+            most = self._counts.budget(pool_scope(place.pool)).most_unavailable
+            grows = is_growing(step, policy.canary, most, policy.max_parallel)
+            self._place = PoolPlace(place.pool, step if grows else None)
+        self._pass_soon()
+
+    def _end_step(self, soak_ns: int = 0) -> None:
+        if self._course.steps and self._course.steps[-1].end_ns is None:
+            self._course.steps[-1].end_ns = self._timeline.now_ns
+            self._course.steps[-1].soak_ns = soak_ns
+
+    # --- claims ----------------------------------------------------------------------------------
+
+    def _claim(self, stage: ClaimStage, of_pool: Sequence[UpgradeCandidate]) -> None:
+        wanted = min(stage.wanted, self._slots())
+        candidates = [c for c in of_pool if c.zone in stage.zones]
+        if wanted:
+            claimed, held = choose_claims(
+                candidates,
+                self._counts,
+                self._hold,
+                wanted,
+                len(self._in_flight),
+                self._policy.max_parallel,
+            )
+            for name in claimed:
+                self._begin(self._waiting.pop(name))
+            for name, hold in held.items():
+                if hold.by == BY_BUDGET:
+                    self._passed[name] = hold
+            if claimed:
+                self._note_counts()
+            if any(hold.by == BY_BUDGET for hold in held.values()) and not self._in_flight:
+                self._pass_soon()
+        elif not self._in_flight:
+            for candidate in candidates:
+                because = self._counts.hold(candidate.name)
+                self._course.held[candidate.name] = ClaimHold("slots", because)
+
+    def _slots(self) -> int:
+        """The pool's and the cluster's; a node that is unavailable already needs none."""
+        if any(not self._by_name[name].available for name in self._waiting):
+            return len(self._waiting)
+        scopes = (CLUSTER, pool_scope(self._place.pool))
+        return min(self._counts.budget(scope).slots for scope in scopes)
+
+    def _hold(self, candidate: UpgradeCandidate) -> ClaimHold | None:
+        """What beside the counts holds a candidate."""
+        name, run = candidate.name, self._run
+        now_ns = run.now_ns + self._timeline.now_ns
+        if not fits(run.windows, now_ns, run.high_ns):
+            opens = opens_ns(run.windows, now_ns)
+            if opens is not None:
+                self._timeline.at(opens - run.now_ns, self._pass_soon)
+            return ClaimHold(BY_WINDOW, "no window is open for as long as the node takes")
+        zone = run.zone_of.get(name)
+        if zone is not None:
+            members = self._zones[zone]
+            ours = sum(1 for other in members if other in self._down)
+            sick = sum(1 for o in members if o in run.not_ready and o not in self._down)
+            counts = ZoneCounts(len(members), sick - (name in run.not_ready), ours)
+            dark = self._policy.allow_dark_zone
+            because = zone_hold(counts, run.zone_threshold, allow_dark=dark)
+            if because:
+                return ClaimHold(BY_ZONE, because)
+        because = self._drains.waits(name)
+        if because:
+            return ClaimHold(BY_BUDGET, because)
+        self._down.add(name)  # it is claimed; those behind it are judged with that
+        return None
+
+    def _begin(self, candidate: UpgradeCandidate) -> None:
+        now_ns, name, place = self._timeline.now_ns, candidate.name, self._place
+        self._course.held.pop(name, None)
+        steps = self._course.steps
+        if not steps or steps[-1].end_ns is not None:
+            width = 0 if place.step is None else step_width(place.step, self._policy.canary)
+            steps.append(CourseStep(place.pool, width, now_ns))
+        steps[-1].names.append(name)
+        if candidate.zone not in steps[-1].zones:
+            steps[-1].zones.append(candidate.zone)
+        zones = place.zones | {candidate.zone} if place.step is None else place.zones
+        self._place = place._replace(named=place.named | {name}, zones=zones)
+        turn = NodeTurn(name, candidate.pool, candidate.zone, len(steps) - 1, now_ns)
+        self._course.turns[name] = turn
+        self._in_flight[name] = candidate.zone
+        self._drains.begin(name, self._drained)
+
+    # --- a node's turn ---------------------------------------------------------------------------
+
+    def _drained(self, name: str, drained: bool) -> None:
+        turn, now_ns = self._course.turns[name], self._timeline.now_ns
+        self._passed.clear()
+        if not drained:
+            turn.restored, turn.done_ns = True, now_ns
+            self._back_in_service(name)
+            self._leave(name)
+            return
+        turn.drained_ns = now_ns
+        self._timeline.at(now_ns + self._times.work_ns, self._worked, turn)
+        self._pass_soon()
+
+    def _worked(self, turn: NodeTurn) -> None:
+        turn.worked_ns = self._timeline.now_ns
+        self._timeline.at(turn.worked_ns + self._times.settle_ns, self._settled, turn)
+
+    def _settled(self, turn: NodeTurn) -> None:
+        turn.settled_ns = self._timeline.now_ns
+        self._down.discard(turn.name)
+        self._timeline.at(turn.settled_ns + self._times.prove_ns, self._released, turn)
+
+    def _released(self, turn: NodeTurn) -> None:
+        turn.released_ns = self._timeline.now_ns
+        self._back_in_service(turn.name)
+        self._timeline.at(turn.released_ns + self._policy.node_soak_ns, self._done, turn)
+        self._pass_soon()
+
+    def _done(self, turn: NodeTurn) -> None:
+        turn.done_ns = self._timeline.now_ns
+        self._leave(turn.name)
+
+    def _back_in_service(self, name: str) -> None:
+        self._down.discard(name)
+        self._counts.put(self._by_name[name])
+        self._drains.release(name)
+        self._note_counts()
+
+    def _leave(self, name: str) -> None:
+        del self._in_flight[name]
+        self._passed.clear()
+        self._pass_soon()
+
+    # --- how low it gets -------------------------------------------------------------------------
+
+    def _note_counts(self) -> None:
+        now_ns, course = self._timeline.now_ns, self._course
+        total = sum(self._counts.budget(pool_scope(pool)).available for pool in self._shown)
+        if course.available and course.available[-1][0] == now_ns:
+            course.available.pop()
+        course.available.append((now_ns, total))
+        for scope in self._counts.scopes():
+            available = self._counts.budget(scope).available
+            low = course.lowest.get(scope)
+            if low is None or available < low.available:
+                course.lowest[scope] = LowPoint(available, now_ns)
+        out = self._in_flight
+        names = [n.name for n in self._run.nodes if n.available and n.name not in out]
+        for resource, share in self._drains.free_share(names).items():
+            course.free_share[resource] = min(share, course.free_share.get(resource, share))
