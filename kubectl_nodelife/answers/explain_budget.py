@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
 _MOST = 8
@@ -53,8 +53,9 @@ def _allowed(view: BudgetView) -> Iterator[str]:
     }
     yield f"{view.state}: {state.get(view.state, 'none may go')}."
     yield f"Its rule is {view.rule}, its selector {view.selector or 'empty'}."
+    pods = counted(view.expected, "pod")
     yield (
-        f"Of {view.expected} pods {view.desired} must be healthy and {view.healthy} are: "
+        f"Of {pods} {view.desired} must be healthy and {view.healthy} are: "
         f"{view.allowed} may go by its status, {_counted(view)} by the objects."
     )
     if view.disrupted:
@@ -72,7 +73,7 @@ def _counted(view: BudgetView) -> str:
 
 
 def _pods(view: BudgetView) -> Iterator[str]:
-    yield f"It guards {view.pods} pods that were read{_of(view.owners)}."
+    yield f"It guards {counted(view.pods, 'pod')}, as far as they were read{_of(view.owners)}."
 
 
 def _of(owners: list[str]) -> str:
@@ -85,4 +86,5 @@ def _nodes(view: BudgetView) -> str:
         return "None: none of its pods runs on a node that was read."
     if not held:
         return f"None now, of the {of} nodes on which its pods are."
-    return f"{first_names(held, _MOST)} cannot be drained now, of {of} nodes with its pods."
+    nodes = counted(of, "node")
+    return f"{first_names(held, _MOST)} cannot be drained now, of {nodes} with its pods."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,14 +16,18 @@ from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
-from kubectl_nodelife.outlook.explain_endpoints import SERVICES, endpoint_sections
+from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain_node import node_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.explain_taint import taint_sections
+from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.terminating import release_of
@@ -89,14 +93,22 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
     of_node = _of_node(view, name)
-    yield from node_sections(
+    state, *sections = node_sections(
         view.outlook,
         of_node,
         pods_read="Pod" not in view.unread,
         services_read=_services_read(view),
     )
+    yield state
+    yield _who(view, of_node.node, of_node.pods)
+    yield from sections
     if not view.watched:  # a daemon does not watch webhooks
         yield webhook_section(plan_snapshot(view), list(of_node.pods))
+
+
+def _who(view: ClusterView, node: Node, pods: Collection[Pod]) -> ExplainedQuestion:
+    events = [obj for obj in view.objects if isinstance(obj, Event)]
+    return who_section(node, pods, events, view.now_ns)
 
 
 def _services_read(view: ClusterView) -> bool:
@@ -171,29 +183,49 @@ def plan_snapshot(view: ClusterView) -> PlanSnapshot:
     return PlanSnapshot(view.objects, view.now_ns, kinds, view.unreadable, release)
 
 
-def continued(told: dict[str, Any], view: ClusterView, namespace: str, name: str) -> Explanation:
-    """A daemon's explanation of a pod, with what hangs on kinds that it does not watch."""
-    pod = view.cache.pod(namespace, name)
-    told_by_both = (section for section in told["answers"] if section["question"] != SERVICES)
-    sections = [_from_document(section) for section in told_by_both]
-    if pod is not None:
-        node = view.cache.node(pod.spec.node_name) if pod.spec.node_name else None
-        if node is not None:
-            lost = view.outlook.node(node).ready in ("False", "Unknown")
-            sections += endpoint_sections(
-                view.cache, [pod], lost=lost, services_read=_services_read(view)
-            )
-        sections += drain_sections(plan_snapshot(view), pod)
+def continued(
+    told: dict[str, Any], view: ClusterView, kind: str, namespace: str, name: str
+) -> Explanation:
+    """A daemon's explanation of a pod or a node, with what hangs on kinds that it does not watch.
+
+    `view`: of a node at least the node itself and its pods.
+    """
+    sections = {section["question"]: _from_document(section) for section in told["answers"]}
+    more = _more_of_node if kind == "Node" else _more_of_pod
+    sections |= {section.question: section for section in more(view, namespace, name)}
     return Explanation(
-        kind="Pod",
+        kind=kind,
         namespace=namespace,
         name=name,
         source=told["source"],
         profile=told["profile"],
         moment=told["moment"],
-        sections=sections,
+        sections=list(sections.values()),
         warnings=[*told["warnings"], *view.warnings],
     )
+
+
+def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    pod = view.cache.pod(namespace, name)
+    if pod is None:
+        return
+    node = view.cache.node(pod.spec.node_name) if pod.spec.node_name else None
+    if node is not None:
+        yield from _endpoints(view, node, [pod])
+    yield from drain_sections(plan_snapshot(view), pod)
+
+
+def _more_of_node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    node, pods = view.cache.node(name), view.cache.pods_on(name)
+    if node is not None:
+        yield from _endpoints(view, node, pods)
+        yield _who(view, node, pods)
+        yield webhook_section(plan_snapshot(view), pods)
+
+
+def _endpoints(view: ClusterView, node: Node, pods: Sequence[Pod]) -> Iterator[ExplainedQuestion]:
+    lost = view.outlook.node(node).ready in ("False", "Unknown")
+    return endpoint_sections(view.cache, pods, lost=lost, services_read=_services_read(view))
 
 
 def _from_document(section: dict[str, Any]) -> ExplainedQuestion:

@@ -37,6 +37,7 @@ from kubectl_nodelife.errors import (
     NodelifeError,
     Unreachable,
 )
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report import terminal
 
 SYNC_SECONDS = 5.0
@@ -350,8 +351,9 @@ def _tell_beginning(known: CachedIdentity, instance: Instance) -> None:
     where = f"{known.context or 'the cluster'} ({known.server})"
     counts = {k["kind"]: k for k in health.get("kinds", ())}
     if health.get("synced"):
-        nodes, pods = counts["Node"]["objects"], counts["Pod"]["objects"]
-        terminal.write(f"watching {where}: {nodes} nodes, {pods} pods; pid {health['pid']}\n")
+        nodes = counted(counts["Node"]["objects"], "node")
+        pods = counted(counts["Pod"]["objects"], "pod")
+        terminal.write(f"watching {where}: {nodes}, {pods}; pid {health['pid']}\n")
         return
     errors = [k["error"] for k in counts.values() if k["error"]]
     terminal.write(f"started, still reading {where}; pid {health.get('pid', '?')}\n")

@@ -68,7 +68,7 @@ def traces_of_dump(
 
 
 def drain_traces_of(dump: Dump) -> DrainTraces:
-    """What a dump tells of drains besides: its budgets. Our own journal is another cluster's."""
+    """What a dump tells of drains besides: its budgets."""
     budgets = [obj for obj in dump.objects if isinstance(obj, PodDisruptionBudget)]
     unread = [] if dump.has_read("PodDisruptionBudget") else [_NO_BUDGETS]
-    return DrainTraces([], budgets, unread)
+    return DrainTraces(budgets, unread)

@@ -89,7 +89,8 @@ def explain(
         raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
     if kind not in _WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
-    told = _from_daemon_and_look(where, query) if kind == "Pod" else None
+    beside = kind == "Pod" or (kind == "Node" and not taint)
+    told = _from_daemon_and_look(where, query) if beside else None
     if told is not None:
         return ask.show(told)
     if kind == "PodDisruptionBudget":
@@ -98,7 +99,7 @@ def explain(
 
 
 def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:
-    """A daemon's explanation of a pod, and what a look tells of what it does not watch.
+    """A daemon's explanation of a pod or a node, and what a look tells of what it does not watch.
 
     None where no daemon answers, or the user may not look; then one of them has to do.
     """

@@ -76,7 +76,7 @@ def replay(
     found = of_dump.traces if of_dump is not None else read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
-        more = drain_traces_of(of_dump.dump) if of_dump else drain_traces(connection, begin_ns)
+        more = drain_traces_of(of_dump.dump) if of_dump else drain_traces(connection)
         review = review_page(found, more, begin_ns, drain, plan)
         terminal.write(render(review, output, headers=not no_headers))
         return

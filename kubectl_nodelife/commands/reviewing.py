@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.tracing import Traces
-from kubectl_nodelife.daemon.acts_journal import changes_of_acts
-from kubectl_nodelife.daemon.places import journal_path
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
@@ -27,9 +23,8 @@ from kubectl_nodelife.report.drain_review import DrainReviewPage
 
 
 class DrainTraces(NamedTuple):
-    """What is left of drains besides a replay's traces. `acts`: changes of our own `drain`."""
+    """What is left of drains besides a replay's traces."""
 
-    acts: list[dict[str, Any]]
     budgets: list[PodDisruptionBudget]
     warnings: list[str]
 
@@ -45,28 +40,19 @@ def review_page(
     if not any(known.name == node for known in found.sources.nodes):
         raise NotFound("nodes", node)
     promised = None if plan is None else _promised(plan)
-    changes = [*(found.sources.changes or ()), *more.acts]
-    sources = found.sources._replace(changes=changes)
-    lines = timeline(sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
+    lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
     warnings = [*found.warnings, *more.warnings]
     for warning in warnings:
         terminal.warn(warning)
-    review = drain_review(lines, sources.pods, more.budgets, node)
+    review = drain_review(lines, found.sources.pods, more.budgets, node)
     return DrainReviewPage(review, found.source, promised, warnings)
 
 
-def drain_traces(connection: Connection, begin_ns: int) -> DrainTraces:
+def drain_traces(connection: Connection) -> DrainTraces:
     """Those of a cluster. Raises NodelifeError."""
     warnings: list[str] = []
     budgets = asyncio.run(_budgets(connection, warnings))
-    return DrainTraces(_acts(connection, begin_ns), budgets, warnings)
-
-
-def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
-    """What our own `drain` has written."""
-    known = ask.resolve(connection)
-    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
-    return changes_of_acts(folder, {}, since_ns) if folder else []
+    return DrainTraces(budgets, warnings)
 
 
 async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:

@@ -18,6 +18,7 @@ from kubectl_nodelife.commands.cluster.direct import (
     target_of,
 )
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.places import journal_path
 from kubectl_nodelife.daemon.store import Wanted as ChosenChanges
@@ -63,6 +64,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
     target = target_of(connection)
     warnings: list[str] = []
     changes = _journal(connection, since_ns, warnings)
+    acts = _acts(connection, since_ns)
     with progress_bar(f"reading {target.server}") as step:
         lists, now_ns = asyncio.run(_read(target, step, warnings))
     if since_ns > _EVENTS_KEPT_NS:
@@ -75,7 +77,8 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         "context": target.context or None,
         "server": target.server,
     }
-    return Traces(ReplaySources(changes, *lists), source, now_ns, warnings)
+    told = [*(changes or ()), *acts] if changes or acts else changes
+    return Traces(ReplaySources(told, *lists), source, now_ns, warnings)
 
 
 def _journal(
@@ -96,6 +99,14 @@ def _journal(
         return None
     warnings.append("no daemon watches this cluster: the journal is what the last one has left")
     return [document(change) for change in found]
+
+
+def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
+    """What people ordered with `drain`, `repair` and `rollout undo` here."""
+    known = ask.resolve(connection)
+    folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
+    found = changes_of_acts(folder, {}, time.time_ns() - since_ns) if folder else []
+    return [{**change, "id": None} for change in found]  # their numbers are of other journals
 
 
 async def _read(

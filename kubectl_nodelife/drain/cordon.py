@@ -16,6 +16,7 @@ from kubectl_nodelife.drain.outage import FULL, workload_plans
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import Cordon
 from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 
 Cut = list[list[str]]
@@ -85,7 +86,7 @@ def _cost(play: Play) -> _Cost:
 def _told(worse: _Cost, better: _Cost) -> str:
     """What is worse about it, in a clause."""
     if worse.stuck != better.stuck:
-        return f"{worse.stuck} nodes would not be drained, not {better.stuck}"
+        return f"{counted(worse.stuck, 'node')} would not be drained, not {better.stuck}"
     if worse.homeless != better.homeless:
         return f"{worse.homeless} replacements would stay Pending, not {better.homeless}"
     if worse.dark_s != better.dark_s:
@@ -94,7 +95,7 @@ def _told(worse: _Cost, better: _Cost) -> str:
     if worse.end_ns != better.end_ns:
         told = [_seconds(cost.end_ns / SECOND_NS) for cost in (worse, better)]
         return f"it would take {told[0]}, not {told[1]}"
-    return f"{worse.moves} pods would be evicted, not {better.moves}"
+    return f"{counted(worse.moves, 'pod')} would be evicted, not {better.moves}"
 
 
 def _seconds(amount: float) -> str:

@@ -16,10 +16,11 @@ PAGE_SIZE = 500
 
 
 class Resource(NamedTuple):
-    """What is read of one kind: all of it, or one namespace of it."""
+    """What is read of one kind: all of it, one namespace of it, or what a field selector takes."""
 
     kind: Kind
     namespace: str = ""
+    fields: str = ""
 
     @property
     def path(self) -> str:
@@ -48,6 +49,8 @@ def list_url(resource: Resource, *, limit: int = PAGE_SIZE, continue_: str = "")
     with everything at once whatever the limit.
     """
     query = {"limit": str(limit)} if limit else {}
+    if resource.fields:
+        query["fieldSelector"] = resource.fields
     if continue_:
         query["continue"] = continue_
     return f"{resource.path}?{urlencode(query)}" if query else resource.path

@@ -6,7 +6,8 @@ are those of `workloads/endpoints.py`; EndpointSlices tell what traffic goes by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,6 +17,9 @@ from kubectl_nodelife.kube.service import EndpointSlice, Service
 from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
 
 SERVICE_NAME = "kubernetes.io/service-name"
+
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name)"""
 
 
 class ServiceLoss(msgspec.Struct, frozen=True):
@@ -44,13 +48,13 @@ class DeadEndpoint(msgspec.Struct, frozen=True):
 def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
     """What each Service loses if these pods are marked not ready, in order of their names."""
     here = {pod.key for pod in pods}
+    targets = _ready_targets(cache)
     found = []
     for service in cache.all("Service"):
         assert isinstance(service, Service)
         members = [pod for pod in pods if selects(service, pod)]
         if not members:
             continue
-        elsewhere = (p for p in cache.pods.values() if p.key not in here and selects(service, p))
         ready = sorted(pod.name for pod in members if is_ready_endpoint(service, pod))
         found.append(
             ServiceLoss(
@@ -58,11 +62,31 @@ def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
                 service.name,
                 ready,
                 sorted({pod.name for pod in members}.difference(ready)),
-                sum(is_ready_endpoint(service, pod) for pod in elsewhere),
+                _ready_elsewhere(cache, service, here, targets),
                 service.spec.publish_not_ready_addresses,
             )
         )
     return sorted(found, key=lambda loss: (loss.namespace, loss.name))
+
+
+def _ready_elsewhere(
+    cache: Cache, service: Service, here: set[Key], targets: dict[Key, set[Key]]
+) -> int:
+    """By its pods; by its EndpointSlices where no other pods were read than these."""
+    if cache.pods.keys() <= here:
+        return len(targets.get(service.key, set()) - here)
+    pods = (pod for pod in cache.pods.values() if pod.key not in here and selects(service, pod))
+    return sum(is_ready_endpoint(service, pod) for pod in pods)
+
+
+def _ready_targets(cache: Cache) -> dict[Key, set[Key]]:
+    """Service -> the pods that its EndpointSlices call ready."""
+    found: dict[Key, set[Key]] = {}
+    for slice_ in cache.all("EndpointSlice"):
+        assert isinstance(slice_, EndpointSlice)
+        ready = found.setdefault((slice_.namespace, _service_of(slice_)), set())
+        ready.update(_targets(slice_))
+    return found
 
 
 def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoint]:
@@ -71,11 +95,20 @@ def endpoints_pointing_at(cache: Cache, pods: Iterable[Pod]) -> list[DeadEndpoin
     found = []
     for slice_ in cache.all("EndpointSlice"):
         assert isinstance(slice_, EndpointSlice)
-        service = (slice_.metadata.labels or {}).get(SERVICE_NAME, "")
-        for endpoint in slice_.endpoints:
-            target = endpoint.target_ref
-            if target is None or target.kind != "Pod" or endpoint.conditions.ready is False:
-                continue
-            if (target.namespace or slice_.namespace, target.name) in wanted:
-                found.append(DeadEndpoint(slice_.namespace, slice_.name, service, target.name))
+        service = _service_of(slice_)
+        for key in _targets(slice_):
+            if key in wanted:
+                found.append(DeadEndpoint(slice_.namespace, slice_.name, service, key[1]))
     return sorted(found, key=lambda e: (e.namespace, e.service, e.pod, e.slice_name))
+
+
+def _service_of(slice_: EndpointSlice) -> str:
+    return (slice_.metadata.labels or {}).get(SERVICE_NAME, "")
+
+
+def _targets(slice_: EndpointSlice) -> Iterator[Key]:
+    """The pods to which it sends traffic."""
+    for endpoint in slice_.endpoints:
+        target = endpoint.target_ref
+        if target is not None and target.kind == "Pod" and endpoint.conditions.ready is not False:
+            yield target.namespace or slice_.namespace, target.name

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration, human_duration
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -109,7 +110,8 @@ def _token_term(zone: ZoneOutlook, after: ZoneAfterLoss) -> DelayTerm:
         return DelayTerm("waiting for a token", None, None, because)
     waiting = len(zone.queued)
     lost = " with this one lost" if after.lost else ""
-    origin = f"{waiting} nodes wait, {after.rate:g} nodes a second{lost}"
+    wait = f"{counted(waiting, 'node')} wait{'s' if waiting == 1 else ''}"
+    origin = f"{wait}, {after.rate:g} nodes a second{lost}"
     low, high = waiting / after.rate, (waiting + 1) / after.rate
     return DelayTerm("waiting for a token", low, high, origin)
 
@@ -233,6 +235,7 @@ def _counted(pods: Sequence[Pod]) -> Iterator[str]:
         after[seconds] = after.get(seconds, 0) + 1
     for seconds, count in sorted(after.items(), key=lambda item: (item[0] is None, item[0] or 0)):
         if seconds is None:
-            yield f"{count} pods tolerate a lost node for ever and stay (DaemonSet pods do)."
+            many = counted(count, "pod")
+            yield f"{many} tolerating a lost node for ever would stay (DaemonSet pods do)."
         else:
-            yield f"{count} pods would be deleted {seconds}s after an unreachable taint."
+            yield f"{counted(count, 'pod')} would be deleted {seconds}s after an unreachable taint."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
@@ -86,4 +87,4 @@ def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         left = max(0, due_ns - outlook.now_ns) / SECOND_NS
         yield f"{pod} on {node} is deleted in {left:.0f}s."
     if len(timers) > _MOST:
-        yield f"{len(timers) - _MOST} more pods are deleted later."
+        yield f"{counted(len(timers) - _MOST, 'more pod')} will be deleted later."

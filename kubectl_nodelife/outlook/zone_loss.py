@@ -17,6 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     is_excluded,
 )
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.outlook.node import Outlook
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_rule
@@ -72,9 +73,12 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             begins = f"losing {nodes} {self.after.effect}"
         says = [begins]
         if self.held:
-            says.append(f"it holds {len(self.held)} waiting nodes with {self.held_pods} pods")
+            nodes = counted(len(self.held), "waiting node")
+            says.append(f"it holds {nodes} with {counted(self.held_pods, 'pod')}")
         if self.timers_running:
-            says.append(f"the timers of {self.timers_running} pods run on, whatever the brake")
+            running = self.timers_running
+            timers = f"timers of {running} pods run" if running > 1 else "timer of 1 pod runs"
+            says.append(f"the {timers} on, whatever the brake")
         return "; ".join(says)
 
 

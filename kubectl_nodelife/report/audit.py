@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.answers.audit import PodAudit
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
@@ -147,8 +148,10 @@ def _sum(answer: PodAudit) -> str:
     pods = len({f.pod.key for f in findings})
     shown = Counter(f.name for f in findings)
     classes = ", ".join(f"{count} {name}" for name, count in shown.items())
-    found = f"{len(findings)} findings about {pods} pods" + (f" ({classes})" if classes else "")
-    consistent = f"{counts.get(OK, 0)} pods are consistent"
+    found = f"{counted(len(findings), 'finding')} about {counted(pods, 'pod')}"
+    found += f" ({classes})" if classes else ""
+    ok = counts.get(OK, 0)
+    consistent = f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent"
     waiting = answer.audit.waiting
     if waiting:
         reasons = ", ".join(f"{count} {reason}" for reason, count in waiting.items())

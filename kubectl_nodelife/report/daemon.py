@@ -7,6 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Column, Table
@@ -95,7 +96,7 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
         yield f"  controllers: {', '.join(item['controllers'])}"
     for kind in item.get("kinds", ()):
         error = f" ({kind['error']})" if kind["error"] else ""
-        yield f"  {kind['kind']}: {kind['phase']}, {kind['objects']} objects{error}"
+        yield f"  {kind['kind']}: {kind['phase']}, {counted(kind['objects'], 'object')}{error}"
     for entry in item.get("quarantine", ()):
         yield f"  quarantine: {_quarantined(entry)} since {entry['since']} ({entry['why']})"
     for flag, setting in item.get("settings", {}).items():

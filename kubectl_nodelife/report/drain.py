@@ -20,6 +20,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WorkloadPlan,
 )
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
@@ -109,7 +110,8 @@ def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
         yield Table(_POD_COLUMNS, [_pod_row(pod) for pod in pods])
     hidden = len(plan.pods()) - len(pods)
     if hidden and plan.with_flags is None:
-        yield f"{hidden} more pods go at the first try or stay (-o wide shows them)"
+        verbs = "goes at the first try or stays" if hidden == 1 else "go at the first try or stay"
+        yield f"{counted(hidden, 'more pod')} {verbs} (-o wide shows them)"
     hit = [w for w in plan.workloads if w.outage != "none"]
     if hit:
         yield Table(_WORKLOAD_COLUMNS, [_workload_row(w) for w in hit])

@@ -20,6 +20,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WavePlan,
 )
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.html import Tick
 
@@ -122,7 +123,8 @@ def gantt(plan: DrainPlan) -> GanttChart:
     for wave in plan.waves:
         if plan.own_waves:
             span = _span(wave.start, wave.end, last, "wave")
-            rows.append(Row(f"wave {wave.index + 1}", span, f"{len(wave.nodes)} nodes", "group"))
+            size = counted(len(wave.nodes), "node")
+            rows.append(Row(f"wave {wave.index + 1}", span, size, "group"))
         rows += _wave_rows(plan, wave, by_pod, last)
     return _chart(rows[:MOST_ROWS], 0.0, last)
 
@@ -146,7 +148,7 @@ def _wave_rows(plan: DrainPlan, wave: WavePlan, by_pod: bool, last: float) -> It
         node = nodes[name]
         pods = [pod for pod in wave.pods if pod.node == name and pod.verdict != KEPT]
         span = [*_span(node.start, node.end, last, "node"), *_maintenance(plan, wave, last)]
-        yield Row(name, span, f"{name}: {len(pods)} pods", "group", _mark(pods))
+        yield Row(name, span, f"{name}: {counted(len(pods), 'pod')}", "group", _mark(pods))
         if by_pod:
             for pod in pods:
                 yield _pod_row(pod, node.start or 0.0, last)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
@@ -287,10 +287,11 @@ def _ending(story: Story) -> str:
     at = format_duration(story.duration_ns)
     not_ready = sum(node["ready"] != "True" for node in story.final["nodes"])
     lines = [
-        f"At the end, {at} after the start: {len(story.final['nodes'])} nodes, "
+        f"At the end, {at} after the start: {counted(len(story.final['nodes']), 'node')}, "
         f"{not_ready} not ready; "
-        f"{pods['total']} pods, {pods['notReady']} not ready, {pods['terminating']} terminating, "
-        f"{pods['unbound']} without a node; {pods['gone']} of the first pods are gone."
+        f"{counted(pods['total'], 'pod')}, {pods['notReady']} not ready, "
+        f"{pods['terminating']} terminating, {pods['unbound']} without a node; "
+        f"{pods['gone']} of the first pods are gone."
     ]
     for zone in story.final["zones"]:
         if zone["state"] not in (None, "Normal"):

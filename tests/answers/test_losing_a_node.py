@@ -67,7 +67,7 @@ def test_what_the_brake_holds_and_what_runs_on(ask: Ask) -> None:
     cluster.append(pod("q", "a3", spec={"tolerations": [for_ten_minutes]}))
     said = ask(cluster, "status", "-o", "json").document["zones"][0]["brake"]
     assert (said["heldNodes"], said["heldPods"], said["timersRunning"]) == (["a2"], 1, 1)
-    assert "it holds 1 waiting nodes with 1 pods; the timers of 1 pods run on" in said["because"]
+    assert "it holds 1 waiting node with 1 pod; the timer of 1 pod runs on" in said["because"]
 
 
 def test_an_excluded_node_does_not_count(ask: Ask) -> None:

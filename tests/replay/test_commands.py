@@ -92,10 +92,11 @@ def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) ->
     assert header.split() == ["#", "TIME", "WHO", "WHAT", "OBJECT", "AFTER", "WHY"]
     told = [" ".join(row.split()[2:7]) for row in rows]
     assert told[0].startswith("kubectl (a user) Cordon unschedulable")
-    assert told[1].startswith("kubelet a1 Killing Pod/shop/web-1-a")
-    assert "ReplicaSet/shop/web-1" in rows[2] and "#2?" in rows[2]
-    assert "Pod/shop/web-1-b" in rows[3] and "#3?" in rows[3]
-    assert len(rows) == 5
+    assert told[1].startswith("kubectl (a user) Drain 1")
+    assert told[2].startswith("kubelet a1 Killing")
+    assert "ReplicaSet/shop/web-1" in rows[3] and "#3?" in rows[3]
+    assert "Pod/shop/web-1-b" in rows[4] and "#4?" in rows[4]
+    assert len(rows) == 6
     assert "\x1b" not in out
     assert "daemon start" in err
 
@@ -108,14 +109,15 @@ def test_the_document_has_each_line_and_its_actor(cluster: Cluster, capsys: Capt
     actors = [(item["actor"]["kind"], item["actor"]["name"]) for item in items]
     assert actors == [
         ("user", "kubectl (a user)"),
+        ("user", "kubectl (a user)"),
         ("kubelet", "kubelet a1"),
         ("controller", "rs"),
         ("controller", "scheduler"),
         ("kubelet", "kubelet a1"),
     ]
-    assert [item["cause"] for item in items] == [None, 0, 1, 2, None]
-    assert items[3]["causeInferred"] is True
-    assert items[3]["node"] == "b1"
+    assert [item["cause"] for item in items] == [None, 0, 1, 2, 3, None]
+    assert items[4]["causeInferred"] is True
+    assert items[4]["node"] == "b1"
     assert items[0]["seenBy"] == ["object"]
     assert document["source"]["server"].startswith("http://127.0.0.1")
 

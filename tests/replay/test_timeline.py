@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from tests.replay.told import (
     ALL,
@@ -114,8 +119,92 @@ def test_a_drain_by_a_user() -> None:
     assert told(events=[kill], nodes=[drained], pods=[going]) == [
         "#1 12:00:10 kubectl (a user): Cordon Node/a1",
         "#2 12:00:10 node-lifecycle: AddTaint Node/a1 after #1?",
-        "#3 12:00:11 Eviction API: DeletePod Pod/shop/web-1-a after #1?",
-        "#4 12:00:11 kubelet a1: Killing Pod/shop/web-1-a after #3?",
+        "#3 12:00:11 kubectl (a user): Drain Node/a1 after #1?",
+        "#4 12:00:11 Eviction API: DeletePod Pod/shop/web-1-a after #3?",
+        "#5 12:00:11 kubelet a1: Killing Pod/shop/web-1-a after #4?",
+    ]
+
+
+def stopped(seconds: float, name: str) -> Event:
+    """The kubelet of a1 stops a pod, which is gone by now."""
+    return event(seconds, f"pod/shop/{name}", "Killing", by="kubelet", host="a1")
+
+
+CORDONED = node("a1", wrote("kubectl", 10, "unschedulable"), cordoned=True)
+
+
+def named(*pods: Pod, events: list[Event], nodes: tuple[Node, ...] = (CORDONED,)) -> list[str]:
+    """Drains, with what they say."""
+    sources = ReplaySources(None, events, nodes, pods)
+    found = [line for line in timeline(sources, ALL) if line.action == "Drain"]
+    return [f"{line.actor}: {line.detail}; {line.why.partition(':')[0]}" for line in found]
+
+
+def test_a_drain_that_is_over_is_concluded_from_what_is_gone() -> None:
+    events = [stopped(12, "web-1-a"), stopped(40, "web-2-b")]
+    agent = pod("agent-x", "a1", owner="DaemonSet")
+    concluded = ["kubectl (a user): 2 pods left in 28s; concluded"]
+    assert named(agent, pod("web-1-c", "b1"), events=events) == concluded
+    assert named(agent, pod("web-1-z", "a1"), events=events) == []  # one stays: a rollout, perhaps
+    assert named(events=events) == []  # no pods were read
+    assert named(agent, events=events, nodes=()) == []  # nobody cordoned it
+
+
+def test_evictions_without_a_known_cordon_are_a_drain_by_somebody() -> None:
+    going = pod("web-1-a", "a1", deleted=11, by="EvictionByEvictionAPI")
+    assert named(going, events=[], nodes=()) == [
+        "not known: 1 pod left; pods were evicted through the Eviction API"
+    ]
+
+
+def test_pods_that_the_taint_manager_deletes_are_no_drain() -> None:
+    going = pod("web-1-a", "a1", deleted=11, by="DeletionByTaintManager")
+    assert named(going, events=[stopped(11, "web-1-a")]) == []
+
+
+def test_a_drain_of_ours_is_told_by_the_journal_of_acts() -> None:
+    """Its numbers are of another journal, and a refused eviction is no pod that left."""
+    act = {"by": "drain", "outcome": "applied"}
+    cordon = change(1, 10, "SetUnschedulable", "node/a1", unschedulable=True, **act)
+    evict = change(2, 11, "EvictPod", "pod/shop/web-1-a", **act)
+    refused = change(3, 11, "EvictPod", "pod/shop/web-2-a", **{**act, "outcome": "failed"})
+    acts = [c | {"id": None, "reason": "drain of node a1"} for c in (cordon, evict, refused)]
+    assert told(changes=acts) == [
+        "#1 12:00:10 applied by kubectl nodelife drain (a user): Cordon Node/a1",
+        "#2 12:00:11 kubectl nodelife drain (a user): Drain Node/a1 after #1?",
+        "#3 12:00:11 failed by kubectl nodelife drain (a user): EvictPod Pod/shop/web-2-a",
+        "#4 12:00:11 applied by kubectl nodelife drain (a user): EvictPod Pod/shop/web-1-a"
+        " after #2?",
+    ]
+
+
+def test_a_lifecycle_condition_names_its_writer_and_why() -> None:
+    """KEP-5683: the only place where the API keeps why a node is out of service."""
+    raw = {"type": "DrainInProgress", "status": "True", "reason": "AdminRequested"}
+    writer = {
+        "manager": "kubectl-drain-tool",
+        "time": format_time(at(20)),
+        "subresource": "status",
+        "fieldsV1": {"f:status": {"f:conditions": {'k:{"type":"DrainInProgress"}': {}}}},
+    }
+    raw |= {"message": "disk swap, ticket 7", "lastTransitionTime": format_time(at(20))}
+    made = decode(
+        "Node",
+        {"metadata": {"name": "a1", "managedFields": [writer]}, "status": {"conditions": [raw]}},
+    )
+    assert isinstance(made, Node)
+    (line,) = timeline(ReplaySources(nodes=[made]), ALL)
+    assert (line.actor.name, line.why) == ("kubectl-drain-tool (a user)", "disk swap, ticket 7")
+    assert line.detail == "DrainInProgress=True (AdminRequested)"
+
+
+def test_a_taint_is_not_ascribed_to_who_wrote_another_one_later() -> None:
+    """Of the list of taints only the last write is kept."""
+    taints = ((UNREACHABLE, "NoExecute", 10), ("dedicated", "NoExecute", 50))
+    tainted = node("a1", wrote("kubectl-taint", 50, "taints"), taints=taints)
+    assert told(nodes=[tainted])[:2] == [
+        "#1 12:00:10 node-lifecycle: AddTaint Node/a1",
+        "#2 12:00:50 kubectl-taint (a user): AddTaint Node/a1",
     ]
 
 

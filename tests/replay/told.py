@@ -125,9 +125,11 @@ def wrote(manager: str, seconds: float, *fields: str) -> FieldManager:
     return FieldManager(manager, "Update", at(seconds), frozenset(names[f] for f in fields))
 
 
-def pod(name: str, on: str, *, deleted: float | None = None, by: str = "") -> Pod:
+def pod(name: str, on: str, *, deleted: float | None = None, by: str = "", owner: str = "") -> Pod:
     """A pod, perhaps Terminating with a grace of 30 seconds."""
     metadata: dict[str, Any] = {"namespace": "shop", "name": name}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": owner, "name": "o", "controller": True}]
     if deleted is not None:
         metadata["deletionTimestamp"] = format_time(at(deleted + 30))
         metadata["deletionGracePeriodSeconds"] = 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kubectl_nodelife.answers import daemonset
 from kubectl_nodelife.answers.explanation import Explanation, continued, explanation_of
@@ -38,8 +38,14 @@ def reading(query: Query) -> KindsToRead:
         case "PodDisruptionBudget":
             return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
-            more = () if word(query, "taint") else WEBHOOK_KINDS
-            return KindsToRead((*KINDS, *more), needed=("Node",), not_told=not_told)
+            more = () if word(query, "taint") else (*WEBHOOK_KINDS, "Event")
+            fields = {"Event": about_node(word(query, "name"))}
+            return KindsToRead((*KINDS, *more), ("Node",), not_told=not_told, fields=fields)
+
+
+def about_node(name: str) -> str:
+    """The field selector of Events about a node."""
+    return f"involvedObject.kind=Node,involvedObject.name={name}"
 
 
 def answer(view: ClusterView, query: Query) -> Response:
@@ -50,18 +56,33 @@ def answer(view: ClusterView, query: Query) -> Response:
 
 
 def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Response | None:
-    """A daemon's explanation of a pod (the response with its document), and what a look tells of
-    kinds that a daemon does not watch; None where the user may not look."""
+    """A daemon's explanation of a pod or a node (the response with its document), and what a look
+    tells of kinds that a daemon does not watch; None where the user may not look."""
     import json
 
     sent = as_sent(query)
+    kind, namespace, name = (word(sent, key) for key in ("kind", "namespace", "name"))
     try:
-        view = look(where, KindsToRead(DRAIN_KINDS, needed=("Node", "Pod")))
+        view = look(where, _beside_a_daemon(kind, name))
     except Failed as refused:
-        terminal.warn(f"what a drain would do is not told: {refused}")
+        terminal.warn(f"{_NOT_TOLD[kind]} not told: {refused}")
         return None
-    document = json.loads(str(told["text"]))
-    return _told(continued(document, view, word(sent, "namespace"), word(sent, "name")), sent)
+    return _told(continued(json.loads(str(told["text"])), view, kind, namespace, name), sent)
+
+
+_NOT_TOLD: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
+
+
+def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
+    """What is read besides: of a node only itself, its pods, and its Events."""
+    if kind == "Pod":
+        return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"))
+    fields = {
+        "Node": f"metadata.name={name}",
+        "Pod": f"spec.nodeName={name}",
+        "Event": about_node(name),
+    }
+    return KindsToRead(("Node", "Pod", *WEBHOOK_KINDS, "Event"), ("Node", "Pod"), fields=fields)
 
 
 def _told(made: Explanation, query: Query) -> Response:

@@ -7,7 +7,7 @@ that the server does not serve has no objects. Nothing is written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
@@ -48,7 +48,7 @@ class KindsToRead(NamedTuple):
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
     pods of all namespaces are needed all the same. `not_told` words what cannot be told for want of
-    a kind.
+    a kind. `fields`: kind -> the field selector by which a live cluster is asked for it.
     """
 
     kinds: Sequence[str]
@@ -56,6 +56,7 @@ class KindsToRead(NamedTuple):
     not_told: Callable[[ClusterView], Iterable[str]] = lambda view: ()
     namespace: str = ""
     pods_everywhere: Callable[[Settings], bool] = lambda settings: False
+    fields: Mapping[str, str] = {}
 
 
 def look(where: Where, wanted: KindsToRead) -> ClusterView:
@@ -99,7 +100,7 @@ async def _read(
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
         lists = await asyncio.gather(
-            *(_list(client, kind, wanted.namespace, progress, aside) for kind in wanted.kinds)
+            *(_list(client, kind, wanted, progress, aside) for kind in wanted.kinds)
         )
         found = dict(zip(wanted.kinds, lists, strict=True))
         for kind in wanted.needed:
@@ -111,7 +112,8 @@ async def _read(
         running = await detect_settings(client, among)
         decided = resolve_settings(wish, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
-            pods = await _list(client, "Pod", "", progress, [])
+            everywhere = wanted._replace(namespace="")
+            pods = await _list(client, "Pod", everywhere, progress, [])
             found["Pod"] = found["Pod"] if isinstance(pods, ApiError) else pods
     now_ns = server_now_ns(client)
     unread = {kind: error.what for kind, error in found.items() if isinstance(error, ApiError)}
@@ -133,9 +135,10 @@ async def _read(
 
 
 async def _list(
-    client: Client, kind: str, namespace: str, progress: Progress, aside: list[Unreadable]
+    client: Client, kind: str, wanted: KindsToRead, progress: Progress, aside: list[Unreadable]
 ) -> list[KubeObject] | ApiError:
-    found = await or_refused(read_all(client, resource_of(kind, namespace), progress, aside))
+    resource = resource_of(kind, wanted.namespace)._replace(fields=wanted.fields.get(kind, ""))
+    found = await or_refused(read_all(client, resource, progress, aside))
     return [] if isinstance(found, ApiError) and found.code == _NOT_SERVED else found
 
 

@@ -14,7 +14,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
     budget_of,
     nodes_using_budget,
 )
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
@@ -287,6 +287,6 @@ def _effects(view: SetView, plan: Rollback) -> Iterator[str]:
     )
     replaced = sum(1 for _ in view.pods()) - keep
     if view.daemon_set.spec.update_strategy.type == "RollingUpdate":
-        yield f"{replaced} pods are replaced, {keep} have that revision already"
+        yield f"{counted(replaced, 'pod')} to be replaced, {keep} with that revision already"
     else:
         yield f"no pod is replaced by itself (OnDelete); {keep} have that revision already"

@@ -7,7 +7,7 @@ deleted nodes) is allowed and reported as a note, because it explains what the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
@@ -28,18 +28,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     ObservedWrite,
     WriteAuthor,
 )
-
-# Beginning of a taint's key -> whose it is
-TAINTS_OF: Final = {
-    "ToBeDeletedByClusterAutoscaler": "cluster-autoscaler, about to take the node away",
-    "DeletionCandidateOfClusterAutoscaler": "cluster-autoscaler, which may take the node away",
-    "karpenter.sh/": "Karpenter",
-    "node.cloudprovider.kubernetes.io/": "a cloud controller",
-    "aws-node-termination-handler/": "the AWS node termination handler",
-    "cloud.google.com/": "Google Cloud",
-    "node.cilium.io/": "Cilium",
-    "node.kubernetes.io/out-of-service": "whoever declares nodes out of service",
-}
+from kubectl_nodelife.outlook.replay.actors import of_manager, owner_of_taint
 
 
 def others(record: Observations) -> Iterator[Divergence]:
@@ -121,10 +110,10 @@ def _message(group: list[ObservedWrite]) -> str:
 
 
 def _by(author: WriteAuthor | None) -> str:
-    return f" by {author.manager}" if author is not None else ""
+    return f" by {of_manager(author.manager)}" if author is not None else ""
 
 
 def _owner(taint: str) -> str:
     """Whose taint it is by its key, where nobody is named."""
-    found: Iterable[str] = (who for key, who in TAINTS_OF.items() if taint.startswith(key))
-    return next((f" ({who})" for who in found), " by somebody else")
+    owner = owner_of_taint(taint)
+    return f" ({owner})" if owner else " by somebody else"

@@ -10,6 +10,8 @@ from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
 from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.field_managers import FieldManager
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DELETION_BY_POD_GC,
     DELETION_BY_TAINT_MANAGER,
@@ -18,6 +20,7 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.outlook.replay.replay_line import CONTROLLER, KUBELET, OTHER, US, USER, Actor
 
 NOBODY_KNOWN: Final = Actor(OTHER, "not known")
+EVICTION_API: Final = Actor(OTHER, "Eviction API")
 
 # An Event's component -> our name of the controller. Others keep their own name.
 _COMPONENTS: Final = {
@@ -34,9 +37,47 @@ DISRUPTORS: Final = {
     DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
     DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
     "PreemptionByScheduler": Actor(CONTROLLER, "scheduler"),
-    EVICTION_BY_EVICTION_API: Actor(OTHER, "Eviction API"),
+    EVICTION_BY_EVICTION_API: EVICTION_API,
     "TerminationByKubelet": Actor(KUBELET, "kubelet"),
 }
+
+
+ACTS: Final = frozenset({"drain", "repair", "rollout", "upgrade"})
+"""Verbs by which a person orders writes, as their journal names them."""
+
+_OURS: Final = "kubectl-nodelife"
+_CONTROL_PLANE: Final = frozenset(
+    {"kube-controller-manager", "kube-scheduler", "cloud-controller-manager", "k3s", "kubelite"}
+)
+
+# Beginning of a taint's key -> whose it is
+_TAINTS_OF: Final = {
+    "ToBeDeletedByClusterAutoscaler": "cluster-autoscaler, about to take the node away",
+    "DeletionCandidateOfClusterAutoscaler": "cluster-autoscaler, which may take the node away",
+    "karpenter.sh/": "Karpenter",
+    "node.cloudprovider.kubernetes.io/": "a cloud controller",
+    "aws-node-termination-handler/": "the AWS node termination handler",
+    "cloud.google.com/": "Google Cloud",
+    "node.cilium.io/": "Cilium",
+    "medik8s.io/": "a medik8s operator",
+    "nodelife.dev/": "kubectl nodelife",
+    "node.kubernetes.io/out-of-service": "whoever declares nodes out of service",
+}
+
+# Part of a program's name -> what it does next with a node that it took out of service
+_WHAT_NEXT: Final = {
+    "cluster-autoscaler": "it deletes the node, or takes its taint off if it gives up",
+    "karpenter": "it drains the node and deletes it",
+    "kured": "it uncordons the node after the reboot",
+    "machine-config": "it uncordons the node once the update is done, and cordons it for the next",
+    "node-maintenance": "it uncordons the node once the NodeMaintenance object is deleted",
+    "draino": "it drains the node, and cordons it again while the condition lasts",
+    "system-upgrade": "it uncordons the node once its plan is done",
+}
+
+
+_SAME_WRITE_NS: Final = 2 * SECOND_NS
+"""Both instants have whole seconds."""
 
 
 def of_event(event: Event) -> Actor:
@@ -52,27 +93,50 @@ def of_event(event: Event) -> Actor:
 
 def of_manager(manager: str, node: str = "") -> Actor:
     """Who wrote a field, by the manager's name."""
-    if manager.startswith("kubectl-nodelife"):
-        return Actor(US, "us")
+    if manager.startswith(_OURS):
+        part = manager.removeprefix(_OURS).removeprefix("-")
+        return Actor(US, f"kubectl nodelife ({part})" if part else "kubectl nodelife")
     if manager.startswith("kubectl"):
         return Actor(USER, f"{manager} (a user)")
     if manager == "kubelet":
         return Actor(KUBELET, f"kubelet {node}" if node else "kubelet")
-    if manager in ("kube-controller-manager", "kube-scheduler", "cloud-controller-manager"):
+    if manager in _CONTROL_PLANE:
         return Actor(CONTROLLER, manager)
     return Actor(OTHER, manager) if manager else NOBODY_KNOWN
 
 
-def of_taint(key: str, manager: str) -> Actor:
-    """Who set a taint, by its key and by who wrote the taints last, which is all that is kept."""
-    writer = of_manager(manager)
-    if key in MIRRORING_KEYS and writer.kind != USER:
+def of_taint(key: str, added_ns: int, writer: FieldManager | None) -> Actor:
+    """Who set a taint: who wrote the taints last, if that was when it was added; else by its key.
+
+    Of the list of taints only the last write is kept, which may have been about another taint.
+    """
+    if writer is not None and abs(writer.time_ns - added_ns) < _SAME_WRITE_NS:
+        last = of_manager(writer.name)
+        if last.kind in (USER, US) or key not in MIRRORING_KEYS:
+            return last
+    if key in MIRRORING_KEYS:
         return Actor(CONTROLLER, "node-lifecycle")
-    return writer
+    owner = owner_of_taint(key)
+    return Actor(OTHER, owner) if owner else NOBODY_KNOWN
+
+
+def owner_of_taint(key: str) -> str:
+    """Whose taint it is by its key alone; "" where the key tells nothing."""
+    return next((who for start, who in _TAINTS_OF.items() if key.startswith(start)), "")
+
+
+def what_next(actor: Actor, node: str) -> str:
+    """What undoes or repeats what this actor did to the node, as far as its name tells; else ""."""
+    if actor.kind in (USER, US):
+        return f"nothing undoes it by itself (kubectl uncordon {node})"
+    known = actor.name.lower()
+    return next((then for name, then in _WHAT_NEXT.items() if name in known), "")
 
 
 def of_change(controller: str, outcome: str) -> Actor:
-    """Who did what the journal tells: the controller itself where the cluster shows it."""
+    """Who did what a journal tells: the controller itself where the cluster shows it."""
+    if controller in ACTS:
+        return Actor(USER, f"kubectl nodelife {controller} (a user)")
     if outcome == "confirmed":
         return Actor(CONTROLLER, controller)
     return Actor(US, f"us, as {controller}")

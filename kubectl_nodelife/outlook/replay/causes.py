@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.outlook.replay.drains import DRAIN
 from kubectl_nodelife.outlook.replay.lines import DECISIONS
 from kubectl_nodelife.outlook.replay.replay_line import CONTROLLER, ReplayLine
 
@@ -66,10 +67,11 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
         Rule(("timer",), "pod", _by_a_timer),
         Rule(("taint", "taints"), "node", _by_taints),
         Rule(("not-ready",), "node", _by_a_timer),
-        Rule(("cordon",), "node", _not_by_a_controller),
+        Rule((DRAIN, "cordon"), "node", _not_by_a_controller),
     ),
+    DRAIN: (Rule(("cordon",), "node"),),
     "cancel": (Rule(("untaint",), "node"), Rule(("ready",), "node")),
-    "kill": (Rule(("delete",), "pod"), Rule(("cordon",), "node")),
+    "kill": (Rule(("delete",), "pod"), Rule((DRAIN, "cordon"), "node")),
     "create": (Rule(("delete", "kill"), "owned"),),
     "schedule": (Rule(("create",), "named"), Rule(("create",), "owner")),
 }

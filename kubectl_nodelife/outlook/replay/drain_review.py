@@ -103,7 +103,7 @@ def drain_review(
     node: str,
 ) -> DrainReview:
     """The last drain of the node among these lines."""
-    cordons = [line for line in lines if line.about_node == node and _is_cordon(line)]
+    cordons = [line for line in lines if line.about_node == node and line.family == "cordon"]
     cordoned = cordons[-1] if cordons else None
     since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
     left = list(_left(lines, pods, node, since_ns))
@@ -118,12 +118,7 @@ def drain_review(
     )
 
 
-_LEFT: Final = frozenset({"kill", "delete", "EvictPod"})
-
-
-def _is_cordon(line: ReplayLine) -> bool:
-    ours = line.family == "SetUnschedulable" and "unschedulable=True" in line.detail
-    return ours or line.family == "cordon"
+_LEFT: Final = frozenset({"kill", "delete"})
 
 
 def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[str]:

@@ -7,11 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.core import Event
-from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
+from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
-from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, NODE_READY, TRUE, UNKNOWN
+from kubectl_nodelife.kube.wellknown import (
+    DISRUPTION_TARGET,
+    LIFECYCLE_CONDITIONS,
+    NODE_READY,
+    TRUE,
+    UNKNOWN,
+)
 from kubectl_nodelife.outlook.replay import actors
 from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, Actor, ReplayLine
 
@@ -19,6 +25,10 @@ from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, 
 DECISIONS: Final = frozenset(
     {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
 )
+LIFECYCLE: Final = "lifecycle"
+"""The family of conditions such as DrainInProgress."""
+
+_DRAIN_OF: Final = re.compile(r"drain of node (\S+)")
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
 
 
@@ -31,6 +41,9 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
     if action not in DECISIONS and change["outcome"] == "confirmed":
         told = change.get("settledTime") or told
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
+    gist = _gist_of_change(action, detail, kind, namespace, name, change["outcome"])
+    if action == "SetUnschedulable":
+        action, detail = gist[0].capitalize(), {}
     return ReplayLine(
         time_ns=int(parse_time(told)),
         actor=actors.of_change(change["controller"], change["outcome"]),
@@ -38,19 +51,25 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         kind=kind,
         namespace=namespace,
         name=name,
-        node=change.get("node", ""),
+        node=change.get("node", "") or _drained_node(change),
         detail=_words(action, detail),
         why=change["reason"],
         outcome=change["outcome"],
         seen=(JOURNAL,),
-        gist=_gist_of_change(action, detail, kind, namespace, name),
+        gist=gist,
         change=change["id"],
         change_cause=change["cause"],
     )
 
 
+def _drained_node(change: Mapping[str, Any]) -> str:
+    """The node for whose drain a pod was evicted, as its reason tells."""
+    told = _DRAIN_OF.search(change["reason"])
+    return told[1] if told is not None else ""
+
+
 def _gist_of_change(
-    action: str, detail: Mapping[str, Any], kind: str, namespace: str, name: str
+    action: str, detail: Mapping[str, Any], kind: str, namespace: str, name: str, outcome: str
 ) -> tuple[str, ...]:
     match action:
         case "SetNodeCondition" if detail["type"] == NODE_READY:
@@ -63,10 +82,14 @@ def _gist_of_change(
             return ("pod-not-ready", namespace, name)
         case "DeletePod":
             return ("delete", namespace, name)
+        case "EvictPod" if outcome == "applied":
+            return ("delete", namespace, name)
         case "ScheduleEviction":
             return ("timer", namespace, name)
         case "CancelEviction":
             return ("cancel", namespace, name)
+        case "SetUnschedulable":
+            return ("cordon" if detail.get("unschedulable") else "uncordon", name)
         case "CreatePod":
             return ("create", namespace, str(detail.get("owner", "")).rpartition("/")[2])
     return (action, kind, namespace, name, *(str(v) for v in detail.values()))
@@ -154,22 +177,35 @@ def _gist_of_event(event: Event) -> tuple[str, ...]:
 def of_node(node: Node) -> Iterator[ReplayLine]:
     """Conditions that changed, taints with a time, and who wrote the spec last."""
     for condition in node.status.conditions:
-        since = condition.last_transition_time
-        if since is None or condition.type != NODE_READY:
-            continue
-        actor = actors.of_manager("kubelet", node.name)
-        if condition.status == UNKNOWN:  # which no kubelet says of itself
-            actor = actors.of_change("node-lifecycle", "confirmed")
-        words = f"{condition.type}={condition.status} ({condition.reason})"
-        gist = (_ready_word(condition.status), node.name)
-        yield _trace(node, int(since), actor, "SetNodeCondition", words, condition.message, gist)
+        if condition.type == NODE_READY or condition.type in LIFECYCLE_CONDITIONS:
+            yield from _of_condition(node, condition)
     writer = node.managers.writer_of(TAINTS)
     for taint in node.spec.taints:
         if taint.time_added is not None:
-            actor = actors.of_taint(taint.key, writer.name if writer is not None else "")
+            at_ns = int(taint.time_added)
+            actor = actors.of_taint(taint.key, at_ns, writer)
             same = ("taint", node.name, taint.key, taint.effect)
-            yield _trace(node, int(taint.time_added), actor, "AddTaint", str(taint), "", same)
+            yield _trace(node, at_ns, actor, "AddTaint", str(taint), "", same)
     yield from _by_hand(node)
+
+
+def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
+    """Ready, and those by which people and their programs say what they do with the node."""
+    since = condition.last_transition_time
+    if since is None:
+        return
+    reason = f" ({condition.reason})" if condition.reason else ""
+    words = f"{condition.type}={condition.status}{reason}"
+    if condition.type == NODE_READY:
+        actor = actors.of_manager("kubelet", node.name)
+        if condition.status == UNKNOWN:  # which no kubelet says of itself
+            actor = actors.of_change("node-lifecycle", "confirmed")
+        gist: tuple[str, ...] = (_ready_word(condition.status), node.name)
+    else:
+        writer = node.managers.writer_of(condition_field(condition.type))
+        actor = actors.of_manager(writer.name) if writer is not None else actors.NOBODY_KNOWN
+        gist = (LIFECYCLE, node.name, condition.type, condition.status)
+    yield _trace(node, int(since), actor, "SetNodeCondition", words, condition.message, gist)
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:

@@ -13,9 +13,8 @@ from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.replay_line import (
-    EVENT,
-    JOURNAL,
     OBJECT,
+    ORDER_OF_SOURCES,
     OTHER,
     US,
     ReplayLine,
@@ -23,12 +22,10 @@ from kubectl_nodelife.outlook.replay.replay_line import (
 
 SAME_NS: Final = 30 * SECOND_NS
 
-_ORDER: Final = (JOURNAL, EVENT, OBJECT)
-
 
 def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     """The lines, each thing once, in the order of time."""
-    ranked = sorted(lines, key=lambda line: (_ORDER.index(line.seen[0]), line.time_ns))
+    ranked = sorted(lines, key=lambda line: (ORDER_OF_SOURCES.index(line.seen[0]), line.time_ns))
     known: dict[tuple[str, ...], list[tuple[int, int, ReplayLine]]] = {}
     kept: list[ReplayLine] = []
     for number, line in enumerate(ranked):

@@ -15,6 +15,8 @@ OTHER: Final = "other"
 JOURNAL: Final = "journal"
 EVENT: Final = "event"
 OBJECT: Final = "object"
+ORDER_OF_SOURCES: Final = (JOURNAL, EVENT, OBJECT)
+"""The one that knows most first."""
 
 
 class Actor(NamedTuple):

@@ -11,6 +11,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.replay import lines
 from kubectl_nodelife.outlook.replay.causes import in_order, link
+from kubectl_nodelife.outlook.replay.drains import drains
 from kubectl_nodelife.outlook.replay.merging import merged
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 
@@ -46,6 +47,7 @@ def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
     """The lines in the order of time, with their causes."""
     found = merged(_all(sources, wanted))
     _place(found, sources)
+    found = sorted([*drains(found, sources.pods), *found], key=lambda line: line.time_ns)
     link(found)
     shown = [line for line in in_order(found) if wanted.since_ns <= line.time_ns <= wanted.until_ns]
     return _with_causes(shown, [line for line in shown if _asked_for(line, wanted)])

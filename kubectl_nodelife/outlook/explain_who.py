@@ -1,0 +1,152 @@
+"""Explains who cordoned, tainted or drained a node, when, why, and what undoes or repeats it.
+
+Told by the lines of a replay (`replay/timeline`), made of managedFields, conditions and Events, so
+that both name the same program. Only the API server's audit log has users' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
+from kubectl_nodelife.controllers.upgrade.marks import CordonOwner, UnreadableMark, mark_of
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.field_managers import TAINTS
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MINUTE_NS, format_time
+from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
+from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay.drains import DRAIN
+from kubectl_nodelife.outlook.replay.replay_line import OTHER, Actor, ReplayLine
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
+
+WHO: Final = "Who cordoned, tainted or drained it, and what undoes that?"
+"""The question of the section."""
+
+_SOON_NS: Final = MINUTE_NS
+"""Clocks differ: what seems to lie ahead so little has happened."""
+
+
+def who_section(
+    node: Node, pods: Collection[Pod], events: Sequence[Event], now_ns: int
+) -> ExplainedQuestion:
+    """The section about one node. `pods`: on it; `events`: at least those about it."""
+    sources = ReplaySources(None, events, (node,), list(pods))
+    found = timeline(sources, ReplayFilter(0, now_ns + _SOON_NS, node.name, quiet=True))
+    lines = [line for line in found if line.kind == "Node"]
+    sentences = [
+        *_cordon(node, lines, now_ns),
+        *_taints(node, lines, now_ns),
+        *_drains(node, lines, now_ns),
+        *_conditions(node, lines, now_ns),
+        *_upgrade(node),
+    ]
+    return ExplainedQuestion(WHO, sentences or ["It is neither cordoned nor tainted."])
+
+
+def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
+    line = _last(lines, "cordon")
+    if not node.spec.unschedulable:
+        if line is not None:
+            yield f"It was cordoned {_when(line, now_ns)}, and is not any more."
+        return
+    if line is None:
+        yield f"It is cordoned; who did it is not told here: {_why_not(node)}."
+        return
+    by = "" if line.actor.kind == "kubelet" else f" by {line.actor}"
+    then = actors.what_next(line.actor, node.name)
+    yield f"Cordoned {_when(line, now_ns)}{by}{f': {then}' if then else ''}."
+
+
+def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
+    for taint in node.spec.taints:
+        line = _last(lines, "taint", taint.key, taint.effect)
+        if taint.key not in MIRRORING_KEYS:
+            yield _other_taint(node, taint, line, now_ns)
+            continue
+        since = f" {_when(line, now_ns)}" if line is not None else ""
+        by = line.actor if line is not None else "node-lifecycle"
+        yield f"Taint {taint}{since} by {by}: it mirrors the node's conditions and ends with them."
+
+
+def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
+    if line is not None and line.actor != actors.NOBODY_KNOWN:
+        then = actors.what_next(line.actor, node.name).partition(" (")[0]
+        return f"Taint {taint} {_when(line, now_ns)} by {line.actor}{f': {then}' if then else ''}."
+    owner = actors.owner_of_taint(taint.key)
+    if owner:
+        then = actors.what_next(Actor(OTHER, owner), node.name)
+        return f"Taint {taint} is one of {owner}{f': {then}' if then else ''}."
+    writer = node.managers.writer_of(TAINTS)
+    if writer is None:
+        return f"Taint {taint}: who set it is not told here: {_why_not(node)}."
+    last = f"{actors.of_manager(writer.name)} {_ago(writer.time_ns, now_ns)}"
+    return f"Taint {taint} by {last} or by somebody before: only the list's last write is kept."
+
+
+def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
+    line = _last(lines, DRAIN)
+    if line is not None:
+        yield (
+            f"Drained by {line.actor} {_when(line, now_ns)}: {line.detail} ({line.why}); "
+            f"'kubectl nodelife replay --drain {node.name}' tells more."
+        )
+
+
+def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
+    for type_ in LIFECYCLE_CONDITIONS:
+        condition = node.status.condition(type_)
+        line = _last(lines, "lifecycle", type_)
+        if condition is None or line is None:
+            continue
+        message = f": {condition.message}" if condition.message else ""
+        stale = condition.status == TRUE and not node.spec.unschedulable
+        yield (
+            f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}."
+            + (" The node is not cordoned: it was probably forgotten." if stale else "")
+        )
+
+
+def _upgrade(node: Node) -> Iterator[str]:
+    try:
+        mark = mark_of(node)
+    except UnreadableMark:
+        yield "Its annotation nodelife.dev/upgrade cannot be read: no upgrade run touches it."
+        return
+    if mark is not None:
+        cordon = ", which cordoned it and uncordons it" if mark.cordon == CordonOwner.OURS else ""
+        reason = f": {mark.reason}" if mark.reason else ""
+        yield (
+            f"Upgrade run {mark.run}{cordon}: {mark.state} since {mark.since or 'unknown'}{reason}"
+            f"; 'kubectl nodelife upgrade status {node.name}' tells more."
+        )
+
+
+def _last(lines: Sequence[ReplayLine], family: str, *rest: str) -> ReplayLine | None:
+    """The newest line of that family whose gist goes on so behind the node's name."""
+    return next(
+        (
+            line
+            for line in reversed(lines)
+            if line.family == family and line.gist[2 : 2 + len(rest)] == rest
+        ),
+        None,
+    )
+
+
+def _when(line: ReplayLine, now_ns: int) -> str:
+    return f"{_ago(line.time_ns, now_ns)} ({format_time(line.time_ns)})"
+
+
+def _ago(at_ns: int, now_ns: int) -> str:
+    return f"{human_duration(max(0, now_ns - at_ns))} ago"
+
+
+def _why_not(node: Node) -> str:
+    if node.managers:
+        return "what managedFields say of it is gone"
+    return "no managedFields were read (kubectl get nodes --show-managed-fields)"

@@ -1,0 +1,133 @@
+"""Names drains: a node that was cordoned, or evicted from, and whose pods then left.
+
+No object and no Event says "drain". What one leaves is a cordon, evictions by the Eviction API as
+long as the pods are Terminating, and afterwards the kubelet's Events about pods that it stopped.
+Where only those are left, a drain is concluded if the node has none of the pods any more that a
+drain would take.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay.replay_line import (
+    CONTROLLER,
+    KUBELET,
+    ORDER_OF_SOURCES,
+    USER,
+    Actor,
+    ReplayLine,
+)
+
+DRAIN: Final = "drain"
+"""The family of such a line."""
+
+_EVICTED: Final = "pods were evicted through the Eviction API"
+_CONCLUDED: Final = "concluded: it was cordoned, pods were stopped, and none that can move is left"
+
+_PAUSE_NS: Final = 15 * MINUTE_NS
+"""Pods that leave so long after the one before belong to no drain, or to another."""
+
+
+def drains(lines: Sequence[ReplayLine], pods: Collection[Pod]) -> Iterator[ReplayLine]:
+    """One line a drain; `lines` in the order of time, each pod's with its node.
+
+    `pods` as they are now, none where they were not read.
+    """
+    told: dict[str, list[ReplayLine]] = defaultdict(list)
+    ended_otherwise = {_key(line) for line in lines if _is_by_a_controller(line)}
+    for line in lines:
+        if line.family in ("cordon", "uncordon"):
+            told[line.name].append(line)
+        elif _has_left(line) and _key(line) not in ended_otherwise:
+            told[line.about_node].append(line)
+    still = {pod.spec.node_name for pod in pods if _drain_takes(pod)}
+    for node, of_node in told.items():
+        for drain in _of_node(node, of_node):
+            if drain.why == _EVICTED or (pods and node not in still):
+                yield drain
+
+
+def _of_node(node: str, lines: Sequence[ReplayLine]) -> Iterator[ReplayLine]:
+    cordon: ReplayLine | None = None
+    left: list[ReplayLine] = []
+    for line in lines:
+        if line.family in ("cordon", "uncordon"):
+            yield from _drain(node, cordon, left)
+            cordon, left = (line if line.family == "cordon" else None), []
+            continue
+        before = left[-1] if left else cordon
+        if before is not None and line.time_ns - before.time_ns > _PAUSE_NS:
+            yield from _drain(node, cordon, left)
+            cordon, left = None, []
+        if cordon is not None or left or _is_eviction(line):
+            left.append(line)
+    yield from _drain(node, cordon, left)
+
+
+def _drain(
+    node: str, cordon: ReplayLine | None, left: Sequence[ReplayLine]
+) -> Iterator[ReplayLine]:
+    if not left:
+        return
+    first, last = left[0], left[-1]
+    pods = len({_key(line) for line in left})
+    counted = f"{pods} pod{'s' if pods > 1 else ''} left"
+    lasted = human_duration(last.time_ns - first.time_ns)
+    seen = {source for line in left for source in line.seen}
+    yield ReplayLine(
+        time_ns=first.time_ns,
+        actor=_who(cordon, left),
+        action="Drain",
+        kind="Node",
+        namespace="",
+        name=node,
+        detail=counted if pods == 1 else f"{counted} in {lasted}",
+        seen=tuple(source for source in ORDER_OF_SOURCES if source in seen),
+        gist=(DRAIN, node),
+        why=_EVICTED if any(map(_is_eviction, left)) else _CONCLUDED,
+    )
+
+
+def _who(cordon: ReplayLine | None, left: Sequence[ReplayLine]) -> Actor:
+    ordered = next((line.actor for line in left if line.actor.kind == USER), None)
+    if ordered is not None:
+        return ordered
+    if cordon is not None and cordon.actor.kind != KUBELET:  # which only tells of a cordon
+        return cordon.actor
+    return actors.NOBODY_KNOWN
+
+
+def _has_left(line: ReplayLine) -> bool:
+    gone = line.family in ("delete", "kill") and line.kind == "Pod" and line.about_node != ""
+    return gone and _happened(line)
+
+
+def _drain_takes(pod: Pod) -> bool:
+    """Whether a drain would have taken the pod: not a DaemonSet's, not a mirror pod."""
+    owner = controller_of(pod.metadata)
+    of_node = owner is not None and owner.kind in ("DaemonSet", "Node")
+    return not of_node and pod.metadata.deletion_timestamp is None
+
+
+def _is_eviction(line: ReplayLine) -> bool:
+    return line.actor == actors.EVICTION_API or (line.action == "EvictPod" and _happened(line))
+
+
+def _happened(line: ReplayLine) -> bool:
+    return line.outcome in ("", "confirmed", "applied")
+
+
+def _is_by_a_controller(line: ReplayLine) -> bool:
+    return line.family == "delete" and line.actor.kind == CONTROLLER
+
+
+def _key(line: ReplayLine) -> tuple[str, str]:
+    return line.namespace, line.gist[-1]
