@@ -367,7 +367,9 @@ def put_condition(
         if present.type == type_:
             if present == condition:
                 return conditions
-            return (*conditions[:i], condition, *conditions[i + 1 :])
+            changed = list(conditions)
+            changed[i] = condition
+            return tuple(changed)
     return (*conditions, condition)
 
 

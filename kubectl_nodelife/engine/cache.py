@@ -181,7 +181,8 @@ class Cache:
                 self.quarantine.lift(kind, obj.key)
             if kind == "Lease":
                 return self._put_lease(cast(Lease, obj), now_ns, cause)
-            return Change(kind, self.set(kind, obj.key, obj), obj, cause)
+            meta = obj.metadata
+            return Change(kind, self.set(kind, (meta.namespace, meta.name), obj), obj, cause)
         if type(event) is Gone:
             kind, key, cause = event.kind, event.key, event.cause
             self.quarantine.lift(kind, key)
@@ -254,16 +255,16 @@ class Cache:
         """Store the object (None: drop it), keep the indexes, and return what was there."""
         old: KubeObject | None
         if kind == "Pod":
-            old = self.pods.get(key)
-            pod = cast("Pod | None", obj)
+            pod: Pod | None = obj  # type: ignore[assignment]
+            was = self.pods.get(key)
             if pod is None:
                 self.pods.pop(key, None)
             else:
                 self.pods[key] = pod
-                if old is not None and old.spec is pod.spec and old.metadata is pod.metadata:
-                    return old  # its status changed, as it does most often
-            self._index(key, old, pod)
-            return old
+                if was is not None and was.spec is pod.spec and was.metadata is pod.metadata:
+                    return was  # its status changed, as it does most often
+            self._index(key, was, pod)
+            return was
         if kind == "Node":
             old = self.nodes.get(key[1])
             if obj is None:

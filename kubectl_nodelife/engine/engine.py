@@ -1,6 +1,6 @@
 """The engine: events in, actions out, no I/O, and no clock but the `now` that it is given.
 
-`step` is a generator, so that a live driver can take the actions of a burst in slices of some
+`step` is an iterator, so that a live driver can take the actions of a burst in slices of some
 milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
 
 What a controller decides on an object in quarantine is refused here, whoever carries out the rest:
@@ -11,9 +11,10 @@ the controller is told a moment later that the call failed. Where somebody asks 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Final, cast
+from itertools import chain
+from typing import Final, ParamSpec, TypeGuard, cast
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
@@ -33,6 +34,7 @@ _REFUSAL_NS: Final = SECOND_NS
 _BEGINNING: Final = "its beginning"
 
 OnBug = Callable[[Bug], None]
+P = ParamSpec("P")
 
 
 class RequeueInThePast(Exception):
@@ -115,6 +117,10 @@ class Engine:
 
         Raises RequeueInThePast.
         """
+        return chain.from_iterable(self._turns(now_ns, events))
+
+    def _turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+        """The same, by what is decided together."""
         cache = self.cache
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
@@ -127,7 +133,7 @@ class Engine:
                     self._note_bug(controller.name, _about(taken), error, now_ns)
                     continue
                 if actions:
-                    yield from self._answer(controller, taken, actions, now_ns)
+                    yield from self._settle(controller.name, taken, actions, now_ns)
                 elif cache.quarantine.bugs:
                     cache.quarantine.worked(controller.name, _about(taken))
         while self._refused and self._refused[0][0] <= now_ns:
@@ -140,62 +146,27 @@ class Engine:
             for due in self._timers.pop_due(now_ns):
                 name, key = cast("tuple[str, Hashable]", due)
                 if name in self._by_name:
-                    yield from self._wake(self._by_name[name], key, now_ns)
+                    turn = _turn(self._by_name[name].reconcile, key, cache, now_ns)
+                    bug = yield from self._settle(name, key, turn, now_ns)
+                    if bug is not None:  # a turn that fails comes again
+                        self._timers.set(due, now_ns + bug.retry_ns())
 
     # Calls of controllers
 
-    def _answer(
-        self, controller: Controller, change: Change, actions: Actions, now_ns: int
-    ) -> Iterator[Action]:
-        """What a controller decides on a change, as it comes to it."""
-        try:
-            yield from self._settle(actions, now_ns)
-        except Exception as error:
-            self._note_bug(controller.name, _about(change), error, now_ns)
-        else:
-            if self.cache.quarantine.bugs:
-                self.cache.quarantine.worked(controller.name, _about(change))
-
-    def _failed(self, outcome: Outcome, now_ns: int) -> Iterator[Action]:
+    def _failed(self, outcome: Outcome, now_ns: int) -> Iterator[Sequence[Action]]:
         """A controller learns that an action of its own failed."""
         controller = self._by_name.get(outcome.action.controller)
-        if controller is None:
-            return
-        try:
-            yield from self._settle(controller.failed(outcome, self.cache, now_ns), now_ns)
-        except Exception as error:
-            self._note_bug(controller.name, outcome.action.target, error, now_ns)
+        if controller is not None:
+            turn = _turn(controller.failed, outcome, self.cache, now_ns)
+            yield from self._settle(controller.name, outcome.action.target, turn, now_ns)
 
-    def _begin(self, controller: Controller, now_ns: int) -> Iterator[Action]:
+    def _begin(self, controller: Controller, now_ns: int) -> Iterator[Sequence[Action]]:
         """A controller begins; one that cannot does not take part."""
         begin = controller.join if self._join else controller.start
-        try:
-            yield from self._settle(begin(self.cache, now_ns), now_ns)
-        except Exception as error:
-            self._note_bug(controller.name, _BEGINNING, error, now_ns)
+        turn = _turn(begin, self.cache, now_ns)
+        if (yield from self._settle(controller.name, _BEGINNING, turn, now_ns)) is not None:
             self.controllers.remove(controller)
             self._index_controllers()
-
-    def _wake(self, controller: Controller, key: Hashable, now_ns: int) -> Iterator[Action]:
-        """The time has come that a controller asked for; a turn that fails comes again."""
-        try:
-            yield from self._settle(controller.reconcile(key, self.cache, now_ns), now_ns)
-        except Exception as error:
-            bug = self._note_bug(controller.name, key, error, now_ns)
-            self._timers.set((controller.name, key), now_ns + bug.retry_ns())
-        else:
-            if self.cache.quarantine.bugs:
-                self.cache.quarantine.worked(controller.name, key)
-
-    def _carry_on(self, part: Part, now_ns: int) -> Iterator[Action]:
-        """Part of a turn: what fails in it leaves the rest of the turn to go on."""
-        try:
-            yield from self._settle(part.actions, now_ns)
-        except Exception as error:
-            self._note_bug(part.controller, part.about, error, now_ns)
-        else:
-            if self.cache.quarantine.bugs:
-                self.cache.quarantine.worked(part.controller, part.about)
 
     def _note_bug(self, controller: str, about: Hashable, error: Exception, now_ns: int) -> Bug:
         """Contain an exception, or raise it where nobody asked to be told."""
@@ -214,7 +185,7 @@ class Engine:
     def _concerned(self, change: Change) -> Sequence[Controller]:
         """Those who want to know."""
         old, new = change.old, change.new
-        if type(old) is Pod and type(new) is Pod and same_but_for_conditions(old, new):
+        if type(new) is Pod and type(old) is Pod and same_but_for_conditions(old, new):
             return self._condition_readers
         return self._watchers.get(change.kind, ())
 
@@ -241,23 +212,56 @@ class Engine:
                     taken.append(change)
         return taken
 
-    def _settle(self, actions: Actions, now_ns: int) -> Iterator[Action]:
-        quarantine, give = self.cache.quarantine, self._numbers.give
-        for action in actions:
-            if type(action) is Requeue:
-                if action.at_ns <= now_ns:
-                    raise RequeueInThePast(f"{action} at {now_ns}")
-                self._timers.set((action.controller, action.key), action.at_ns)
-            elif type(action) is Part:
-                yield from self._carry_on(action, now_ns)
-            elif (quarantine.unreadable or quarantine.bugs) and is_refused(
-                action, self.cache, self._watched_by(action)
-            ):
-                if action.writes and type(action) is not RecordEvent:
-                    outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
-                    self._refused.append((now_ns + _REFUSAL_NS, outcome))
-            else:
-                yield give(action)
+    def _settle(
+        self, controller: str, about: Hashable | Change, actions: Actions, now_ns: int
+    ) -> Generator[Sequence[Action], None, Bug | None]:
+        """Hand out what a controller decides about an object, as it comes to it.
+
+        Returns the bug that ended the turn, None where it came to its end.
+        """
+        try:
+            for action in actions:
+                if type(action) is Part:
+                    yield self._decide(action, now_ns)
+                elif self._goes_out(action, now_ns):
+                    yield (self._numbers.give(action),)
+        except Exception as error:
+            return self._note_bug(controller, _about(about), error, now_ns)
+        if self.cache.quarantine.bugs:
+            self.cache.quarantine.worked(controller, _about(about))
+        return None
+
+    def _decide(self, part: Part, now_ns: int) -> list[Action]:
+        """All that is decided in a part of a turn; what fails in it leaves the rest to go on."""
+        decided: list[Action] = []
+        give = self._numbers.give
+        try:
+            for action in part.actions:
+                if self._goes_out(action, now_ns):
+                    decided.append(give(action))
+        except Exception as error:
+            self._note_bug(part.controller, part.about, error, now_ns)
+        else:
+            if self.cache.quarantine.bugs:
+                self.cache.quarantine.worked(part.controller, part.about)
+        return decided
+
+    def _goes_out(self, action: Action | Requeue, now_ns: int) -> TypeGuard[Action]:
+        """Whether it is an action, and not refused. Otherwise it is done with here."""
+        if type(action) is Requeue:
+            if action.at_ns <= now_ns:
+                raise RequeueInThePast(f"{action} at {now_ns}")
+            self._timers.set((action.controller, action.key), action.at_ns)
+            return False
+        quarantine = self.cache.quarantine
+        if not (quarantine.unreadable or quarantine.bugs):
+            return True
+        if not is_refused(action, self.cache, self._watched_by(action)):
+            return True
+        if action.writes and type(action) is not RecordEvent:
+            outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
+            self._refused.append((now_ns + _REFUSAL_NS, outcome))
+        return False
 
     def _watched_by(self, action: Action) -> frozenset[str]:
         """The kinds on which the action's controller bases its decisions."""
@@ -265,7 +269,14 @@ class Engine:
         return controller.watches if controller is not None else frozenset()
 
 
-def _about(change: Change) -> Hashable:
-    """The object of a change; a heartbeat may come without its node."""
-    obj = change.new if change.new is not None else change.old
-    return (change.kind, obj.key if obj is not None else ("", ""))
+def _turn(decide: Callable[P, Actions], *args: P.args, **kwargs: P.kwargs) -> Actions:
+    """A controller's turn, which begins when its first action is asked for."""
+    yield from decide(*args, **kwargs)
+
+
+def _about(about: Hashable | Change) -> Hashable:
+    """What a turn is about; of a change its object: a heartbeat may come without its node."""
+    if type(about) is not Change:
+        return about
+    obj = about.new if about.new is not None else about.old
+    return (about.kind, obj.key if obj is not None else ("", ""))

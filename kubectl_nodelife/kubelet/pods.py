@@ -99,7 +99,7 @@ class PodTable:
     def translate_uid(self, uid: str) -> str:
         """A mirror's uid to that of its static pod; any other uid to itself. Follows
         `TranslatePodUID`."""
-        if uid in self._pods:
+        if uid in self._pods or not self._mirrors:
             return uid
         return next((owner for mirror, owner in self._translations() if mirror == uid), uid)
 

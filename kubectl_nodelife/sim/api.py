@@ -101,10 +101,11 @@ class Api:
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
         """Store an object as it now is, and tell everybody."""
-        old = self.store.set(kind, obj.key, obj)
+        meta = obj.metadata
+        old = self.store.set(kind, (meta.namespace, meta.name), obj)
         self.pending.append(Put(kind, obj, cause))
         if type(obj) is Pod:
-            before = cast("Pod | None", old)
+            before: Pod | None = old  # type: ignore[assignment]
             if before is None or not same_but_for_conditions(before, obj):
                 self._tell_pod(before, obj, cause)
             else:

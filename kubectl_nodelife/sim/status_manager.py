@@ -194,7 +194,9 @@ class StatusManagers:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         """The kubelet's watch shows a pod. What the kubelet wrote itself it believes already."""
-        if new is None or (old is not None and old.uid != new.uid):
+        if new is None or (
+            old is not None and old.metadata is not new.metadata and old.uid != new.uid
+        ):
             if old is not None:
                 self._gone(old)
             return
@@ -211,16 +213,18 @@ class StatusManagers:
                 self.of(node).machine.observe(new)
                 self.wake(node)
             return
-        manager = self.of(node)
+        manager = self._managers.get(node) or self.of(node)
         machine = manager.machine
-        uid = machine.pods.translate_uid(new.uid)
+        uid = machine.pods.translate_uid(new.metadata.uid)
         if uid in machine.statuses:
             machine.observe(new)
             manager.news.setdefault(uid, PodNews()).cause = cause
         else:
-            before = manager.changed.get(new.key)
-            manager.changed[new.key] = (old if before is None else before[0], cause)
-        self.wake(node)
+            key = new.key
+            before = manager.changed.get(key)
+            manager.changed[key] = (old if before is None else before[0], cause)
+        if manager.batch_at_ns is None and self.kubelets.alive(node):
+            self.wake(node)
 
     def _gone(self, pod: Pod) -> None:
         """The watch shows that the pod is gone; what was believed of it is an orphan now."""

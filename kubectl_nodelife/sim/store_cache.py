@@ -13,7 +13,6 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
-from kubectl_nodelife.workloads.scheduling import PodRequirements
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -28,12 +27,14 @@ class StoreCache:
         self._kinds_read = kinds_read
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
-            pod.key for pod in self._store.pods.values() if _keeps_others_off(pod)
+            key
+            for key, pod in self._store.pods.items()
+            if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Note which pods keep others away."""
-        if new is not None and _keeps_others_off(new):
+        if new is not None and anti_affinity_terms(new):
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
             self._keep_off.pop(old.key, None)
@@ -63,14 +64,8 @@ class StoreCache:
 
     def stock(self, name: str) -> NodeInfo:
         """What the node's pods leave of it. Most of them ask the same, so these are counted."""
-        times: dict[PodRequirements, int] = {}
-        room_of = self._classes.room_of
-        for pod in self._store.pods_on(name):
-            if pod.status.phase not in TERMINAL_PHASES:
-                room = room_of(pod)
-                times[room] = times.get(room, 0) + 1
         info = NodeInfo(self._store.nodes[name])
-        for room, count in times.items():
+        for room, count in self._classes.rooms_of(self._store.pods_on(name)).items():
             info.add(room.requests, room.ports, count)
         return info
 
@@ -131,7 +126,3 @@ def is_ready(node: Node) -> bool:
     """
     ready = node.ready()
     return ready is None or ready.status == "True"
-
-
-def _keeps_others_off(pod: Pod) -> bool:
-    return pod.spec.affinity is not None and bool(anti_affinity_terms(pod))

@@ -184,11 +184,9 @@ class World:
     def _apply(self, action: Action, now_ns: int) -> None:
         kind, key = action.target
         old = self.api.store.get(kind, key)
-        if old is not None:
-            uid = action.uid
-            if uid and uid != old.metadata.uid:
-                self._refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
-                return
+        if old is not None and (uid := action.uid) and uid != old.metadata.uid:
+            self._refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
+            return
         if type(action) in _PRECONDITIONS and not self._holds(action, old):
             return
         new = action.effect(old, now_ns)

@@ -115,7 +115,7 @@ def _assumed(owner: OwnerReference) -> Replacement:
 
 
 def _by_kind(owner: OwnerReference, found: KubeObject) -> Replacement:
-    if isinstance(found, ReplicaSet | ReplicationController):
+    if isinstance(found, (ReplicaSet, ReplicationController)):
         return Replacement(
             AT_ONCE,
             replicas=replicas_of(found),

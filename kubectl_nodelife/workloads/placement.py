@@ -194,14 +194,15 @@ class PlacementSimulator:
 
     def place(self, pod: Pod) -> str | None:
         """The node that the pod would be bound to now, wherever it may be; None: none fits."""
-        wanted = self._wanted(pod)
+        demands = self._classes.demands_of(pod)
+        wanted = self._wanted(pod, demands)
         if self._nowhere(wanted):
             return None
         pinned = pinned_node(pod.spec)
         if pinned is not None:
             return pinned if self._fits(wanted, pinned) else None
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
-        return self._candidates_for(pod).best(
+        return self._candidates_for(demands).best(
             wanted.requests,
             lambda name: not self._short(wanted, name),
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
@@ -210,7 +211,7 @@ class PlacementSimulator:
 
     def line_of(self, pod: Pod) -> Hashable:
         """Pods with the same value fit the same nodes: where one waits, all do."""
-        class_ = self._classes.class_of(pod, self._anti_affinity)
+        class_ = self._classes.demands_of(pod).class_of(pod, self._anti_affinity)
         return (class_, _is_daemon_pod(pod), claim_names(pod))
 
     def follows_pods(self) -> bool:
@@ -219,11 +220,12 @@ class PlacementSimulator:
 
     def candidates(self, pod: Pod, most: int) -> list[str]:
         """Nodes on which the pod fits now, at most so many."""
-        wanted = self._wanted(pod)
+        demands = self._classes.demands_of(pod)
+        wanted = self._wanted(pod, demands)
         if self._nowhere(wanted):
             return []
         found: list[str] = []
-        for name in self._candidates_for(pod).names():
+        for name in self._candidates_for(demands).names():
             if not self._short(wanted, name) and self._obeys(wanted, name):
                 found.append(name)
                 if len(found) >= most:
@@ -232,7 +234,7 @@ class PlacementSimulator:
 
     def no_room(self, pod: Pod) -> NoRoom:
         """Why the pod fits nowhere, counted over all nodes."""
-        wanted = self._wanted(pod)
+        wanted = self._wanted(pod, self._classes.demands_of(pod))
         nodes = self._cache.nodes
         nowhere = self._nowhere(wanted)
         if nowhere:
@@ -299,9 +301,8 @@ class PlacementSimulator:
             for pod, _ in self._cache.placed(wanted.pod.namespace)
         )
 
-    def _candidates_for(self, pod: Pod) -> Candidates:
-        """The nodes that pods like this one may go to, brought up to date."""
-        demands = self._classes.demands_of(pod)
+    def _candidates_for(self, demands: Demands) -> Candidates:
+        """The nodes to which pods with these demands may go, brought up to date."""
         found = self._candidates.get(demands)
         if found is None:
             found = self._candidates[demands] = self._scoring.candidates(
@@ -322,10 +323,9 @@ class PlacementSimulator:
 
     # --- which pods are alike --------------------------------------------------------------------
 
-    def _wanted(self, pod: Pod) -> PodRequirements:
+    def _wanted(self, pod: Pod, demands: Demands) -> PodRequirements:
         """What the pod wants, its volumes included."""
-        class_ = self._classes.class_of(pod, self._anti_affinity)
-        demands = self._classes.demands_of(pod)
+        class_ = demands.class_of(pod, self._anti_affinity)
         if class_ is demands.plain:
             shared = demands.wanted
         else:
@@ -335,7 +335,8 @@ class PlacementSimulator:
                 found = PodRequirements(sample, self._spread_of(sample), self._interpod_of(sample))
                 self._rules[class_] = found
             shared = found
-        if not any(v.persistent_volume_claim or v.ephemeral for v in pod.spec.volumes):
+        volumes = pod.spec.volumes
+        if not volumes or not any(v.persistent_volume_claim or v.ephemeral for v in volumes):
             return shared
         needs = self.needs(pod)
         if needs is NO_NEEDS:

@@ -7,11 +7,12 @@ pods). Volumes are left out: claims belong to a single pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.scheduling import PodRequirements
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
@@ -39,8 +40,13 @@ class Demands:
         self.plain = PodClass(pod)
         self._classes: dict[bytes, PodClass] = {}
 
-    def class_of(self, pod: Pod) -> PodClass:
-        """The class of a pod whose labels and namespace count."""
+    def class_of(self, pod: Pod, others_keep_off: bool) -> PodClass:
+        """The pod's class. `others_keep_off`: some pod has a required anti-affinity to others.
+
+        Its labels and namespace count only where somebody asks what runs elsewhere.
+        """
+        if not others_keep_off and not has_rules(pod.spec):
+            return self.plain
         labels = pod.metadata.labels or _NO_LABELS
         told = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
         constraints = pod.spec.topology_spread_constraints
@@ -85,12 +91,24 @@ class PodClasses:
         self._room[id(spec.containers)] = (spec, found)
         return found
 
-    def class_of(self, pod: Pod, others_keep_off: bool) -> PodClass:
-        """The pod's class. `others_keep_off`: some pod has a required anti-affinity to others."""
-        demands = self.demands_of(pod)
-        if others_keep_off or has_rules(pod.spec):
-            return demands.class_of(pod)
-        return demands.plain
+    def rooms_of(self, pods: Iterable[Pod]) -> dict[PodRequirements, int]:
+        """What these pods take of a node, and how many take the same; ended ones take nothing."""
+        times: dict[PodRequirements, int] = {}
+        known = self._room
+        for pod in pods:
+            if pod.status.phase in TERMINAL_PHASES:
+                continue
+            spec = pod.spec
+            met = known.get(id(spec.containers))
+            if met is not None and _takes_the_same(met[0], spec):
+                room = met[1]
+            else:
+                room = self.room_of(pod)
+            if room in times:
+                times[room] += 1
+            else:
+                times[room] = 1
+        return times
 
 
 def has_rules(spec: PodSpec) -> bool:
@@ -116,11 +134,14 @@ def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
 
 def _takes_the_same(one: PodSpec, other: PodSpec) -> bool:
     """Whether pods with the very same containers take the same room."""
+    if (
+        one.init_containers is other.init_containers
+        and one.overhead is other.overhead
+        and one.resources is other.resources
+    ):
+        return True  # as with pods of one template, nearly always
     return (
-        (
-            one.init_containers is other.init_containers
-            or one.init_containers == other.init_containers
-        )
-        and (one.overhead is other.overhead or one.overhead == other.overhead)
-        and (one.resources is other.resources or one.resources == other.resources)
+        one.init_containers == other.init_containers
+        and one.overhead == other.overhead
+        and one.resources == other.resources
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from typing import cast
 
 from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
@@ -97,9 +98,7 @@ class DaemonSetController:
 
     def start(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         """Begin as a restarted controller: every set is synced, nothing is remembered."""
-        for pod in cache.all("Pod"):
-            assert isinstance(pod, Pod)
-            self.index.observe_first(pod)
+        self.index.observe_first(cache.pods.values())
         for revision in cache.all("ControllerRevision"):
             assert isinstance(revision, ControllerRevision)
             self.index.observe_revision(None, revision)
@@ -114,7 +113,7 @@ class DaemonSetController:
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         """Tell the handlers, and go on with a sync that waited for this."""
-        if change.kind == "Pod" and not self._awaited and self.handlers.passes_by(change):
+        if not self._awaited and change.kind == "Pod" and self.handlers.passes_by(change):
             return ()
         return self._changed(change, cache, now_ns)
 
@@ -129,11 +128,11 @@ class DaemonSetController:
         """Keep indexes and queue up with a change; no sync goes on."""
         old, new, cause = change.old, change.new, change.cause
         if change.kind == "Pod":
-            assert isinstance(old, Pod | None) and isinstance(new, Pod | None)
-            self.handlers.pod(old, new, cache, now_ns, cause)
+            pods = cast("tuple[Pod | None, Pod | None]", (old, new))
+            self.handlers.pod(*pods, cache, now_ns, cause)
         elif change.kind == "Node":
-            assert isinstance(old, Node | None) and isinstance(new, Node | None)
-            self.handlers.node(old, new, cache, cause)
+            nodes = cast("tuple[Node | None, Node | None]", (old, new))
+            self.handlers.node(*nodes, cache, cause)
         elif change.kind == "DaemonSet":
             assert isinstance(old, DaemonSet | None) and isinstance(new, DaemonSet | None)
             self.handlers.daemon_set(old, new, cache, cause)

@@ -65,11 +65,26 @@ class DaemonPods:
 
     def observe(self, old: Pod | None, new: Pod | None) -> Iterator[str]:
         """Take in a change of one pod; yields the nodes whose pods of the set are others now."""
+        if old is not None and new is not None and self._has_new_status(old, new):
+            yield new.spec.node_name
+            return
         nodes = {
             self._drop(old) if old is not None else "",
             self._add(new) if new is not None else "",
         }
         yield from nodes - {""}
+
+    def _has_new_status(self, old: Pod, new: Pod) -> bool:
+        """Whether the pod is in the map and nothing but its status is new; it is taken in then."""
+        if old.metadata is not new.metadata or old.spec is not new.spec:
+            return False
+        pods = self.by_node.get(new.spec.node_name)
+        key = new.key
+        if pods is None or key not in pods or new.metadata.deletion_timestamp is not None:
+            return False
+        del pods[key]
+        pods[key] = new
+        return True
 
     def on_node(self, node: str) -> list[Pod] | None:
         """The set's pods on a node that count, or None where the map has no entry."""

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.daemonset.work_queue import SECOND_NS, WorkQue
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change
-from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Node, NodeStatus
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
@@ -108,16 +108,14 @@ class EventHandlers:
 
     def passes_by(self, change: Change) -> bool:
         """Whether a pod's change is none of any set's business: something else controls the pod."""
+        old, new = change.old, change.new
+        if new is not None and _may_be_a_daemons(new.metadata):
+            return False
         if self._rules.simulated_predicates or self._rules.suspends:
             return False  # then any pod takes room that a set may wait for
-        old, new = change.old, change.new
-        same = old is not None and new is not None and old.metadata is new.metadata
-        for pod in (new,) if same else (old, new):
-            if pod is not None:
-                owner = controller_of(pod.metadata)
-                if owner is None or owner.kind == "DaemonSet":
-                    return False
-        return True
+        if old is None or (new is not None and old.metadata is new.metadata):
+            return True
+        return not _may_be_a_daemons(old.metadata)
 
     def pod(
         self, old: Pod | None, new: Pod | None, cache: Cache, now: int, cause: Action | None
@@ -243,6 +241,12 @@ class EventHandlers:
     def _add_matching(self, obj: KubeObject, cause: Action | None) -> None:
         for tracked in self._index.matching(obj):
             self._add(tracked, cause)
+
+
+def _may_be_a_daemons(meta: ObjectMeta) -> bool:
+    """Whether a DaemonSet controls the object, or nobody."""
+    owner = controller_of(meta)
+    return owner is None or owner.kind == "DaemonSet"
 
 
 def _same_version(old: KubeObject, new: KubeObject) -> bool:

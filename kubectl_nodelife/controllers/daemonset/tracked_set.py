@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -210,7 +210,9 @@ class SetIndex:
         """Keep orphans, and every set's pods, up with a change."""
         present = new if new is not None else old
         assert present is not None
-        owners = dict.fromkeys(_controller_uid(pod) for pod in (old, new) if pod is not None)
+        owners = {_controller_uid(present): None}
+        if old is not None and old.metadata is not present.metadata:
+            owners = {_controller_uid(old): None, **owners}
         for uid in owners:
             if uid:
                 tracked = self.by_uid.get(uid)
@@ -219,10 +221,12 @@ class SetIndex:
         if "" in owners:
             self._observe_orphan(present, old, new, owners)
 
-    def observe_first(self, pod: Pod) -> None:
-        """Take in a pod that was there before any set is followed: only orphans are kept."""
-        if not _controller_uid(pod):
-            self.orphans.setdefault(pod.namespace, {})[pod.key] = pod
+    def observe_first(self, pods: Iterable[Pod]) -> None:
+        """Take in the pods that were there before any set is followed: only orphans are kept."""
+        for pod in pods:
+            owners = pod.metadata.owner_references
+            if not (owners and owners[0].controller) and not _controller_uid(pod):
+                self.orphans.setdefault(pod.namespace, {})[pod.key] = pod
 
     def _observe_orphan(
         self, present: Pod, old: Pod | None, new: Pod | None, owners: dict[str, None]
@@ -259,7 +263,5 @@ class SetIndex:
 
 
 def _controller_uid(pod: Pod) -> str:
-    if not pod.metadata.owner_references:
-        return ""
     owner = controller_of(pod.metadata)
     return owner.uid if owner is not None else ""

@@ -271,7 +271,7 @@ def mark(
     cause: Action | None,
     *,
     by_pod_worker: bool = False,
-) -> Iterator[Action]:
+) -> list[Action]:
     """Mark these pods of the node not ready, as the release does it."""
     return mark_pods_not_ready(
         pods,

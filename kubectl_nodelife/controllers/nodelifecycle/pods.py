@@ -6,7 +6,9 @@ not matter there; a pod without the condition is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, MarkPodNotReady, RecordEvent
 from kubectl_nodelife.kube.meta import Time
@@ -25,13 +27,17 @@ def mark_pods_not_ready(
     because: str,
     cause: Action | None,
     by_pod_worker: bool = False,
-) -> Iterator[Action]:
+) -> list[Action]:
     """Set Ready=False on each pod of the node that has the condition with another status."""
     now = Time(now_ns // SECOND_NS * SECOND_NS)
+    marks: list[Action] = []
+    before, condition = PodCondition(), PodCondition()
     for pod in pods:
         ready = pod.status.condition("Ready")
         if ready is None or ready.status == "False" or pod.spec.node_name != node:
             continue
+        if ready is not before:
+            before, condition = ready, replace(ready, status="False", last_transition_time=now)
         meta = pod.metadata
         mark = MarkPodNotReady(
             controller=CONTROLLER,
@@ -40,28 +46,23 @@ def mark_pods_not_ready(
             namespace=meta.namespace,
             pod=meta.name,
             pod_uid=meta.uid,
-            condition=PodCondition(
-                "Ready",
-                "False",
-                ready.reason,
-                ready.message,
-                now,
-                ready.last_probe_time,
-                ready.observed_generation,
-            ),
+            condition=condition,
             by_pod_worker=by_pod_worker,
         )
-        yield mark
+        marks.append(mark)
         if with_event:
-            yield RecordEvent(
-                controller=CONTROLLER,
-                because=because,
-                cause=mark,
-                kind="Pod",
-                namespace=meta.namespace,
-                name=meta.name,
-                object_uid=meta.uid,
-                type="Warning",
-                reason="NodeNotReady",
-                message="Node is not ready",
+            marks.append(
+                RecordEvent(
+                    controller=CONTROLLER,
+                    because=because,
+                    cause=mark,
+                    kind="Pod",
+                    namespace=meta.namespace,
+                    name=meta.name,
+                    object_uid=meta.uid,
+                    type="Warning",
+                    reason="NodeNotReady",
+                    message="Node is not ready",
+                )
             )
+    return marks
