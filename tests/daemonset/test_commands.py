@@ -172,7 +172,7 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
     assert template["spec"]["containers"][0]["image"] == "registry.example/agent:1"
     assert document["effects"] == [
         "revision 1 is renumbered to 3; the number 1 is gone",
-        "3 pods are replaced, 0 have that revision already",
+        "3 pods to be replaced, 0 with that revision already",
     ]
     shown = call("rollout", "undo", "ds/agent", "--to-revision", "2", *flags)
     assert shown == (

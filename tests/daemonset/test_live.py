@@ -129,7 +129,7 @@ def test_an_update_is_followed_to_its_end_and_back() -> None:
             await rolled_out(served, 2, one)
             undo = await one.json("rollout", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
             assert (undo["toRevision"], undo["dryRun"]) == (1, True)
-            assert undo["effects"][1] == "4 pods are replaced, 0 have that revision already"
+            assert undo["effects"][1] == "4 pods to be replaced, 0 with that revision already"
             change(served, "agent:1")
             words = ("rollout", "status", "ds", "agent", *IN_TOOLS, "-w", "-o", "json")
             decoder, text, done = json.JSONDecoder(), await one.ok(*words), []
