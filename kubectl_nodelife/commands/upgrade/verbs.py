@@ -14,6 +14,14 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "kubectl_nodelife.commands.upgrade.status:status",
         "Show a run: leader, gates, each node's state and why.",
     ),
+    "pause": (
+        "kubectl_nodelife.commands.upgrade.pause:pause",
+        "Pause a run: nothing more is taken out of service.",
+    ),
+    "clean": (
+        "kubectl_nodelife.commands.upgrade.clean:clean",
+        "Take off what runs have left behind.",
+    ),
 }
 """Verb -> where its click command is, and its line in --help. The order is the one of --help."""
 

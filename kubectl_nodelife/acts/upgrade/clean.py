@@ -1,0 +1,176 @@
+"""Takes off what a run that is over, or that nobody knows any more, has left in the cluster.
+
+The Lease is held meanwhile, so that no run can begin. Each node is read again before its one PATCH,
+which goes under the version that was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from kubectl_nodelife.acts.carrier import Carrier
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.lease import RunLease
+from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE, document_or_refused, read_lease
+from kubectl_nodelife.controllers.upgrade.cleaning import Leftover, leftovers
+from kubectl_nodelife.controllers.upgrade.document import OVER
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.calls import Delete, Get, Request, Uid
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
+from kubectl_nodelife.engine.upgrade_actions import DeleteCanary, DeleteJob
+from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, Node
+
+_TRIES: Final = 5
+_CREATED: Final = (
+    ("Pod", "/api/v1/namespaces/{}/pods"),
+    ("Job", "/apis/batch/v1/namespaces/{}/jobs"),
+)
+
+Tell = Callable[[str], None]
+
+
+def check_over(lease: Lease | None) -> bool:
+    """Whether the last run was of `upgrade prove`. Raises Refused while a run is open."""
+    run = document_or_refused(lease)
+    if run is not None and run.phase not in OVER:
+        raise Refused(
+            f"run {run.run} is {run.phase}",
+            remedy="`kubectl nodelife upgrade abort` ends it first",
+        )
+    return run is not None and run.proof_only
+
+
+class Cleaner:
+    """See the module. `tell` is told what was done, `warn` what could not be."""
+
+    def __init__(
+        self,
+        session: ActSession,
+        carrier: Carrier,
+        namespace: str,
+        tell: Tell,
+        warn: Tell,
+        *,
+        release_failed: bool,
+    ) -> None:
+        self._session = session
+        self._carrier = carrier
+        self._namespace = namespace
+        self._tell = tell
+        self._warn = warn
+        self._release_failed = release_failed
+
+    async def run(self, lease: RunLease, found: Sequence[Leftover]) -> bool:
+        """Clean up; whether all of it could be. Raises NodelifeError."""
+        await lease.acquire(self._tell)
+        async with _renewed(lease):
+            proof_only = check_over(await read_lease(self._session, lease.keeper.election.key[0]))
+            clean = True
+            for leftover in found:
+                if leftover.patch is not None:
+                    clean &= await self._clean_node(leftover.node.name, lease, proof_only)
+            for action, obj in await self._created():
+                result = await self._carrier.carry_out(action, obj)
+                clean &= self._note(action, "" if result.ok else result.message or "refused")
+        stays = any(leftover.patch is None or leftover.patch.to for leftover in found)
+        if clean and not stays:
+            await self._delete_lease(lease)
+        else:
+            await lease.release()
+        return clean
+
+    async def _clean_node(self, name: str, lease: RunLease, proof_only: bool) -> bool:
+        for _ in range(_TRIES):
+            if not lease.keeper.leads():
+                raise Refused(f"{lease} is not held any more", remedy="run the command again")
+            answer = await self._session.reader.call(Get("Node", ("", name)))
+            if answer.code == NOT_FOUND:
+                return True
+            if not isinstance(answer.obj, Node):
+                raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
+            left = next(
+                leftovers([answer.obj], proof_only=proof_only, release_failed=self._release_failed),
+                None,
+            )
+            if left is None or left.patch is None:
+                return True
+            result = await self._carrier.carry_out(left.patch, answer.obj)
+            if result.ok:
+                self._tell(f"node/{name}: {left.because}")
+                return True
+            if result.code != CONFLICT:
+                self._warn(f"node/{name}: {result.message}")
+                return False
+        self._warn(f"node/{name}: it was changed by others each time")
+        return False
+
+    async def _created(self) -> Iterable[tuple[Action, KubeObject]]:
+        """Canaries and Jobs of runs, with what deletes them."""
+        found: list[tuple[Action, KubeObject]] = []
+        for kind, path in _CREATED:
+            query = f"{path.format(self._namespace)}?labelSelector={quote(LABEL_RUN)}"
+            answer = await self._session.reader.send(Request("GET", query, "", {}), "")
+            if not answer.ok or answer.raw is None:
+                self._warn(f"{kind}s in {self._namespace} cannot be listed: {answer.message}")
+                continue
+            for item in answer.raw.get("items") or ():
+                obj = decode(kind, item)
+                if any(owner.kind == "Node" for owner in obj.metadata.owner_references):
+                    found.append((_deletion(kind, obj), obj))
+        return found
+
+    def _note(self, action: Action, trouble: str) -> bool:
+        kind, (namespace, name) = action.target
+        if trouble:
+            self._warn(f"{kind.lower()}/{namespace}/{name}: {trouble}")
+            return False
+        self._tell(f"{kind.lower()}/{namespace}/{name}: deleted")
+        return True
+
+    async def _delete_lease(self, lease: RunLease) -> None:
+        election = lease.keeper.election
+        call = Delete("Lease", election.key, (Uid(election.uid),))
+        answer = await self._session.writer.call(call)
+        if not answer.ok and answer.code != NOT_FOUND:
+            self._warn(f"{lease}: {answer.message}")
+            await lease.release()
+
+
+def _deletion(kind: str, obj: KubeObject) -> Action:
+    because = "left by a run"
+    namespace, name = obj.key
+    if kind == "Pod":
+        return DeleteCanary(
+            controller=UPGRADE,
+            because=because,
+            namespace=namespace,
+            pod=name,
+            pod_uid=obj.uid,
+            node="",
+        )
+    return DeleteJob(
+        controller=UPGRADE,
+        because=because,
+        namespace=namespace,
+        name=name,
+        node="",
+        job_uid=obj.uid,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _renewed(lease: RunLease) -> AsyncIterator[None]:
+    task = asyncio.get_running_loop().create_task(lease.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,118 @@
+"""How a leader comes to its run: a new one, or one that another leader has left.
+
+Who types the same order again, on any machine, goes on with the run; another selector, work or
+policy is refused, and so are marks of a run that the Lease knows nothing of.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from kubectl_nodelife.acts.carrier import Carrier
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.run_edits import (
+    beginning,
+    document_or_refused,
+    edit_run,
+    read_lease,
+    shown_policy,
+)
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument
+from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import format_time, to_datetime
+
+_TOLD = 5
+
+
+def new_run_id(now_ns: int) -> str:
+    """Such as `1122-0915-3fa2`: fit for a label's value and for a part of a name."""
+    return f"{to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
+
+
+def check_start(lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy) -> str:
+    """The run that `start` would go on with, "" for a new one. Raises Refused."""
+    run = document_or_refused(lease)
+    if run is None or run.phase in OVER:
+        check_no_strangers(nodes, run)
+        return ""
+    if run.proof_only:
+        raise Refused(f"a proof is under way (run {run.run})", remedy="wait for its end, or abort")
+    if run.policy != policy_digest(policy):
+        raise Refused(
+            f"run {run.run} is {run.phase} with another order: {differences(run, policy)}",
+            remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
+        )
+    return run.run
+
+
+async def open_run(
+    session: ActSession,
+    carrier: Carrier,
+    nodes: Iterable[Node],
+    policy: UpgradePolicy,
+    *,
+    proof_only: bool = False,
+) -> RunDocument:
+    """The run to lead, now that the Lease is ours: begun, or gone on with. Raises NodelifeError."""
+    namespace = policy.lease_namespace
+    lease = await read_lease(session, namespace)
+    known = document_or_refused(lease)
+    if not proof_only and check_start(lease, nodes, policy):
+        assert known is not None
+        return known
+    if proof_only and known is not None and known.phase not in OVER:
+        raise Refused(
+            f"run {known.run} is {known.phase}",
+            remedy="for a node of it: `upgrade resume --assume-done NODE`",
+        )
+    now_ns = session.now_ns()
+    run = RunDocument(
+        run=new_run_id(now_ns),
+        policy=policy_digest(policy),
+        spec=shown_policy(policy),
+        started=format_time(now_ns),
+        proof_only=proof_only,
+    )
+    await edit_run(session, carrier, namespace, beginning(run), "a run begins")
+    return run
+
+
+def check_no_strangers(nodes: Iterable[Node], last: RunDocument | None) -> None:
+    """No node has marks of a run that the Lease does not know. Raises Refused."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        try:
+            mark = mark_of(node)
+        except UnreadableMark:
+            found[node.name] = "?"
+            continue
+        if mark is not None and (last is None or mark.run != last.run):
+            found[node.name] = mark.run
+    if found:
+        runs = ", ".join(sorted(set(found.values())))
+        raise Refused(
+            f"{len(found)} nodes carry marks of run {runs}, which the Lease does not know: "
+            f"{first_names(sorted(found), _TOLD, ', ')}",
+            remedy="`kubectl nodelife upgrade clean` shows them and takes them off",
+        )
+
+
+def differences(run: RunDocument, policy: UpgradePolicy) -> str:
+    """Which fields of the policy differ from the run's, with both values."""
+    wanted, there = shown_policy(policy), run.spec
+    found = [
+        f"{key} {_shown(there.get(key))}, not {_shown(value)}"
+        for key, value in wanted.items()
+        if there.get(key) != value
+    ]
+    return "; ".join(found) or "the command, the Job, the gate or the template differ"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, "", [], {}) else str(value)

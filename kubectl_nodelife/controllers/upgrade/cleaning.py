@@ -1,0 +1,192 @@
+"""What `upgrade clean` does about marks that a run has left: given back, or kept out of service.
+
+A node that was taken and not proven stays out of service and becomes Failed, for a person to
+look at; `release_failed` takes even that back. What cannot be read, or what is somebody else's
+cordon, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    LABEL_STATE,
+    SHIELD_ANNOTATIONS,
+    SHIELD_LABELS,
+    TAINT_OUTDATED,
+    TAINT_UNPROVEN,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    UnreadableMark,
+    encode_mark,
+    mark_of,
+)
+from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
+from kubectl_nodelife.kube.node import Node, Taint
+
+CONTROLLER: Final = "upgrade"
+_TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
+_GIVEN_BACK: Final = (NodeState.DRAINING, NodeState.SOAKING, NodeState.DONE)
+_KEPT: Final = (NodeState.FAILED, NodeState.HELD)
+
+
+class Leftover(NamedTuple):
+    """What is left on a node, and the write that ends it. `patch` None: it stays, and `because`.
+
+    `by_hand`: the kubectl lines that do the same.
+    """
+
+    node: Node
+    state: str
+    because: str
+    patch: NodeMarkPatch | None
+    by_hand: tuple[str, ...] = ()
+
+
+def leftovers(
+    nodes: Iterable[Node], *, proof_only: bool = False, release_failed: bool = False
+) -> Iterator[Leftover]:
+    """All that runs have left on these nodes. `proof_only`: the run was of `upgrade prove`."""
+    for node in nodes:
+        try:
+            mark = mark_of(node)
+        except UnreadableMark as error:
+            yield _unreadable(node, str(error), release_failed=release_failed)
+            continue
+        if mark is None:
+            if _our_taints(node) or LABEL_STATE in (node.metadata.labels or {}):
+                yield _bare(node)
+        elif (
+            mark.state in _GIVEN_BACK or release_failed or (proof_only and mark.state not in _KEPT)
+        ):
+            yield _released(node, mark)
+        elif mark.state in _KEPT:
+            yield _kept(node, mark)
+        else:
+            yield _failed(node, mark)
+
+
+def _released(node: Node, mark: NodeMark) -> Leftover:
+    """All marks off, and the cordon if it was ours."""
+    uncordon = mark.cordon is CordonOwner.OURS and node.spec.unschedulable
+    because = "its marks are taken off" + (", and the cordon that was ours" if uncordon else "")
+    annotations: dict[str, str | None] = {ANNOTATION: None}
+    annotations |= {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield}
+    labels: dict[str, str | None] = {LABEL_STATE: None}
+    labels |= {key: None for key in SHIELD_LABELS if key in mark.shield}
+    patch = RestoreNode(
+        controller=CONTROLLER,
+        because=because,
+        node=node.name,
+        node_uid=node.uid,
+        from_=str(mark.state),
+        unschedulable=False if uncordon else None,
+        remove_taints=_our_taints(node),
+        annotations=annotations,
+        labels=labels,
+    )
+    return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
+
+
+def _failed(node: Node, mark: NodeMark) -> Leftover:
+    """Taken and not proven: it stays out of service. A cordon that is not ours is not made ours."""
+    because = f"was {mark.state} and is not proven: kept out of service as Failed"
+    cordons = not node.spec.unschedulable
+    failed = replace(
+        mark,
+        state=NodeState.FAILED,
+        reason=f"cleaned up while {mark.state}",
+        deadline="",
+        cordon=CordonOwner.OURS if cordons else mark.cordon,
+    )
+    patch = FailNode(
+        controller=CONTROLLER,
+        because=because,
+        node=node.name,
+        node_uid=node.uid,
+        from_=str(mark.state),
+        to=str(NodeState.FAILED),
+        unschedulable=True if cordons else None,
+        remove_taints=_our_taints(node),
+        annotations={ANNOTATION: encode_mark(failed)},
+        labels={LABEL_STATE: str(NodeState.FAILED)},
+    )
+    return Leftover(node, str(mark.state), because, patch, _to_release(node))
+
+
+def _kept(node: Node, mark: NodeMark) -> Leftover:
+    """Failed or Held: a person decides. One with neither cordon nor taint of ours needs nobody."""
+    if mark.cordon is not CordonOwner.OURS and not _our_taints(node):
+        return _released(node, mark)
+    because = f"{mark.state}: {mark.reason or 'a person decides'}"
+    return Leftover(node, str(mark.state), because, None, _to_release(node))
+
+
+def _bare(node: Node) -> Leftover:
+    """A taint or label of ours without an annotation, as on nodes that were still to be done."""
+    because = "a mark of a run that is over"
+    patch = MarkNode(
+        controller=CONTROLLER,
+        because=because,
+        node=node.name,
+        node_uid=node.uid,
+        remove_taints=_our_taints(node),
+        labels={LABEL_STATE: None} if LABEL_STATE in (node.metadata.labels or {}) else {},
+    )
+    return Leftover(node, "", because, patch, _by_hand(node, patch))
+
+
+def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
+    """Whose cordon it is cannot be known, so that it stays."""
+    because = f"its annotation cannot be read ({error}); a cordon stays"
+    if not release_failed:
+        return Leftover(node, "Unreadable", because, None, (_annotation_off(node),))
+    patch = MarkNode(
+        controller=CONTROLLER,
+        because=because,
+        node=node.name,
+        node_uid=node.uid,
+        remove_taints=_our_taints(node),
+        annotations={ANNOTATION: None},
+        labels={LABEL_STATE: None},
+    )
+    return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
+
+
+def _our_taints(node: Node) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node.spec.taints if taint.key in _TAINTS)
+
+
+def _to_release(node: Node) -> tuple[str, ...]:
+    return (
+        f"kubectl nodelife upgrade prove {node.name}",
+        f"kubectl uncordon {node.name}",
+        _annotation_off(node),
+    )
+
+
+def _annotation_off(node: Node) -> str:
+    return f"kubectl annotate node {node.name} {ANNOTATION}-"
+
+
+def _by_hand(node: Node, patch: NodeMarkPatch) -> tuple[str, ...]:
+    """kubectl's lines for the same; the API takes them one after another."""
+    lines = []
+    if patch.unschedulable is False:
+        lines.append(f"kubectl uncordon {node.name}")
+    lines += [
+        f"kubectl taint node {node.name} {taint.key}:{taint.effect}-"
+        for taint in patch.remove_taints
+    ]
+    if patch.annotations:
+        keys = " ".join(f"{key}-" for key in patch.annotations)
+        lines.append(f"kubectl annotate node {node.name} {keys}")
+    if patch.labels:
+        keys = " ".join(f"{key}-" for key in patch.labels)
+        lines.append(f"kubectl label node {node.name} {keys}")
+    return tuple(lines)

@@ -1,0 +1,177 @@
+"""`upgrade pause` and `upgrade clean` on the sandbox: what they write and what they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_RUN,
+    RunDocument,
+    RunPhase,
+    encode_document,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    LABEL_STATE,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    encode_mark,
+)
+from kubectl_nodelife.sandbox.listening import Sandbox
+from tests.acts.program import Ended, nodelife
+from tests.acts.test_repair import KUBE_SYSTEM
+from tests.loopback import client, play, sandbox
+from tests.pod_status.test_live import well_node
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kubectl-nodelife-upgrade"
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "nodelife", "uid": "the-namespace"},
+}
+UNPROVEN = {"key": "nodelife.dev/unproven", "value": "r1", "effect": "NoSchedule"}
+THEIRS = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+
+
+def node(
+    name: str,
+    state: NodeState,
+    cordon: CordonOwner = CordonOwner.OURS,
+    *,
+    cordoned: bool = True,
+    taints: tuple[dict[str, str], ...] = (),
+) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(well_node()))
+    mark = NodeMark(run="r1", state=state, cordon=cordon, shield=("karpenter.sh/do-not-disrupt",))
+    meta = found["metadata"]
+    meta |= {"name": name, "uid": f"uid-{name}"}
+    meta["annotations"] = {ANNOTATION: encode_mark(mark), "karpenter.sh/do-not-disrupt": "true"}
+    meta["labels"] = {LABEL_STATE: str(state), "mine": "yes"}
+    found["spec"] = {"unschedulable": cordoned, "taints": list(taints)}
+    return found
+
+
+def lease(run: RunDocument | None, holder: str = "") -> dict[str, Any]:
+    notes = {ANNOTATION_RUN: encode_document(run)} if run is not None else {}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "kubectl-nodelife-upgrade",
+            "namespace": "kube-system",
+            "annotations": notes,
+        },
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": 1,
+            "leaseTransitions": 2,
+            "renewTime": "2026-11-22T09:00:00.000000Z",
+        },
+    }
+
+
+def on(*things: dict[str, Any]) -> Callable[[Callable[[Sandbox], Awaitable[None]]], None]:
+    def with_test(test: Callable[[Sandbox], Awaitable[None]]) -> None:
+        async def run() -> None:
+            objects = [KUBE_SYSTEM, NAMESPACE, *things]
+            async with sandbox(generate=None, objects=objects) as served:
+                await test(served)
+
+        play(run)
+
+    return with_test
+
+
+async def upgrade(served: Sandbox, *words: str) -> Ended:
+    return await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
+
+
+async def read(served: Sandbox, path: str) -> dict[str, Any]:
+    async with client(served) as reader:
+        found: dict[str, Any] = json.loads(await reader.read(path))
+        return found
+
+
+async def phase(served: Sandbox) -> str:
+    text = (await read(served, LEASE))["metadata"]["annotations"][ANNOTATION_RUN]
+    return str(json.loads(text).get("phase", "Running"))
+
+
+def test_a_run_that_nobody_leads_is_paused_at_once() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "pause", "--because", "lunch")
+        assert ended.code == 0, ended.err
+        assert await phase(served) == "Paused"
+        answer = await upgrade(served, "status", "-o", "json", "--exit-code")
+        status = json.loads(answer.out)
+        assert answer.code == 4 and "lunch" in status["because"]
+        assert status["gates"][0]["gate"] == "paused"
+
+    on(well_node(), lease(RunDocument(run="r1")))(test)
+
+
+def test_without_a_run_there_is_nothing_to_pause() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "pause")
+        assert ended.code == 5 and "no upgrade is under way" in ended.err
+        assert "upgrade start" in ended.err
+
+    on(well_node())(test)
+
+
+def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "clean", "--yes")
+        assert ended.code == 0, ended.err
+        assert "kubectl uncordon b0" in ended.out
+        nodes = {n["metadata"]["name"]: n for n in (await read(served, "/api/v1/nodes"))["items"]}
+        given = nodes["b0"]
+        assert not given["spec"].get("unschedulable")
+        assert ANNOTATION not in given["metadata"].get("annotations", {})
+        assert "karpenter.sh/do-not-disrupt" not in given["metadata"].get("annotations", {})
+        assert given["metadata"]["labels"] == {"mine": "yes"}
+        proving = nodes["b1"]
+        assert proving["spec"]["unschedulable"] is True
+        assert [t["key"] for t in proving["spec"]["taints"]] == ["dedicated"]
+        assert proving["metadata"]["labels"][LABEL_STATE] == "Failed"
+        theirs = nodes["b2"]
+        assert theirs["spec"]["unschedulable"] is True, "another's cordon stays"
+        assert ANNOTATION not in theirs["metadata"].get("annotations", {})
+        again = await upgrade(served, "clean", "--yes")
+        assert again.code == 0 and "node/b1 (Failed): stays" in again.out
+        whole = await upgrade(served, "clean", "--release-failed", "--yes")
+        assert whole.code == 0, whole.err
+        assert not (await read(served, "/api/v1/nodes/b1"))["spec"].get("unschedulable")
+        leases = await read(served, LEASE.rpartition("/")[0])
+        assert [one["metadata"]["name"] for one in leases["items"]] == [], "the Lease goes last"
+        nothing = await upgrade(served, "clean", "--yes")
+        assert nothing.out == "nothing is left of an upgrade\n"
+
+    over = RunDocument(run="r1", phase=RunPhase.ABORTED)
+    on(
+        node("b0", NodeState.DRAINING),
+        node("b1", NodeState.PROVING, cordoned=False, taints=(THEIRS, UNPROVEN)),
+        node("b2", NodeState.DONE, CordonOwner.THEIRS),
+        lease(over),
+    )(test)
+
+
+def test_clean_asks_and_is_refused_while_a_run_is_open() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "clean", "--yes")
+        assert ended.code == 5 and "upgrade abort" in ended.err
+
+    on(node("b0", NodeState.DRAINING), lease(RunDocument(run="r1")))(test)
+
+
+def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "clean")
+        assert ended.code == 5 and "--yes" in ended.err
+        assert "kubectl uncordon b0" in ended.out, "it is shown all the same"
+        assert (await read(served, "/api/v1/nodes/b0"))["spec"]["unschedulable"] is True
+
+    on(node("b0", NodeState.DRAINING), lease(None))(test)
