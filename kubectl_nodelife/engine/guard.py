@@ -12,7 +12,7 @@ one that means that somebody else is at work, nor the Lease, a pause or the kill
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeGuard
 
 import msgspec
@@ -39,6 +39,8 @@ ERRORS: Final = 5
 LAST_WRITES: Final = 10
 TOO_MANY_REQUESTS: Final = 429
 _RETRY_NS: Final = SECOND_NS
+_SHOWN_NS: Final = 15 * SECOND_NS
+"""Within this the cluster shows what was sent, or it was refused."""
 NODES_GONE: Final = "nodes gone"
 FAULT: Final = "fault"
 
@@ -86,7 +88,9 @@ UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_sha
 
 
 class View(msgspec.Struct, frozen=True):
-    """What holds at this moment. `zones`: zone -> (nodes, of these tainted NoExecute by us)."""
+    """What holds at this moment. `zone_of`: node -> its zone, of all nodes. `tainted`: nodes with a
+    NoExecute taint of a lost node.
+    """
 
     leads: bool = True
     synced: bool = True
@@ -97,7 +101,7 @@ class View(msgspec.Struct, frozen=True):
     kill_switch_present: bool = False
     journal_error: str = ""
     zone_of: Mapping[str, str] = {}
-    zones: Mapping[str, tuple[int, int]] = {}
+    tainted: Collection[str] = ()
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -172,6 +176,7 @@ class Guard:
         self._recovering: tuple[Action, int] | None = None
         self._set_deletions: dict[str, deque[int]] = {}
         self._taints: deque[int] = deque()
+        self._tainting: dict[str, int] = {}
         self._deletions: deque[int] = deque()
         self._ends: dict[str, deque[bool]] = {}
         self._half_open: dict[str, tuple[Action, int]] = {}
@@ -241,7 +246,7 @@ class Guard:
     def _caps(self, action: Action, view: View, now_ns: int) -> Admission:
         caps = self.caps
         if is_capped_taint(action):
-            share = self._share(action, view)
+            share = self._share(action, view, now_ns)
             if share:
                 return Hold(now_ns + _RETRY_NS, share)
             return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
@@ -263,19 +268,23 @@ class Guard:
         times = self._set_deletions.setdefault(uid, deque())
         return _within(times, most, "deletions of pods of one DaemonSet", now_ns)
 
-    def _share(self, action: Action, view: View) -> str:
-        """Why tainting one node more would be too much of a zone or of the cluster."""
-        caps, zone = self.caps, view.zone_of.get(action.target[1][1], "")
-        nodes, tainted = view.zones.get(zone, (0, 0))
-        least = 2 if nodes > 3 else 1
-        share = caps.zone_share
-        if share is not None and tainted >= (max(least, int(nodes * share)) if share else 0):
-            return f"{tainted} of {nodes} nodes of zone {zone or 'none'} are tainted by us already"
-        nodes = sum(count for count, _ in view.zones.values())
-        tainted = sum(count for _, count in view.zones.values())
-        most = caps.cluster_share
-        if most is not None and tainted >= (max(1, int(nodes * most)) if most else 0):
-            return f"{tainted} of {nodes} nodes of the cluster are tainted by us already"
+    def _share(self, action: Action, view: View, now_ns: int) -> str:
+        """Why tainting one node more would be too much of a zone or of the cluster.
+
+        A taint that was sent counts at once, before the cluster shows it.
+        """
+        node, zone = action.target[1][1], view.zone_of.get(action.target[1][1], "")
+        sent = {n for n, at_ns in self._tainting.items() if now_ns < at_ns + _SHOWN_NS}
+        tainted = {*view.tainted, *sent} - {node}
+        of_zone = {name for name, other in view.zone_of.items() if other == zone}
+        least = 2 if len(of_zone) > 3 else 1
+        for share, nodes, fewest, where in (
+            (self.caps.zone_share, of_zone, least, f"zone {zone or 'none'}"),
+            (self.caps.cluster_share, view.zone_of.keys(), 1, "the cluster"),
+        ):
+            count = len(tainted & nodes)
+            if share is not None and count >= (max(fewest, int(len(nodes) * share)) * bool(share)):
+                return f"{count} of {len(nodes)} nodes of {where} are tainted by us already"
         return ""
 
     # What is remembered
@@ -287,6 +296,7 @@ class Guard:
         self.sent += 1
         if is_capped_taint(action):
             self._taints.append(now_ns)
+            self._tainting[action.target[1][1]] = now_ns
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
             if _is_daemon_deletion(action):

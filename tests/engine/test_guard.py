@@ -136,6 +136,17 @@ def test_total() -> None:
     assert isinstance(send(guard, CREATE, OPEN, NOW), Refuse)
 
 
+def of_zones(zones: dict[str, tuple[int, int]]) -> View:
+    """Zone -> (nodes, of these tainted); node n is in zone z."""
+    named = {
+        zone: [("n" if zone == "z" and not i else f"{zone}{i}") for i in range(nodes)]
+        for zone, (nodes, _) in zones.items()
+    }
+    zone_of = {name: zone for zone, names in named.items() for name in names}
+    tainted = {name for zone, names in named.items() for name in names[1 : zones[zone][1] + 1]}
+    return replace(OPEN, zone_of=zone_of, tainted=frozenset(tainted))
+
+
 @pytest.mark.parametrize(
     "zones, allowed",
     [
@@ -148,7 +159,7 @@ def test_total() -> None:
     ],
 )
 def test_share_of_zone_and_cluster(zones: dict[str, tuple[int, int]], allowed: bool) -> None:
-    view = replace(OPEN, zones=zones, zone_of={"n": "z"})
+    view = of_zones(zones)
     assert (send(Guard(Caps()), TAINT, view, NOW) == GO) is allowed
     assert send(Guard(Caps()), NO_SCHEDULE, view, NOW) == GO
 
@@ -283,9 +294,20 @@ def test_under_an_open_breaker_recovery_goes_one_at_a_time() -> None:
     assert send(guard, other, OPEN, NOW) == GO
 
 
+def test_a_taint_that_was_sent_counts_before_the_cluster_shows_it() -> None:
+    guard, view = Guard(Caps(cluster_share=None)), of_zones({"z": (4, 0)})
+    for node in ("n", "z1"):
+        assert send(guard, replace(TAINT, node=node), view, NOW) == GO
+    third = replace(TAINT, node="z2")
+    held = send(guard, third, view, NOW)
+    assert isinstance(held, Hold) and "2 of 4 nodes of zone z" in held.because
+    assert send(guard, TAINT, view, NOW) == GO, "its second try is no further node"
+    assert send(guard, third, view, NOW + 20 * SECOND_NS) == GO, "they were refused"
+
+
 @pytest.mark.parametrize("share", ["zone_share", "cluster_share"])
 def test_a_share_of_0_taints_no_node(share: str) -> None:
-    view = replace(OPEN, zone_of={"n": "z"}, zones={"z": (10, 0)})
+    view = of_zones({"z": (10, 0)})
     assert isinstance(send(Guard(Caps(**{share: 0.0})), TAINT, view, NOW), Hold)
 
 

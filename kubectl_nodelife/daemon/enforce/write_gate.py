@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -72,14 +72,41 @@ class WriteGate:
         )
         if self._guard.caps.zone_share is None and self._guard.caps.cluster_share is None:
             return view
-        zones: dict[str, tuple[int, int]] = {}
-        zone_of: dict[str, str] = {}
-        for name, node in cache.nodes.items():
-            zone = zone_of[name] = zone_key(node.metadata.labels)
-            count, tainted = zones.get(zone, (0, 0))
-            ours = any(is_for_lost_node(t) for t in node.spec.taints)
-            zones[zone] = (count + 1, tainted + ours)
-        return replace(view, zones=zones, zone_of=zone_of)
+        return replace(view, zone_of=_ZoneOf(cache), tainted=_Tainted(cache))
 
     def _journal_error(self) -> str:
         return self._intents.error or self._changes_fault()
+
+
+class _ZoneOf(Mapping[str, str]):
+    """The zone of each node, read when it is asked for: few of the writes are about zones."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._nodes = cache.nodes
+
+    def __getitem__(self, name: str) -> str:
+        return zone_key(self._nodes[name].metadata.labels)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+class _Tainted(Collection[str]):
+    """The nodes that bear a NoExecute taint of a lost node."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._nodes = cache.nodes
+
+    def __contains__(self, name: object) -> bool:
+        return name in set(self)
+
+    def __iter__(self) -> Iterator[str]:
+        for name, node in self._nodes.items():
+            if any(is_for_lost_node(t) for t in node.spec.taints):
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,71 @@
+"""The view that the guard is shown: nodes are looked at only where they matter."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubectl_nodelife.daemon.enforce import write_gate
+from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
+from kubectl_nodelife.engine.actions import AddTaints, DeletePod
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Put
+from kubectl_nodelife.engine.guard import GO, UPSTREAM, Caps, Guard, Hold, View
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNREACHABLE
+
+NOW = 1_000 * SECOND_NS
+UNREACHABLE = Taint(TAINT_NODE_UNREACHABLE, NO_EXECUTE)
+DELETE = DeletePod(controller="taint-eviction", because="b", namespace="d", pod="p", pod_uid="u")
+
+
+def taint(node: str) -> AddTaints:
+    return AddTaints(controller="node-lifecycle", because="b", node=node, taints=(UNREACHABLE,))
+
+
+def cluster(*tainted: int) -> Cache:
+    """Ten nodes, of which the first five are in zone a."""
+    cache = Cache()
+    for number in range(10):
+        labels = {"topology.kubernetes.io/zone": "ab"[number // 5]}
+        spec = NodeSpec(taints=(UNREACHABLE,) if number in tainted else ())
+        node = Node(ObjectMeta(name=f"n{number}", uid="u", labels=labels), spec)
+        cache.apply(Put("Node", node), NOW)
+    return cache
+
+
+def view_of(cache: Cache, guard: Guard) -> View:
+    one = SimpleNamespace(
+        leads=lambda: True, because=lambda now_ns: "", present=False, absent_ns=NOW, error=""
+    )
+    parts = cast(Any, (one, one, one, one, str, guard, lambda: NOW))
+    synced = SimpleNamespace(is_set=lambda: True)
+    task = SimpleNamespace(stands_still="", synced=synced, cold_until_ns=0)
+    return WriteGate(*parts).view(cache, cast(Any, task))
+
+
+def test_a_zone_and_the_cluster_have_their_share() -> None:
+    guard = Guard(Caps())
+    assert guard.admit(taint("n1"), view_of(cluster(0), guard), NOW) == GO
+    of_zone = guard.admit(taint("n2"), view_of(cluster(0, 1), guard), NOW)
+    assert isinstance(of_zone, Hold) and "2 of 5 nodes of zone" in of_zone.because
+    assert guard.admit(taint("n5"), view_of(cluster(0, 1), guard), NOW) == GO
+    of_all = guard.admit(taint("n6"), view_of(cluster(0, 1, 5), guard), NOW)
+    assert isinstance(of_all, Hold) and "3 of 10 nodes of the cluster" in of_all.because
+
+
+@pytest.mark.parametrize("caps", [Caps(), UPSTREAM], ids=["default", "upstream"])
+def test_nodes_are_not_looked_at_for_what_taints_nothing(
+    caps: Caps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(labels: Any) -> str:
+        raise AssertionError("5,000 nodes would be looked at for every write")
+
+    monkeypatch.setattr(write_gate, "zone_key", looked)
+    monkeypatch.setattr(write_gate, "is_for_lost_node", looked)
+    guard = Guard(caps)
+    assert guard.admit(DELETE, view_of(cluster(0), guard), NOW) == GO
