@@ -23,10 +23,10 @@ def simulate_scenario(scenario: Scenario) -> Story:
     return tell(play(setting), make_settings(setting.profile, scenario.flags))
 
 
-def play(setting: Setting, faults: Faults | None = None) -> Run:
-    """Run a setting with fresh controllers."""
+def play(setting: Setting, faults: Faults | None = None, until_ns: int | None = None) -> Run:
+    """Run a setting with fresh controllers, to its end or for so long."""
     settings = make_settings(setting.profile, setting.scenario.flags)
     setting = setting.under(settings)
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    return run(setting, controllers, faults=faults)
+    return run(setting, controllers, until_ns=until_ns, faults=faults)

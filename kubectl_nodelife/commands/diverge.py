@@ -1,4 +1,4 @@
-"""`kubectl nodelife diverge`: our copy of the logic against what the cluster shows."""
+"""`kubectl nodelife diverge`: our copy of the logic against what the cluster, or a dump, shows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Unreachable
 from kubectl_nodelife.report import terminal
@@ -27,12 +29,22 @@ _NO_DAEMON: Final = (
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 4 if something differs, 1 if nothing is judged."
 )
+@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
+@max_file_size
+@strict_files
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@click.option("--profile", metavar="v1.N", help="Of a dump: the release that is followed.")
+@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="Of a dump.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def diverge(
     watch: bool,
     since: str | None,
     exit_code: bool,
+    filename: tuple[str, ...],
+    now: str | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
     output: str,
     no_headers: bool,
     connection: Connection,
@@ -41,26 +53,52 @@ def diverge(
 
     Writes that are missing, late or somebody else's; a controller manager that stands still, or one
     of its controllers; other settings than are assumed, and which are likely. Answered by the
-    daemon, from what it saw in the last hour.
+    daemon, from what it saw in the last hour. With -f: what a dump shows undone, or done by others.
 
     \b
     Examples:
       kubectl nodelife diverge
       kubectl nodelife diverge -w
       kubectl nodelife diverge --since 10m -o json --exit-code
+      kubectl nodelife diverge -f must-gather.tar.gz
     """
     query = {"since": _duration(since)}
-    if watch:
+    where = Where(connection, filename, now, profile=profile, assignments=assignments)
+    made = _of_dump(where, query["since"], watch=watch)
+    if made is None and watch:
         _watch(connection, query, output, headers=not no_headers)
         return 0
-    answer = ask.ask(connection, "diverge", **query)
-    if answer is None:
-        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
-    made = answer["document"]
+    made = made or _of_daemon(connection, query)
     for said in made["notEvaluated"]:
         terminal.warn(said)
     terminal.write(render(DivergencePage(made), output, headers=not no_headers))
     return _CODES.get(made["verdict"], 0) if exit_code else 0
+
+
+def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, Any] | None:
+    """The document of a dump; None where none is named. Raises BadInput."""
+    where.check()
+    if not where.filename:
+        if where.direct:
+            flag = "--profile" if where.profile else "--set"
+            raise BadInput("is for dumps", on=flag, remedy="name a dump with -f")
+        return None
+    if watch:
+        raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
+    from kubectl_nodelife.commands.divergence_of_dump import divergence_of_dump
+
+    made, warnings = divergence_of_dump(where, since_ns)
+    for warning in warnings:
+        terminal.warn(warning)
+    return made
+
+
+def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
+    answer = ask.ask(connection, "diverge", **query)
+    if answer is None:
+        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
+    made: dict[str, Any] = answer["document"]
+    return made
 
 
 def _duration(text: str | None) -> int | None:

@@ -11,26 +11,24 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
-    NO_EXECUTE_TAINTS,
     is_for_lost_node,
     is_own,
-    wanted_no_schedule,
+    taint_is_wanted,
 )
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
 from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     EVICTION_BY_EVICTION_API,
-    NO_EXECUTE,
-    NO_SCHEDULE,
     SILENT_REASONS,
 )
 from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.outlook.diverge.authors import author_of
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
@@ -40,11 +38,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     UNCORDONED,
     UNTAINTED,
     ObservedWrite,
-    WriteAuthor,
 )
-
-_NEAR_NS: Final = 5 * SECOND_NS
-"""managedFields have whole seconds, by the server's clock."""
 
 _SETTLED_NS: Final = 2 * SECOND_NS
 """So long after a first list or a gap renewals are as old as they look."""
@@ -130,22 +124,6 @@ class NodeWriteObserver:
                     ready=_status(new),
                     author=author_of(new, TAINTS, now_ns),
                 )
-
-
-def author_of(node: Node, field: str, at_ns: int) -> WriteAuthor | None:
-    """Who wrote the field at about that instant, by the node's managedFields."""
-    writer = node.managers.writer_of(field)
-    if writer is None or abs(writer.time_ns - at_ns) > _NEAR_NS:
-        return None
-    return WriteAuthor(writer.name, writer.operation, writer.time_ns)
-
-
-def taint_is_wanted(node: Node, taint: Taint) -> bool:
-    """Whether the node's conditions ask for this taint of the node lifecycle controller."""
-    if taint.effect == NO_EXECUTE:
-        pair = NO_EXECUTE_TAINTS.get(_status(node))
-        return pair is not None and pair[0].matches(taint)
-    return taint.effect == NO_SCHEDULE and taint.key in wanted_no_schedule(node)
 
 
 def _is_swap(old: Node) -> bool:

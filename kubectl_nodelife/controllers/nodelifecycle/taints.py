@@ -130,6 +130,15 @@ def wanted_no_schedule(node: Node) -> dict[str, str]:
     return wanted
 
 
+def taint_is_wanted(node: Node, taint: Taint) -> bool:
+    """Whether the node's conditions ask for this taint of the node lifecycle controller."""
+    if taint.effect == NO_EXECUTE:
+        ready = node.ready()
+        pair = NO_EXECUTE_TAINTS.get(ready.status) if ready is not None else None
+        return pair is not None and pair[0].matches(taint)
+    return taint.effect == NO_SCHEDULE and taint.key in wanted_no_schedule(node)
+
+
 def no_schedule_pass(node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
     """NoSchedule taints mirror conditions and cordon. Follows `doNoScheduleTaintingPass`."""
     wanted = wanted_no_schedule(node)

@@ -3,7 +3,8 @@
 `observations.py` is what was recorded, `judgement.py` puts the verdict together from `overdue.py`
 (which expected writes are missing or late), `setting_estimates.py` (which settings fit what was
 seen) and `others.py` (what other writers did). A false alarm is worse than silence: what could not
-be watched is never judged.
+be watched is never judged. `dump_observations.py` makes the same record of a dump, with the writes
+that are missing in it from `dump_writes.py`.
 """
 
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement as divergence_judgement

@@ -15,6 +15,7 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     DISABLED,
+    EARLY,
     EXTRA,
     LATE,
     LIKELY,
@@ -57,7 +58,7 @@ UPSTREAM_NAMES: Final = {
     "pod-gc": "pod-garbage-collector-controller",
 }
 
-_ORDER: Final = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EXTRA)
+_ORDER: Final = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EARLY, EXTRA)
 
 
 def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
@@ -71,6 +72,7 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
         *_of_the_manager(record, told, now_ns),
         *(_of_guess(guess) for guess in guessed if not guess.fits),
         *_of_lags(told),
+        *record.told,
         *others(record),
         *_of_leaders(record),
     ]
@@ -114,7 +116,7 @@ def _of_the_manager(
     record: Observations, lags: Sequence[OverdueWrite], now_ns: int
 ) -> Iterator[Divergence]:
     """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
-    if record.blind():
+    if record.blind() or (record.one_moment and record.lease.error and not record.last_write_ns):
         return
     waiting = list(still_open(lags))
     due_ns = earliest(waiting)
@@ -302,6 +304,8 @@ def _because(
     if count.in_time:
         writes = "1 write" if count.in_time == 1 else f"{count.in_time} writes"
         return f"the controllers do what our copy does: {writes} came when due{others_did}"
+    if record.one_moment:
+        return f"nothing that was due is undone{others_did}"
     return f"nothing differs; no write was due{others_did}"
 
 

@@ -157,7 +157,8 @@ class Observations(msgspec.Struct, frozen=True):
 
     `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
     holder) of each change of the leader that was seen; `stale`: when nobody renewed the lease.
-    `since_ns`: what was before it is not told. `not_evaluated`: sentences.
+    `since_ns`: what was before it is not told. `not_evaluated`: sentences. `one_moment`: there is a
+    dump, and nothing was watched. `told`: findings that need no judgement.
     """
 
     assumed: AssumedSettings
@@ -172,6 +173,8 @@ class Observations(msgspec.Struct, frozen=True):
     not_evaluated: tuple[str, ...] = ()
     on_time: int = 0
     last_write_ns: int | None = None
+    one_moment: bool = False
+    told: tuple[Divergence, ...] = ()
 
     def watched(self, begin_ns: int, end_ns: int) -> bool:
         """Whether the cluster was in sight all the time between the two."""
@@ -235,6 +238,7 @@ DISABLED: Final = "disabled"  # one of its controllers does nothing, while other
 SETTINGS: Final = "settings"  # it runs with other settings than our copy assumes
 MISSING: Final = "missing"  # a write is due and has not come
 LATE: Final = "late"  # one came later than any phase of the passes explains
+EARLY: Final = "early"  # one came before it was due
 EXTRA: Final = "extra"  # of somebody else, to what only the node lifecycle controller keeps
 RESTARTED: Final = "restarted"  # another process leads: its clocks begin anew
 OTHER_ACTOR: Final = "other-actor"  # a person or a program changed a node

@@ -112,6 +112,8 @@ def _grace(
             return None  # it may just as well have stood still for a while
         sure = CERTAIN if len(times) >= 3 else LIKELY if len(times) == 2 else POSSIBLE
         sure = POSSIBLE if record.lease.error else sure
+    if record.one_moment:
+        sure = POSSIBLE  # renewals stand in the Leases by the kubelets' clocks
     silences = [s.silent_ns or 0 for s in known]
     low, high = min(silences), max(silences)
     return SettingEstimate(

@@ -1,0 +1,282 @@
+"""`diverge -f`: what one moment of a cluster shows undone, too early, or done by somebody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
+from kubectl_nodelife.outlook.diverge import divergence_judgement, dump_observations
+from kubectl_nodelife.outlook.join_controllers import join_controllers
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from tests.simulating import play
+
+Capture = pytest.CaptureFixture[str]
+Document = dict[str, Any]
+
+NOW_NS = 1_790_000_000 * SECOND_NS
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW_NS - round(seconds * SECOND_NS))
+
+
+def node(
+    name: str,
+    status: str = "True",
+    since: float = 9000,
+    *,
+    taints: tuple[Document, ...] = (),
+    zone: str = "a",
+    **spec: object,
+) -> Document:
+    reason = {"True": "KubeletReady", "False": "KubeletNotReady"}.get(status, "NodeStatusUnknown")
+    ready = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": ago(since)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {ZONE: zone}, "creationTimestamp": ago(99_000)},
+        "spec": {"taints": list(taints), **spec},
+        "status": {"conditions": [ready]},
+    }
+
+
+def taint(key: str, effect: str, seconds: float | None = None) -> Document:
+    added = {} if seconds is None else {"timeAdded": ago(seconds)}
+    return {"key": key, "effect": effect, **added}
+
+
+def lost_taints(key: str, seconds: float) -> tuple[Document, ...]:
+    return taint(key, "NoSchedule", seconds), taint(key, "NoExecute", seconds)
+
+
+def written_by(manager: str, field: str, seconds: float, of: Document) -> Document:
+    entry = {
+        "manager": manager,
+        "operation": "Update",
+        "time": ago(seconds),
+        "fieldsV1": {"f:spec": {field: {}}},
+    }
+    of["metadata"].setdefault("managedFields", []).append(entry)
+    return of
+
+
+def lease(name: str, seconds: float, namespace: str = "kube-node-lease") -> Document:
+    renewed = format_micro_time(NOW_NS - round(seconds * SECOND_NS))
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"renewTime": renewed, "holderIdentity": name, "leaseDurationSeconds": 15},
+    }
+
+
+def pod(name: str, on: str, tolerated_s: int = 300, **status: object) -> Document:
+    tolerations = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerated_s}
+        for key in (NOT_READY, UNREACHABLE)
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "uid": name},
+        "spec": {"nodeName": on, "tolerations": tolerations},
+        "status": {"phase": "Running", **status},
+    }
+
+
+HEALTHY = [item for n in "bcd" for item in (node(n), lease(n, 2))]
+
+
+@pytest.fixture
+def diverge(tmp_path: Path, capsys: Capture) -> Any:
+    def asked(*objects: Document, words: tuple[str, ...] = (), code: int = 0) -> Document:
+        path = tmp_path / "dump.json"
+        pods = {"apiVersion": "v1", "kind": "PodList", "items": []}
+        path.write_text("\n".join(json.dumps(obj) for obj in (*HEALTHY, pods, *objects)))
+        words = ("-f", str(path), "--now", format_micro_time(NOW_NS), *words)
+        assert main(["diverge", "-o", "json", *words]) == code
+        document: Document = json.loads(capsys.readouterr().out)
+        return document
+
+    return asked
+
+
+def told(document: Document) -> list[tuple[str, str, str]]:
+    return [(i["kind"], i["object"]["name"], i.get("detail", "")) for i in document["items"]]
+
+
+def test_a_quiet_cluster_agrees(diverge: Any) -> None:
+    document = diverge(words=("--exit-code",))
+    assert (document["verdict"], document["items"]) == ("agrees", [])
+    assert document["because"] == "nothing that was due is undone"
+    assert any("one moment" in sentence for sentence in document["notEvaluated"])
+
+
+def test_taints_that_never_came_are_missing(diverge: Any) -> None:
+    document = diverge(node("a", "False", 3600), lease("a", 1), words=("--exit-code",), code=4)
+    both = {("missing", "a", f"{NOT_READY}:NoSchedule"), ("missing", "a", f"{NOT_READY}:NoExecute")}
+    assert set(told(document)) == both
+    assert "is due for 59m50s and has not come" in document["because"]  # a token took 10 s
+    assert min(i["expectedTime"] for i in document["items"]).startswith(ago(3600)[:-1])
+
+
+def test_what_has_just_become_due_may_have_been_read_before(diverge: Any) -> None:
+    document = diverge(node("a", "False", 200), lease("a", 1))
+    assert document["items"] == []
+    assert any("2 writes that became due within" in s for s in document["notEvaluated"])
+
+
+def test_a_stopped_zone_owes_no_taint(diverge: Any) -> None:
+    """Three of four nodes are not ready there: in a zone of at most 50 that stops evictions."""
+    dark = [
+        node(f"z{n}", "False", 3600, taints=(taint(NOT_READY, "NoSchedule", 3600),), zone="z")
+        for n in range(3)
+    ]
+    document = diverge(*dark, node("z3", zone="z"), *(lease(f"z{n}", 1) for n in range(4)))
+    assert document["items"] == []
+    assert any("stopped by its brake" in sentence for sentence in document["notEvaluated"])
+
+
+def test_nodes_that_wait_for_tokens_are_not_late(diverge: Any) -> None:
+    """At 0.1 a second the last of 100 nodes is due 990 s after the first."""
+    zone = [
+        node(f"n{n:03}", "False", 900, taints=(taint(NOT_READY, "NoSchedule", 900),), zone="z")
+        for n in range(100)
+    ] + [node(f"m{n:03}", zone="z") for n in range(100)]
+    leases = [lease(o["metadata"]["name"], 1) for o in zone]
+    document = diverge(*zone, *leases)
+    assert 55 < len(document["items"]) < 62  # 10 s each, in the 600 s before the last 5 minutes
+
+
+def test_taints_that_stayed_are_missing_removals(diverge: Any) -> None:
+    document = diverge(node("a", taints=lost_taints(UNREACHABLE, 9100)), lease("a", 1))
+    removals = [item for item in document["items"] if item["action"] == "RemoveTaint"]
+    assert {item["detail"] for item in removals} >= {f"{UNREACHABLE}:NoSchedule"}
+    assert {item["kind"] for item in removals} == {"missing"}
+
+
+def test_a_silent_kubelet_that_is_not_unknown(diverge: Any) -> None:
+    document = diverge(node("a"), lease("a", 1000))
+    assert ("missing", "a", "Ready=Unknown") in told(document)
+
+
+def test_pods_whose_tolerations_ran_out(diverge: Any) -> None:
+    lost = node("a", "Unknown", 3600, taints=lost_taints(UNREACHABLE, 3600))
+    kept = {"conditions": [{"type": "Ready", "status": "True"}]}
+    document = diverge(
+        lost, lease("a", 3650), pod("web", "a"), pod("db", "a", 7200), pod("up", "a", 7200, **kept)
+    )
+    assert ("missing", "web", "") in told(document)
+    actions = {(item["object"]["name"], item["action"]) for item in document["items"]}
+    assert actions == {("web", "DeletePod"), ("up", "MarkPodNotReady")}
+
+
+def test_a_deletion_before_its_time(diverge: Any) -> None:
+    early = pod(
+        "web",
+        "a",
+        conditions=[
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByTaintManager",
+                "lastTransitionTime": ago(500),
+            }
+        ],
+    )
+    early["metadata"] |= {"deletionTimestamp": ago(470), "deletionGracePeriodSeconds": 30}
+    lost = node("a", "Unknown", 600, taints=lost_taints(UNREACHABLE, 600))
+    (found,) = diverge(lost, lease("a", 650), early)["items"]
+    assert found["kind"] == "early" and "came 200s before its tolerations" in found["message"]
+
+
+def test_who_cordoned_and_tainted_is_a_note(diverge: Any) -> None:
+    cordoned = node("a", unschedulable=True, taints=(taint("team/hold", "NoExecute"),))
+    cordoned["spec"]["taints"].append(taint("node.kubernetes.io/unschedulable", "NoSchedule", 700))
+    written_by("kubectl-cordon", "f:unschedulable", 700, cordoned)
+    written_by("kubectl-taint", "f:taints", 800, cordoned)
+    document = diverge(cordoned, lease("a", 1))
+    assert document["verdict"] == "agrees"
+    notes = {(i["kind"], i["action"], i["by"]["manager"]) for i in document["items"]}
+    assert notes == {
+        ("other-actor", "AddTaint", "kubectl-taint"),
+        ("other-actor", "Cordon", "kubectl-cordon"),
+    }
+    assert diverge(cordoned, lease("a", 1), words=("--since", "750s"))["items"][0]["by"] == {
+        "manager": "kubectl-cordon",
+        "operation": "Update",
+        "time": format_micro_time(NOW_NS - 700 * SECOND_NS),
+    }
+
+
+def test_a_taint_of_the_controllers_that_somebody_else_set(diverge: Any) -> None:
+    tainted = node("a", taints=(taint(UNREACHABLE, "NoExecute", 900),))
+    written_by("kubectl-edit", "f:taints", 900, tainted)
+    found = {item["kind"]: item for item in diverge(tainted, lease("a", 1))["items"]}
+    assert found["extra"]["by"]["manager"] == "kubectl-edit"
+
+
+@pytest.mark.parametrize("age, kinds", [(30, []), (1200, ["stalled"])])
+def test_the_managers_lease_beside_the_others(age: float, kinds: list[str], diverge: Any) -> None:
+    """Not by the dump's moment, which may be long after the Leases were read."""
+    document = diverge(lease("kube-controller-manager", age, "kube-system"))
+    assert [item["kind"] for item in document["items"]] == kinds
+
+
+def test_no_pods_is_no_agreement_on_evictions(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(node("a")))
+    assert main(["diverge", "-f", str(path)]) == 0
+    assert "no pods were read: evictions" in capsys.readouterr().err
+    path.write_text(json.dumps(pod("web", "a")))
+    assert main(["diverge", "-f", str(path)]) == 2
+    assert "no nodes were read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, told", [(("-f", "x", "-w"), "does not change"), (("--set", "a=b"), "is for dumps")]
+)
+def test_what_does_not_go_together(words: tuple[str, ...], told: str, capsys: Capture) -> None:
+    assert main(["diverge", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one-node-lost-defaults",
+        "all-zones-dark",
+        "drain-while-a-zone-is-dark",
+        "kubelet-says-not-ready",
+        "maintenance-taint",
+        "node-deleted",
+        "partial-disruption-slows-a-large-zone",
+        "partial-disruption-stops-a-small-zone",
+        "recovers-in-time",
+    ],
+)
+def test_a_cluster_whose_controllers_work_is_never_accused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any moment of a simulated outage, even where a dump is read in no time."""
+    monkeypatch.setattr(dump_observations, "READING_NS", 0)
+    path = SCENARIOS / f"{name}.yaml"
+    setting = assemble(parse_scenario(path.read_bytes(), path.name))
+    settings = make_settings(setting.profile, setting.scenario.flags)
+    for seconds in (20, 61, 90, 150, 300, 365, 600):
+        run = play(setting, until_ns=seconds * SECOND_NS)
+        outlook, overdue = join_controllers(run.cluster, settings, run.end_ns)
+        record = dump_observations.dump_observations(outlook, overdue, ())
+        found = divergence_judgement(record, run.end_ns).findings
+        assert [f.message for f in found if not f.note] == [], seconds
