@@ -46,6 +46,7 @@ class NodeSpec(ApiStruct, frozen=True):
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    provider_id: str = field(default="", name="providerID")
 
 
 class NodeSystemInfo(ApiStruct, frozen=True):
@@ -66,6 +67,13 @@ class AttachedVolume(ApiStruct, frozen=True):
     name: str = ""
 
 
+class NodeAddress(ApiStruct, frozen=True):
+    """`core/v1.NodeAddress`."""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(ApiStruct, frozen=True):
     """`core/v1.NodeStatus`. Quantities stay text; `kube.quantity` reads them."""
 
@@ -74,6 +82,7 @@ class NodeStatus(ApiStruct, frozen=True):
     allocatable: dict[str, str | int | float] | None = None
     node_info: NodeSystemInfo = NodeSystemInfo()
     volumes_attached: tuple[AttachedVolume, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
 
     def condition(self, type_: str) -> NodeCondition | None:
         """The first condition of that type, or None. Follows upstream's `GetNodeCondition`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TRUE
 
-TAINT_UNPROVEN: Final = "nodelife.dev/unproven"
 _KUBERNETES: Final = "node.kubernetes.io/"
 
 FOREIGN_TAINTS: Final = {

@@ -62,14 +62,22 @@ class Step(_OnLease, frozen=True):
     nodes: dict[str, StepNode] = {}
 
 
+class Ask(StrEnum):
+    """What a person may ask for a node that is Failed, Held or given back."""
+
+    RETRY = "retry"
+    ASSUME_DONE = "assume-done"
+    SKIP = "skip"
+
+
 class RunDocument(_OnLease, frozen=True):
     """The annotation `nodelife.dev/upgrade-run`.
 
     `policy`: digest of work and policy. `spec`: the policy as it may be shown, without commands.
     `base_counts`: number of nodes at the start by scope (`counts.py` names the scopes).
     `given_back`: node -> why its drain was ended; these are not taken again before a retry.
-    `failed`: names since the last resume. `pools_done`: pools with nothing left to do, `started`:
-    RFC 3339. `proof_only`: of `upgrade prove`.
+    `failed`: names since the last resume. `started`: RFC 3339. `asked`: what a person asked for a
+    node and is still to be done. `proof_only`: of `upgrade prove`. `cut_off`: of `abort --now`.
     """
 
     run: str
@@ -82,8 +90,9 @@ class RunDocument(_OnLease, frozen=True):
     step: Step = Step()
     given_back: dict[str, str] = {}
     failed: tuple[str, ...] = ()
-    pools_done: tuple[str, ...] = ()
+    asked: dict[str, Ask] = {}
     proof_only: bool = False
+    cut_off: bool = False
 
 
 class Verb(StrEnum):

@@ -1,4 +1,4 @@
-"""What an upgrade writes on a Node: annotation, label, taints, shield; and whose marks keep us off.
+"""What an upgrade writes on a Node: annotation, label, taints, shield.
 
 The annotation is the truth of a node's state; the label repeats it for people and selectors and is
 never read. A taint of ours without our annotation, or an annotation that cannot be read, belongs to
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,15 +32,6 @@ SHIELD_ANNOTATIONS: Final[Mapping[str, str]] = {
 SHIELD_LABELS: Final[Mapping[str, str]] = {
     "remediation.medik8s.io/exclude-from-remediation": "true",
 }
-
-DELETION_TAINTS: Final = (
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupted",
-    "medik8s.io/drain",
-)
-"""Taints by which other programs announce that they take a node away or drain it."""
-KURED_REBOOT: Final = "weave.works/kured-reboot-in-progress"
-MCO_STATE: Final = "machineconfiguration.openshift.io/state"
 
 
 class NodeState(StrEnum):
@@ -174,31 +165,6 @@ def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
         {key: value for key, value in SHIELD_ANNOTATIONS.items() if key not in annotations},
         {key: value for key, value in SHIELD_LABELS.items() if key not in labels},
     )
-
-
-def has_deletion_mark(node: Node) -> bool:
-    """Whether the node is going, by its deletionTimestamp or by another program's taint."""
-    return node.metadata.deletion_timestamp is not None or any(
-        taint.key in DELETION_TAINTS for taint in node.spec.taints
-    )
-
-
-def others_mark(node: Node) -> str:
-    """Which mark of another program says that it is at work on the node; "" for none.
-
-    `eks.amazonaws.com/nodegroup` as a taint is what EKS puts on a node that it replaces.
-    """
-    if node.metadata.deletion_timestamp is not None:
-        return "deletionTimestamp"
-    for taint in node.spec.taints:
-        if taint.key in (*DELETION_TAINTS, "eks.amazonaws.com/nodegroup"):
-            return taint.key
-    annotations: Mapping[str, Any] = node.metadata.annotations or {}
-    if KURED_REBOOT in annotations:
-        return KURED_REBOOT
-    if annotations.get(MCO_STATE, "Done") != "Done":
-        return f"{MCO_STATE}={annotations[MCO_STATE]}"
-    return ""
 
 
 _decoder = msgspec.json.Decoder(NodeMark)

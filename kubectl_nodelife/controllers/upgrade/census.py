@@ -1,0 +1,167 @@
+"""How many nodes are available in each scope, and what a claim would do to its zone.
+
+Nodes that the run has out of service are unavailable whatever they show, and count for their zone
+as going down; claims of one pass lower the numbers one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
+    CountedNode,
+    NodeCounts,
+    NodeScope,
+    ScopeLimits,
+    pool_scope,
+    zone_scope,
+)
+from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.token_bucket import as_float32
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.wellknown import TRUE
+from kubectl_nodelife.kube.zones import zone_key
+
+_GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
+
+
+def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
+    """What the policy asks of each kind of scope."""
+    return {
+        "cluster": ScopeLimits(policy.cluster_min_available, None),
+        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
+        "zone": ScopeLimits(None, policy.max_per_zone),
+    }
+
+
+def scope_key(scope: NodeScope) -> str:
+    """The scope's name in the run's document."""
+    return (
+        "/".join((scope.kind, scope.pool, scope.zone)) if scope.pool or scope.zone else scope.kind
+    )
+
+
+class Census:
+    """The counts of one pass."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        marks: Mapping[str, NodeMark],
+        policy: UpgradePolicy,
+        ports: UpgradePorts,
+        cache: Cache,
+        now_ns: int,
+    ) -> None:
+        self._cache, self._now_ns, self._ports = cache, now_ns, ports
+        self._policy = policy
+        self._zone_of = {name: zone_key(node.metadata.labels) for name, node in nodes.items()}
+        self._zones: dict[str, list[str]] = {}
+        self._down: set[str] = set()
+        self._ours: set[str] = set()
+        self.unavailable: dict[str, str] = {}
+        counted = []
+        for name, node in nodes.items():
+            mark = marks.get(name)
+            if ports.zones.counts(node):
+                self._zones.setdefault(self._zone_of[name], []).append(name)
+            ready = node.ready()
+            if ready is None or ready.status != TRUE:
+                self._down.add(name)
+            if mark is not None and mark.state in _GOING_DOWN:
+                self._ours.add(name)
+            why = why_unavailable(node, lease_is_fresh=self.is_fresh(name))
+            if why:
+                self.unavailable[name] = why
+            counted.append(
+                CountedNode(
+                    name,
+                    pool_name(node, policy),
+                    zone_name(node),
+                    why,
+                    mark is not None and mark.state in TAKEN,
+                    is_control_plane(node),
+                )
+            )
+        self._counted = {node.name: node for node in counted}
+        self.counts = NodeCounts.of(counted, limits_of(policy))
+
+    def begin_from(self, base_counts: Mapping[str, int]) -> None:
+        """Count from the numbers at the start of the run, by `scope_key`."""
+        if base_counts:
+            known = {scope_key(scope): scope for scope in self.counts.scopes()}
+            self.counts.at_start = {
+                known.get(key) or _scope_of(key): number for key, number in base_counts.items()
+            }
+
+    def base_counts(self) -> dict[str, int]:
+        """The numbers now, for the document of a run that begins, or `--rebase`."""
+        return {scope_key(scope): n for scope, n in self.counts.totals().items()}
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether the node's Lease was renewed within the grace period, as we saw it."""
+        beat = self._cache.heartbeat(name)
+        seen = beat.renewal(self._now_ns) if beat is not None else None
+        return seen is not None and self._now_ns - seen[1] <= self._ports.grace_period_ns
+
+    def claim(self, name: str) -> None:
+        """The node is taken out of service in this pass."""
+        self.counts.claim(name)
+        self._ours.add(name)
+
+    def zone_hold(self, name: str) -> str:
+        """Why the zone brake holds the node; "" where it does not."""
+        zone = self._zone_of[name]
+        members = self._zones.get(zone, [])
+        if name not in members:
+            return ""
+        ours = sum(1 for other in members if other in self._ours)
+        down = sum(1 for o in members if o in self._down and o not in self._ours and o != name)
+        return zone_hold(
+            ZoneCounts(len(members), down, ours),
+            self._ports.zone_threshold,
+            self._ports.zone_reserve,
+            allow_dark=self._policy.allow_dark_zone,
+        )
+
+    def slots_of(self, name: str) -> int:
+        """The least number of slots in any scope of the node."""
+        scopes = self._counted[name].scopes
+        return min((self.counts.budget(scope).slots for scope in scopes), default=1)
+
+    def floor_holds_without(self, name: str) -> bool:
+        """Whether every floor still holds once this node, which is available, no longer is."""
+        node = self._counted[name]
+        if not node.available:
+            return True
+        budgets = [self.counts.budget(scope) for scope in node.scopes]
+        return all(budget.available - 1 >= budget.floor for budget in budgets)
+
+    def most_unavailable(self, pool: str) -> int:
+        """How many nodes of the pool may be unavailable at once."""
+        return self.counts.budget(pool_scope(pool)).most_unavailable
+
+    def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
+        """Whether the node's zone is disrupted even if all of ours in flight are thought Ready."""
+        members = self._zones.get(self._zone_of[name], [])
+        down = sum(1 for other in members if other in self._down and other not in flying)
+        ready = len(members) - down
+        if down and not ready:
+            return True
+        share = as_float32(as_float32(down) / as_float32(len(members))) if members else 0.0
+        return down > 2 and share >= as_float32(self._ports.zone_threshold)
+
+
+def _scope_of(key: str) -> NodeScope:
+    kind, _, rest = key.partition("/")
+    pool, _, zone = rest.partition("/")
+    if kind == "zone":
+        return zone_scope(pool, zone)
+    return pool_scope(pool) if kind == "pool" else CLUSTER

@@ -1,0 +1,85 @@
+"""What holds the claim of one node: gates, slots, its zone, its pods' budgets, room, the window."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
+from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.selection import is_control_plane
+from kubectl_nodelife.controllers.upgrade.settling import is_ready
+from kubectl_nodelife.controllers.upgrade.skipping import ask_planner, undrainable
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+
+CONTROL_PLANE: Final = "control plane"
+DEFAULT_WORK_NS: Final = 10 * MINUTE_NS
+
+
+def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
+    """What holds the claim of a named node now: (by what, why); None where nothing does."""
+    if p.document.proof_only:
+        return next(iter(p.gates.items()), None)
+    because = p.census.counts.hold(candidate.name)
+    if because:
+        return ("slots", because)
+    found = what_else_holds(p, candidate)
+    return (found.by, found.because) if found else None
+
+
+def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+    """What beside the slots holds a claim: gates, zone, budgets, room, the window."""
+    name, node = candidate.name, p.nodes[candidate.name]
+    for gate, because in p.gates.items():
+        return ClaimHold(gate, because)
+    if node.spec.unschedulable and p.census.slots_of(name) < 1:
+        return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
+    because = _control_plane_hold(p, node) or p.census.zone_hold(name)
+    if because:
+        return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
+    verdict = ask_planner(p, name)
+    why = undrainable(p, verdict)
+    if why or verdict.waits:
+        return ClaimHold("budget", why or verdict.sentence)
+    leaving = {other: _leaving(p, other) for other in p.unavailable_after_claim()}
+    short = p.ports.room.shortage(p.cache, name, verdict.moving, leaving, p.now_ns)
+    if short:
+        return ClaimHold("room", short)
+    windows = [parse_window(text) for text in p.policy.window]
+    high_ns = expected_ns(p, verdict.high_seconds)
+    if not fits(windows, p.view.clock_ns, high_ns):
+        return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
+    return None
+
+
+def _leaving(p: UpgradePass, name: str) -> tuple[tuple[str, str], ...]:
+    """What still leaves a node that is out of service."""
+    mark = p.marks.get(name)
+    if mark is None or mark.state is NodeState.DRAINING:
+        known = p.memory.costs.get(name)
+        return known[1].moving if known else ()
+    return ()
+
+
+def expected_ns(p: UpgradePass, drain_seconds: float) -> int:
+    """The high estimate of one node: drain, work, return and proof."""
+    work_ns = p.policy.expect_work_ns or DEFAULT_WORK_NS
+    back_ns = p.policy.ready_for_ns + MINUTE_NS
+    return int(drain_seconds * SECOND_NS) + int(work_ns) + back_ns
+
+
+def _control_plane_hold(p: UpgradePass, node: Node) -> str:
+    """Control-plane nodes go one at a time, the others all Ready, and at least three of them."""
+    if not is_control_plane(node):
+        return ""
+    others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
+    if len(others) < 2:
+        return f"{len(others) + 1} control-plane nodes; at least 3 are needed"
+    sick = [n.name for n in others if is_ready(n) or n.name in p.census.unavailable]
+    if sick:
+        return f"control-plane node {sick[0]} is not available"
+    busy = [name for name in p.flying if is_control_plane(p.nodes[name])]
+    return f"{busy[0]} is in flight" if busy else ""

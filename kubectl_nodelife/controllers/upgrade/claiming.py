@@ -1,0 +1,267 @@
+"""Claims: which nodes are taken next, in which step, and what holds the others.
+
+A node is named in the run's document before it is claimed, and claimed by one PATCH. Growth, zones
+and soaks come from `claims.py`, which the plan asks as well.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.claim_holds import CONTROL_PLANE, hold_of, what_else_holds
+from kubectl_nodelife.controllers.upgrade.claim_marks import claim_node, mark_outdated
+from kubectl_nodelife.controllers.upgrade.claims import (
+    ClaimStage,
+    PoolPlace,
+    choose_claims,
+    stage_of,
+)
+from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
+from kubectl_nodelife.controllers.upgrade.gone_nodes import named
+from kubectl_nodelife.controllers.upgrade.growth import (
+    StepOutcome,
+    is_growing,
+    next_step,
+    step_width,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    NodeState,
+)
+from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
+from kubectl_nodelife.controllers.upgrade.selection import (
+    is_control_plane,
+    pool_name,
+    zone_name,
+)
+from kubectl_nodelife.controllers.upgrade.skipping import (
+    drain_cost,
+    undrainable,
+    why_skipped,
+)
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.kube.node import Node
+
+
+def claim(p: UpgradePass) -> bool:
+    """Claim what may be claimed. Returns whether anything is left to claim or to wait for."""
+    candidates = _candidates(p)
+    flying = _flying(p)
+    pool = _pool_in_turn(p, candidates, flying)
+    if pool is None:
+        return _tail(p)
+    if p.phase is not RunPhase.RUNNING:
+        return True
+    if p.next.step.pool != pool or (not p.next.step.window and not p.next.step.nodes):
+        _begin_pool(p, pool)
+    mine = [c for c in candidates if c.pool == pool]
+    named_ones = [c for c in mine if c.name in p.document.step.nodes]
+    _claim_named(p, named_ones)
+    others = [c for c in mine if c.name not in p.next.step.nodes]
+    _name_more(p, pool, others, flying)
+    mark_outdated(p, [c.name for c in candidates])
+    return True
+
+
+def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
+    """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
+    found = []
+    for name in p.selected:
+        mark = p.marks.get(name)
+        if mark is not None:
+            if mark.state in (NodeState.FAILED, NodeState.HELD):
+                p.skipped[name] = f"{mark.state}: {mark.reason}"
+            continue
+        node = p.nodes[name]
+        why = why_skipped(p, node)
+        if why:
+            p.skipped[name] = why
+            continue
+        found.append(
+            UpgradeCandidate(name, _pool(p, node), zone_name(node)),
+        )
+    return found
+
+
+def _pool(p: UpgradePass, node: Node) -> str:
+    return CONTROL_PLANE if is_control_plane(node) else pool_name(node, p.policy)
+
+
+def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
+    """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
+    flying = {n: (_pool(p, p.nodes[n]), zone_name(p.nodes[n])) for n in p.flying}
+    for name, entry in p.next.step.nodes.items():
+        if name in p.awaited:
+            flying[name] = (entry.pool, entry.zone)
+    return flying
+
+
+def _pool_in_turn(
+    p: UpgradePass,
+    candidates: list[UpgradeCandidate],
+    flying: dict[str, tuple[str, str]],
+) -> str | None:
+    """The first pool with a node in flight or claimable, control planes last; None for none.
+
+    What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
+    candidates, and those whose budgets refill are passed over until the others are done.
+    """
+    present = {c.pool for c in candidates} | {pool for pool, _ in flying.values()}
+    pools = [x for x in pool_order(present - {CONTROL_PLANE}, p.policy.pools) if x in present]
+    for pool in [*pools, *([CONTROL_PLANE] if CONTROL_PLANE in present else [])]:
+        _ask_costs(p, pool, candidates)
+        if any(c.pool == pool for c in candidates) or any(x == pool for x, _ in flying.values()):
+            return pool
+    return None
+
+
+def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
+    for index in range(len(candidates) - 1, -1, -1):
+        candidate = candidates[index]
+        if candidate.pool != pool or p.document.proof_only:
+            continue
+        cost = drain_cost(p, candidate.name)
+        why = undrainable(p, cost)
+        if why:
+            p.skipped[candidate.name] = why
+            del candidates[index]
+        elif cost.waits:
+            p.holds[candidate.name] = ("budget", cost.sentence)
+            p.passed_over.append(candidate._replace(verdict=cost.verdict))
+            del candidates[index]
+        else:
+            candidates[index] = candidate._replace(
+                verdict=cost.verdict,
+                drain_seconds=cost.high_seconds,
+                moving_pods=len(cost.moving),
+            )
+
+
+def _tail(p: UpgradePass) -> bool:
+    """Only nodes are left whose budgets wait: for at most drain-timeout, gates aside."""
+    if not p.passed_over:
+        return False
+    if p.phase is not RunPhase.RUNNING or p.gates or p.memory.tail_since_ns is None:
+        p.memory.tail_since_ns = p.now_ns
+    if p.is_over(p.memory.tail_since_ns, p.policy.drain_timeout_ns):
+        reasons = {
+            c.name: f"its budgets did not refill: {p.holds[c.name][1]}" for c in p.passed_over
+        }
+        p.edit(given_back={**p.next.given_back, **reasons})
+    return True
+
+
+def _canary_width(p: UpgradePass) -> int:
+    return len(p.policy.canary_nodes) or p.policy.canary
+
+
+def _begin_pool(p: UpgradePass, pool: str) -> None:
+    """Each pool begins with step 0; a proof alone has no steps."""
+    width = 0 if p.document.proof_only else step_width(0, _canary_width(p))
+    kept = {n: e for n, e in p.next.step.nodes.items() if n in p.awaited}
+    p.edit(step=Step(pool=pool, k=0, window=width, nodes=kept))
+
+
+def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
+    """Claim the nodes that the document names. One that is held now loses its name again."""
+    held = {}
+    for candidate in claim_order(candidates, p.policy.canary_nodes):
+        if p.is_busy(candidate.name):
+            continue
+        found = hold_of(p, candidate)
+        if found is None:
+            claim_node(p, p.nodes[candidate.name])
+        else:
+            held[candidate.name] = found
+    if held:
+        p.holds.update(held)
+        nodes = {n: e for n, e in p.next.step.nodes.items() if n not in held}
+        p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def _name_more(
+    p: UpgradePass,
+    pool: str,
+    candidates: list[UpgradeCandidate],
+    flying: dict[str, tuple[str, str]],
+) -> None:
+    """Name the nodes that can be claimed next; they are claimed once the document shows it."""
+    step = p.next.step
+    in_pool = {name: zone for name, (where, zone) in flying.items() if where == pool}
+    for name, entry in step.nodes.items():
+        if name not in p.marks and name in p.nodes and name not in in_pool:
+            in_pool[name] = entry.zone  # named, and not claimed yet
+    place = _place(p, pool)
+    stage = stage_of(place, candidates, in_pool, _canary_width(p), p.policy.zones)
+    if stage.soak:
+        if not _has_soaked(p, place):
+            return
+        if step.window:
+            _next_step(p, pool)
+            return
+        fresh = place._replace(zones=frozenset())
+        stage = stage_of(fresh, candidates, in_pool, _canary_width(p), p.policy.zones)
+    if step.window and not stage.wanted and not stage.soak and not in_pool and stage.over:
+        return
+    _choose(p, stage, candidates, in_pool)
+
+
+def _place(p: UpgradePass, pool: str) -> PoolPlace:
+    step = p.next.step
+    begun = {zone_name(p.nodes[n]) for n in p.marks if _pool(p, p.nodes[n]) == pool}
+    return PoolPlace(pool, step.k if step.window else None, frozenset(step.nodes), frozenset(begun))
+
+
+def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
+    """Whether `--soak` is over since the step, or the zone, was."""
+    key = (place.pool, place.step, place.named if place.step is not None else place.zones)
+    if p.memory.soak is None or p.memory.soak[0] != key:
+        p.memory.soak = (key, p.now_ns)
+    if p.is_over(p.memory.soak[1], p.policy.soak_ns):
+        return True
+    p.holds[f"step {place.step}"] = ("soak", "the step has ended, and soaks")
+    return False
+
+
+def _next_step(p: UpgradePass, pool: str) -> None:
+    """The step has ended: wider, the same again, or from the beginning; or growth is over."""
+    step = p.next.step
+    marks = [p.marks.get(name) for name in step.nodes]
+    done = sum(mark is not None and mark.state is NodeState.DONE for mark in marks)
+    bad = (NodeState.FAILED, NodeState.HELD)
+    failed = sum(mark is not None and mark.state in bad for mark in marks)
+    failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
+    k = next_step(step.k, StepOutcome(done, failed))
+    most = p.census.most_unavailable(pool)
+    growing = is_growing(k, _canary_width(p), most, p.policy.max_parallel)
+    width = step_width(k, _canary_width(p)) if growing else 0
+    p.edit(step=Step(pool=pool, k=k, window=width))
+
+
+def _choose(
+    p: UpgradePass,
+    stage: ClaimStage,
+    candidates: list[UpgradeCandidate],
+    in_pool: dict[str, str],
+) -> None:
+    open_ones = [c for c in candidates if c.zone in stage.zones and not p.is_busy(c.name)]
+    order = claim_order(open_ones, p.policy.canary_nodes)
+    if p.document.proof_only:
+        chosen = [c.name for c in order]
+    else:
+        chosen, held = choose_claims(
+            order,
+            p.census.counts,
+            lambda c: what_else_holds(p, c),
+            stage.wanted,
+            len(in_pool),
+            p.policy.max_parallel,
+        )
+        p.holds.update({name: (hold.by, hold.because) for name, hold in held.items()})
+    if not chosen:
+        return
+    kept = p.next.step.nodes
+    if not p.next.step.window:  # growth is over: the document names what is under way alone
+        kept = {n: e for n, e in kept.items() if n in in_pool or n in p.document.failed}
+    named_now = {name: named(p, p.nodes[name]) for name in chosen}
+    p.memory.named |= named_now.keys()
+    p.edit(step=replace(p.next.step, nodes={**kept, **named_now}))

@@ -1,0 +1,200 @@
+"""The upgrade controller: one pass over a run, from what the cluster shows to what is to be done.
+
+Pure: it is told the time and what is seen, and returns actions. How a driver calls it is told in
+`ports.py`. A node's state is on the node, the run's on its Lease; a new leader makes a new
+controller, which reads both and counts every clock anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade import claiming, ending, gates, gone_nodes, wishes
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, document_of
+from kubectl_nodelife.controllers.upgrade.draining import drain
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    IN_FLIGHT,
+    NodeMark,
+    NodeState,
+    UnreadableMark,
+    mark_of,
+)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.proving import prove
+from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
+from kubectl_nodelife.controllers.upgrade.settling import settle
+from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.soaking import soak
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import PASS_NS, UpgradePass
+from kubectl_nodelife.controllers.upgrade.working import work
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.upgrade_actions import CreateCanary
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+
+STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
+    NodeState.DRAINING: drain,
+    NodeState.WORKING: work,
+    NodeState.SETTLING: settle,
+    NodeState.PROVING: prove,
+    NodeState.SOAKING: soak,
+}
+_CAN_FAIL: Final = IN_FLIGHT - {NodeState.DRAINING}
+_CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
+_REFUSED: Final = range(400, 500)
+IDLE_NS: Final = 30 * SECOND_NS
+
+
+class UpgradeController:
+    """One leader's controller of one run, for one epoch.
+
+    `superseded`: why this leader must end and write nothing more, "" while it leads. `last`: the
+    last pass, for those who tell what is held, skipped and waited for.
+    """
+
+    def __init__(
+        self, policy: UpgradePolicy, ports: UpgradePorts, epoch: int, began_ns: int
+    ) -> None:
+        self.policy, self.ports, self.epoch = policy, ports, epoch
+        self.memory = UpgradeMemory(began_ns)
+        self.superseded = ""
+        self.last: UpgradePass | None = None
+        self._now_ns = began_ns
+
+    def step(self, view: UpgradeView, now_ns: int) -> list[Action]:
+        """One pass. Returns the actions, in the order in which they are to be carried out."""
+        self._now_ns = now_ns
+        if self.superseded:
+            return []
+        self.memory.pending.settle(view.cache)
+        key = self.policy.lease_key
+        lease = self.memory.pending.laid_over("Lease", key, view.cache.get("Lease", key), now_ns)
+        shown = view.cache.get("Lease", key)
+        document = document_of(shown if isinstance(shown, Lease) else None)
+        if not isinstance(lease, Lease) or document is None:
+            return []
+        p = UpgradePass(
+            view, now_ns, self.policy, self.ports, self.memory, lease, document, self.epoch
+        )
+        self._look(p)
+        if self.superseded:
+            return []
+        self.last = p
+        p.census.begin_from(document.base_counts)
+        gates.evaluate(p)
+        if gates.BLIND in p.gates:
+            _stand_still(p)
+        elif document.phase in OVER:
+            ending.clean_up(p)
+        else:
+            self._decide(p)
+        return p.finish()
+
+    @property
+    def next_due_ns(self) -> int:
+        """When to step again at the latest."""
+        p = self.last
+        if p is None:
+            return self._now_ns + PASS_NS
+        period = PASS_NS if p.flying or p.awaited else IDLE_NS
+        due = self._now_ns + period
+        return due if p.wake_ns is None else min(due, p.wake_ns)
+
+    def outcome(
+        self, action: Action, code: int, message: str = "", obj: KubeObject | None = None
+    ) -> None:
+        """What came of an action: an HTTP status, the server's words, the object as answered."""
+        self.memory.pending.ended(action, code, obj)
+        if isinstance(action, CreateCanary) and code in _REFUSED and code not in (404, 409):
+            proof = self.memory.proof_of(action.node, self._now_ns)
+            proof.refused, proof.refused_ns = message or f"code {code}", self._now_ns
+            proof.fault = f"the canary is refused: {proof.refused}"
+
+    def work_report(self, node: str, report: WorkReport) -> None:
+        """What is known of the command on a node: it runs, or it ended with a code."""
+        seen = self.memory.work_of(node, report.try_)
+        seen.report = report
+
+    def _look(self, p: UpgradePass) -> None:
+        """Read nodes and marks, with the writes under way laid over them."""
+        pending, run = self.memory.pending, p.document.run
+        for name, shown in sorted(p.cache.nodes.items()):
+            node = pending.laid_over("Node", ("", name), shown, p.now_ns)
+            assert isinstance(node, Node)
+            p.nodes[name] = node
+            try:
+                mark = mark_of(node)
+            except UnreadableMark:
+                p.strangers[name] = f"annotation {ANNOTATION} cannot be read"
+                continue
+            self._note_edits(shown)
+            if mark is not None and mark.epoch > self.epoch:
+                self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
+            if name in self.memory.hands_off:
+                p.strangers[name] = self.memory.hands_off[name]
+            elif mark is not None and mark.run != run:
+                p.strangers[name] = f"annotation {ANNOTATION} of run {mark.run}"
+            elif mark is not None:
+                p.marks[name] = mark
+                self.memory.last_marks[name] = (node.uid, mark)
+            self._note_taints(node, p.now_ns)
+
+    def _note_edits(self, shown: Node) -> None:
+        """An annotation that changed, and not by us: hands off from then on."""
+        name, text = shown.name, (shown.metadata.annotations or {}).get(ANNOTATION)
+        uid, known = self.memory.marks.get(name, (shown.uid, text))
+        by_us = name in self.memory.expected and self.memory.expected[name] == text
+        if uid == shown.uid and text != known and not by_us:
+            what = "was removed" if text is None else "was edited"
+            self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another hand"
+        self.memory.marks[name] = (shown.uid, text)
+
+    def _note_taints(self, node: Node, now_ns: int) -> None:
+        """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""
+        tainted = self.memory.cordon_tainted
+        if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
+            tainted.add(node.name)
+        elif node.name in tainted:
+            tainted.discard(node.name)
+            self.memory.cordon_taint_lost_ns[node.name] = now_ns
+
+    def _decide(self, p: UpgradePass) -> None:
+        wishes.take(p)
+        gone_nodes.follow(p)
+        wishes.do_asked(p)
+        for name, mark in list(p.marks.items()):
+            if p.is_busy(name):
+                continue
+            node = p.nodes[name]
+            if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
+                adopted = replace(mark, epoch=self.epoch)
+                update_mark(p, node, adopted, f"epoch {self.epoch} leads")
+            elif mark.state in _CAN_FAIL and self._is_failing(p, name):
+                fail(p, node, mark, "failed, as the run's document says")
+            elif mark.state in STATES:
+                STATES[mark.state](p, node, mark)
+        ending.delete_idle_canaries(p)
+        gates.after_proofs(p)
+        if not p.document.base_counts:
+            p.edit(base_counts=p.next.base_counts or p.census.base_counts())
+            return  # nothing is claimed before it is known from how many nodes is counted
+        is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
+        ending.end(p, is_left=is_left)
+
+    def _is_failing(self, p: UpgradePass, name: str) -> bool:
+        return name in p.document.failed or name in self.memory.failing
+
+
+def _stand_still(p: UpgradePass) -> None:
+    """Blind: nothing is written, and nothing counts as seen."""
+    for name, mark in p.marks.items():
+        if mark.state in _CLOCK_MAY_STAND:
+            sight = p.sight(name, mark)
+            sight.armed_ns, sight.ready_since_ns = p.now_ns, None

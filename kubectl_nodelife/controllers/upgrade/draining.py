@@ -1,0 +1,167 @@
+"""Draining: the pods that the drain planner lets go are evicted, until all are gone.
+
+Evictions go through the Eviction API, so that no budget is overridden. The drain is over when the
+pods are gone by uid, and the volumes of those that left are detached.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.document import RunPhase
+from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
+from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
+from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.working import begin
+from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.storage import PersistentVolumeClaim, VolumeAttachment
+from kubectl_nodelife.kube.taints import first_tolerating
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+
+NEVER_NS: Final = 60 * SECOND_NS
+"""So long the planner must say that a drain cannot end before the node is given back."""
+NO_END: Final = frozenset({"never", "refused"})
+
+
+def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """One pass over a node in Draining."""
+    name = node.name
+    sight = p.sight(name, mark)
+    if not node.spec.unschedulable and not p.document.proof_only:
+        hold(p, node, mark, "uncordoned by another hand while it was drained")
+        return
+    if name in p.document.given_back:
+        give_back(p, node, mark, p.document.given_back[name], entry=True)
+        return
+    if p.phase is RunPhase.ABORTING:
+        give_back(p, node, mark, "the run is aborted", entry=False)
+        return
+    note_containers(p, name)
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    verdict = p.ports.drains.verdict(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
+    verdict = _without_late_pods(p, mark, verdict)
+    waiting = _waits_for(p, node, verdict)
+    if not waiting and not gate:
+        begin(p, node, mark, "drained; the work begins")
+        return
+    sight.waits_for = waiting or gate
+    if p.is_over(sight.armed_ns, p.policy.drain_timeout_ns):
+        because = f"the drain did not end: {sight.waits_for}"
+        give_back(p, node, mark, because, entry=not gate)
+        return
+    if verdict.verdict in NO_END and not gate:
+        sight.never_since_ns = p.now_ns if sight.never_since_ns is None else sight.never_since_ns
+        if p.is_over(sight.never_since_ns, NEVER_NS):
+            give_back(p, node, mark, verdict.sentence or "the drain cannot end", entry=True)
+            return
+    else:
+        sight.never_since_ns = None
+    if not gate:
+        _evict(p, node, verdict)
+
+
+def note_containers(p: UpgradePass, name: str) -> None:
+    """Remember which containers the node's pods had before the work (S7)."""
+    known = p.memory.containers.get(name, frozenset())
+    p.memory.containers[name] = known | {
+        status.container_id
+        for pod in p.cache.pods_on(name)
+        for status in pod.status.container_statuses or ()
+        if status.container_id
+    }
+
+
+def _without_late_pods(p: UpgradePass, mark: NodeMark, verdict: DrainVerdict) -> DrainVerdict:
+    """A pod that came after the claim, because it tolerates the cordon, is kept."""
+    late = {key for key in verdict.moving if _came_after(p.cache.pod(*key), mark)}
+    if not late:
+        return verdict
+    return verdict._replace(
+        moving=tuple(key for key in verdict.moving if key not in late),
+        evictable=tuple(key for key in verdict.evictable if key not in late),
+    )
+
+
+def _came_after(pod: Pod | None, mark: NodeMark) -> bool:
+    born = pod.metadata.creation_timestamp if pod is not None else None
+    if pod is None or born is None or not mark.since or born < parse_time(mark.since):
+        return False
+    cordon = Taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
+    return first_tolerating(pod.spec.tolerations, cordon) is not None
+
+
+def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
+    """What is still to go; "" where the drain is over."""
+    moving = [p.cache.pod(*key) for key in verdict.moving]
+    staying = [pod for pod in moving if pod is not None and pod.spec.node_name == node.name]
+    if staying:
+        named = f"{staying[0].namespace}/{staying[0].name}"
+        more = f" and {len(staying) - 1} more pods" if len(staying) > 1 else ""
+        return f"{named}{more} still there" + (f": {verdict.sentence}" if verdict.sentence else "")
+    if verdict.verdict in NO_END:
+        return verdict.sentence or "the drain cannot end"
+    current = p.view.pods_current_ns
+    claimed_ns = p.memory.claim_seen_ns.setdefault(node.name, p.now_ns)
+    if current is not None and current < claimed_ns:
+        return "pods have not been listed since the claim"
+    return _attached(p, node)
+
+
+def _attached(p: UpgradePass, node: Node) -> str:
+    """The volume of a pod that left and that is still attached; those of pods that stay may be."""
+    attachments = [
+        va
+        for va in p.cache.all("VolumeAttachment")
+        if isinstance(va, VolumeAttachment) and va.spec.node_name == node.name
+    ]
+    if not attachments:
+        return ""
+    kept = {volume for pod in p.cache.pods_on(node.name) for volume in _volumes_of(p, pod)}
+    left = [a for a in attachments if a.spec.source.persistent_volume_name not in kept]
+    return f"volume {left[0].spec.source.persistent_volume_name} is still attached" if left else ""
+
+
+def _volumes_of(p: UpgradePass, pod: Pod) -> list[str]:
+    names = []
+    for volume in pod.spec.volumes:
+        claimed = volume.persistent_volume_claim
+        name = claimed.claim_name if claimed else f"{pod.name}-{volume.name}"
+        if claimed or volume.ephemeral:
+            claim = p.cache.get("PersistentVolumeClaim", (pod.namespace, name))
+            if isinstance(claim, PersistentVolumeClaim) and claim.spec.volume_name:
+                names.append(claim.spec.volume_name)
+    return names
+
+
+def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
+    """Ask for the eviction of what the plan lets go now."""
+    for key in verdict.evictable:
+        pod = p.cache.pod(*key)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            continue
+        if pod.spec.node_name != node.name or p.memory.pending.holds("Pod", key):
+            continue
+        p.emit(
+            EvictPod(
+                controller="upgrade",
+                because=f"{node.name} is taken out for its upgrade",
+                namespace=key[0],
+                pod=key[1],
+                pod_uid=pod.uid,
+            )
+        )
+        note_eviction(p, pod)
+
+
+def note_eviction(p: UpgradePass, pod: Pod) -> None:
+    """Remember the pod whose replacement is to be looked for."""
+    owner = controller_of(pod.metadata)
+    uid = owner.uid if owner else ""
+    p.memory.evicted[pod.key] = EvictedPod(uid, p.now_ns, p.view.clock_ns)

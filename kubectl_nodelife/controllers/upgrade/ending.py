@@ -1,0 +1,103 @@
+"""The end of a run: the phase first, then what is left of ours is taken off.
+
+Failed and Held nodes keep their marks and are left to a person, but for one that carries neither a
+cordon of ours nor our taint.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.canary import delete_canary
+from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
+from kubectl_nodelife.controllers.upgrade.marks import (
+    LABEL_RUN,
+    TAINT_OUTDATED,
+    TAINT_UNPROVEN,
+    CordonOwner,
+    NodeState,
+    outdated,
+)
+from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.upgrade_actions import DeleteCanary, DeleteJob, MarkNode
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
+from kubectl_nodelife.kube.workload import Job
+
+_LEFT = frozenset({NodeState.FAILED, NodeState.HELD})
+
+
+def end(p: UpgradePass, *, is_left: bool) -> None:
+    """The run is over once nothing is in flight and nothing is left to claim."""
+    if p.flying or p.awaited or p.next != p.document:
+        return
+    if p.phase is RunPhase.ABORTING:
+        p.edit(phase=RunPhase.ABORTED, step=Step())
+    elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
+        told = f"{len(p.names_in(NodeState.DONE))} done, {len(p.skipped)} skipped or left"
+        p.edit(phase=RunPhase.FINISHED, because=told, step=replace(p.next.step, nodes={}))
+
+
+def clean_up(p: UpgradePass) -> None:
+    """After the end: outdated taints, marks of Done, canaries and Jobs go."""
+    run = p.document.run
+    for name, mark in p.marks.items():
+        node = p.nodes[name]
+        if p.is_busy(name):
+            continue
+        ours = mark.cordon is CordonOwner.OURS or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
+        if mark.state is NodeState.DONE or (mark.state in _LEFT and not ours):
+            take_marks_off(p, node, mark, "the run is over")
+    for name, node in p.nodes.items():
+        if node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE) and not p.is_busy(name):
+            p.emit(
+                MarkNode(
+                    controller="upgrade",
+                    because="the run is over",
+                    node=name,
+                    node_uid=node.uid,
+                    remove_taints=(outdated(run),),
+                )
+            )
+    _delete_pods(p)
+    for job in p.cache.all("Job"):
+        if not isinstance(job, Job) or (job.metadata.labels or {}).get(LABEL_RUN) != run:
+            continue
+        if not job.metadata.deletion_timestamp and not p.memory.pending.holds("Job", job.key):
+            p.emit(
+                DeleteJob(
+                    controller="upgrade",
+                    because="the run is over",
+                    namespace=job.namespace,
+                    name=job.name,
+                    node="",
+                    job_uid=job.uid,
+                )
+            )
+
+
+def _delete_pods(p: UpgradePass) -> None:
+    """Canaries of this run, those of nodes that are gone too."""
+    for pod in list(p.cache.pods.values()):
+        meta = pod.metadata
+        if meta.namespace != p.policy.namespace or meta.deletion_timestamp is not None:
+            continue
+        is_canary = (meta.labels or {}).get(LABEL_RUN) == p.document.run
+        is_canary = is_canary and meta.name.startswith("nodelife-canary-")
+        if is_canary and not p.memory.pending.holds("Pod", pod.key):
+            p.emit(
+                DeleteCanary(
+                    controller="upgrade",
+                    because="the run is over",
+                    namespace=meta.namespace,
+                    pod=meta.name,
+                    pod_uid=meta.uid,
+                    node=pod.spec.node_name,
+                )
+            )
+
+
+def delete_idle_canaries(p: UpgradePass) -> None:
+    """Failed and Held nodes need no canary any more."""
+    for name in p.names_in(NodeState.FAILED, NodeState.HELD):
+        delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")

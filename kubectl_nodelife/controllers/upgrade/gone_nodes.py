@@ -1,0 +1,184 @@
+"""Nodes whose object goes while they are worked on, and the newcomers that take their place.
+
+An annotation dies with its object, so the run's document keeps the mark of a node that went. It is
+waited for until the deadline of its state; the newcomer is marked by one PATCH on first sight,
+before ordinary pods come. A newcomer that runs such pods already is never cordoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.document import StepNode
+from kubectl_nodelife.controllers.upgrade.marks import (
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    absent_shield,
+    unproven,
+)
+from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
+
+RETURNING: Final = frozenset({NodeState.WORKING, NodeState.SETTLING})
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+def follow(p: UpgradePass) -> None:
+    """Note nodes that went, match newcomers, and fail those for which none came."""
+    _keep_marks(p)
+    _take_over_names(p)
+    waiting = _waiting(p)
+    p.awaited = {name: entry.zone for name, entry in waiting.items()}
+    taken: set[str] = set()
+    for name, entry in waiting.items():
+        newcomer = _newcomer_for(p, name, entry, waiting, taken)
+        if newcomer is not None:
+            taken.add(newcomer.name)
+            if not p.is_busy(newcomer.name):
+                _adopt(p, newcomer, name, entry)
+        elif entry.mark is not None:
+            _watch_deadline(p, name, entry.mark)
+
+
+def _keep_marks(p: UpgradePass) -> None:
+    """The document keeps the mark of a node that goes; with `--replace`, from the work's start."""
+    nodes = dict(p.next.step.nodes)
+    for name, entry in p.document.step.nodes.items():
+        node, mark = p.nodes.get(name), p.marks.get(name)
+        if node is not None and node.uid == entry.uid:
+            early = p.policy.work.mode is WorkMode.REPLACE and mark is not None
+            if early and mark is not None and mark.state is NodeState.WORKING:
+                nodes[name] = replace(entry, mark=mark)
+        elif entry.mark is None:
+            nodes.pop(name)
+            last = _last_mark(p, name, entry)
+            if last.state in RETURNING:
+                nodes[name] = replace(entry, mark=last)
+            else:
+                p.skipped[name] = "gone"
+    if nodes != p.next.step.nodes:
+        p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
+    """The mark that the node had when it was last seen; for a new leader, that of its work."""
+    uid, mark = p.memory.last_marks.get(name, ("", None))
+    if mark is not None and uid == entry.uid:
+        return mark
+    state = NodeState.DRAINING if name in p.memory.named else NodeState.WORKING
+    return NodeMark(run=p.document.run, state=state, epoch=p.epoch, since=p.document.started)
+
+
+def _take_over_names(p: UpgradePass) -> None:
+    """A newcomer that is marked stands in the document in the place of the node that went."""
+    nodes = dict(p.next.step.nodes)
+    for name, mark in p.marks.items():
+        entry = nodes.get(mark.for_)
+        if entry is not None and entry.uid != p.nodes[name].uid:
+            del nodes[mark.for_]
+            nodes[name] = named(p, p.nodes[name])
+    if nodes != p.next.step.nodes:
+        p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def named(p: UpgradePass, node: Node) -> StepNode:
+    """How the document names a node."""
+    return StepNode(uid=node.uid, zone=zone_name(node), pool=pool_name(node, p.policy))
+
+
+def _waiting(p: UpgradePass) -> dict[str, StepNode]:
+    """The names whose object went, and whose place nobody has taken yet."""
+    taken = {mark.for_ for mark in p.marks.values() if mark.for_}
+    waiting = {}
+    for name, entry in sorted(p.next.step.nodes.items()):
+        node = p.nodes.get(name)
+        is_gone = node is None or node.uid != entry.uid
+        is_settled = name in taken or name in p.document.failed
+        if is_gone and entry.mark is not None and not is_settled:
+            waiting[name] = entry
+    return waiting
+
+
+def _newcomer_for(
+    p: UpgradePass,
+    name: str,
+    entry: StepNode,
+    waiting: dict[str, StepNode],
+    taken: Iterable[str],
+) -> Node | None:
+    """Same name first, else of its zone, else of its pool where nobody of that zone waits."""
+    known = {other.uid for other in p.document.step.nodes.values()}
+    mark = entry.mark
+    since = parse_time(mark.work.started or mark.since) if mark and mark.since else 0
+    free = [
+        node
+        for node in p.nodes.values()
+        if node.uid not in known
+        and node.name not in p.marks
+        and node.name not in p.strangers
+        and node.name not in taken
+        and (node.metadata.creation_timestamp or 0) >= since
+    ]
+    same_name = [node for node in free if node.name == name]
+    in_pool = [n for n in free if pool_name(n, p.policy) == entry.pool and n.name not in waiting]
+    in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
+    zones = {other.zone for other in waiting.values()}
+    elsewhere = [node for node in in_pool if zone_name(node) not in zones]
+    found = same_name or in_zone or elsewhere
+    return min(found, key=lambda n: (n.metadata.creation_timestamp or 0, n.name), default=None)
+
+
+def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
+    """One PATCH on first sight: cordon, shield, annotation; the taint it was born with goes."""
+    old = entry.mark
+    assert old is not None
+    late = any(is_ordinary(pod) for pod in p.cache.pods_on(node.name))
+    annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
+    if late:
+        cordon = CordonOwner.NONE
+    else:
+        cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
+    because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
+    p.change(
+        node,
+        p.entered(
+            old,
+            NodeState.SETTLING,
+            cordon=cordon,
+            shield=(*annotations, *labels),
+            for_=name,
+        ),
+        because,
+        was=old.state,
+        annotations=dict(annotations),
+        labels=dict(labels),
+        unschedulable=True if cordon is CordonOwner.OURS else None,
+        remove=(unproven(old.run),),
+    )
+
+
+def is_ordinary(pod: Pod) -> bool:
+    """Whether a cordon is meant to keep such a pod away: not a daemon pod, nor a static one."""
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind in ("DaemonSet", "Node"):
+        return False
+    mirror = ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
+    return not mirror and pod.status.phase not in _FINISHED
+
+
+def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
+    sight = p.sight(name, mark)
+    sight.waits_for = "its newcomer"
+    if p.is_over(sight.armed_ns, p.deadline_ns(mark.state)) and name not in p.next.failed:
+        p.edit(failed=(*p.next.failed, name))
+        p.pause_after_failures(name, "its object went, and no newcomer came in time")

@@ -1,0 +1,251 @@
+"""Proving: do API server, lifecycle controller, scheduler and kubelet see the node as usable?
+
+Steps P1 to P7, in order. What a step shows that is not the node's fault (a dead controller, a
+scheduler that does not schedule, a quota) never fails a node: it closes the gate `proof`, and the
+node's clock stands.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.canary import (
+    canary_of,
+    create_canary,
+    delete_canary,
+    is_as_wanted,
+    wanted_canary,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    TAINT_UNPROVEN,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    unproven,
+)
+from kubectl_nodelife.controllers.upgrade.restoring import (
+    fail,
+    hold,
+    shield_off,
+    take_marks_off,
+    update_mark,
+)
+from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.upgrade_actions import ReleaseNode
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+
+TAINT_NS: Final = 60 * SECOND_NS
+SCHEDULER_NS: Final = 60 * SECOND_NS
+STEADY_NS: Final = 10 * SECOND_NS
+GONE_NS: Final = 60 * SECOND_NS
+RETRY_NS: Final = 60 * SECOND_NS
+NO_IMAGE: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
+
+
+def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """One pass over a node in Proving."""
+    proof = p.memory.proof_of(node.name, p.now_ns)
+    if not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
+        hold(p, node, mark, f"taint {TAINT_UNPROVEN} was taken off by another hand")
+        return
+    if node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
+        _cordoned_meanwhile(p, node, mark, proof)
+        return
+    sight = p.sight(node.name, mark)
+    if p.clock_stands(node.name, mark):
+        sight.armed_ns = p.now_ns
+    proof.fault = ""
+    waiting = _steps(p, node, mark, proof)
+    sight.waits_for = waiting
+    if proof.fault:
+        sight.armed_ns = p.now_ns if not p.is_aborting else sight.armed_ns
+        sight.waits_for = proof.fault
+    if not waiting:
+        _release(p, node, mark)
+    elif p.is_busy(node.name) or proof.deleted_ns is not None:
+        return
+    elif p.is_over(sight.armed_ns, p.policy.prove_timeout_ns):
+        fail(p, node, mark, f"not proven in time: {sight.waits_for}")
+
+
+def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> None:
+    """A person's cordon stays. A canary that waits for it makes the node Held."""
+    pod = canary_of(p, node)
+    if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
+        theirs = replace(mark, cordon=CordonOwner.THEIRS)
+        update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+    else:
+        because = "cordoned by another hand while it was proven"
+        hold(p, node, mark, because, cordon=CordonOwner.THEIRS)
+
+
+def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
+    """The step that is waited for and why; "" where the canary has come and gone."""
+    waiting = "" if mark.cordon is CordonOwner.THEIRS else _p2_taint(p, node, mark, proof)
+    if waiting:
+        return f"P2: {waiting}"
+    pod = canary_of(p, node)
+    if proof.passed or proof.deleted_ns is not None:
+        return _p7_gone(p, node, mark, proof, pod)
+    if pod is None or not _is_usable(p, node, mark, pod):
+        return _make(p, node, mark, proof, pod)
+    if pod.metadata.deletion_timestamp is not None:
+        return "P3: an earlier canary is still terminating"
+    if proof.uid != pod.uid:
+        proof.uid, proof.seen_ns, proof.ready_since_ns = pod.uid, p.now_ns, None
+        proof.refused = ""
+        proof.restarts = _restarts(pod)
+    waiting = _p3_scheduled(p, node, proof, pod)
+    if waiting:
+        return f"P3: {waiting}"
+    waiting = _p4_ready(p, proof, pod)
+    if waiting:
+        return f"P4: {waiting}"
+    proof.passed = True
+    p.memory.proven.add(node.name)
+    return _p7_gone(p, node, mark, proof, pod)
+
+
+def _p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
+    """The lifecycle controller takes the cordon's taint off: nobody else does."""
+    lost = p.memory.cordon_taint_lost_ns
+    others = [at for name, at in lost.items() if name != node.name and at >= proof.swapped_ns]
+    if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
+        proof.taint_seen = True
+        if p.is_over(proof.swapped_ns, TAINT_NS):
+            if others and not p.clock_stands(node.name, mark):
+                fail(p, node, mark, f"taint {TAINT_NODE_UNSCHEDULABLE} stays after the cordon")
+            elif not others:
+                proof.fault = f"no node loses its taint {TAINT_NODE_UNSCHEDULABLE}"
+        return f"taint {TAINT_NODE_UNSCHEDULABLE} is still there"
+    if proof.missing_taint and not others:
+        proof.fault = f"taint {TAINT_NODE_UNSCHEDULABLE} never came: no controller acts on cordons"
+        return proof.fault
+    return ""
+
+
+def _is_usable(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
+    """Whether the canary is of this policy, and can still become Ready, or has succeeded."""
+    if not is_as_wanted(pod, wanted_canary(p, node, mark)):
+        return False
+    return pod.status.phase != "Failed" and not (
+        pod.status.phase == "Succeeded" and pod.spec.restart_policy != "Never"
+    )
+
+
+def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Pod | None) -> str:
+    """Create the canary, after deleting one that ended, or that an older policy made."""
+    if pod is not None:
+        delete_canary(p, node, "made anew")
+        told = pod.status.reason or pod.status.phase
+        return f"P3: the canary ended ({told}) and is made anew"
+    manifest = wanted_canary(p, node, mark)
+    if not manifest["spec"]["containers"][0].get("image"):
+        proof.fault = "no image for the canary is known: give --canary-image"
+        return f"P3: {proof.fault}"
+    if proof.refused and not p.is_over(proof.refused_ns, RETRY_NS):
+        proof.fault = f"the canary is refused: {proof.refused}"
+        return f"P3: {proof.fault}"
+    if proof.refused:
+        proof.fault = f"the canary was refused: {proof.refused}"
+    create_canary(p, node, manifest)
+    return "P3: the canary is being created"
+
+
+def _p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> str:
+    condition = pod.status.condition("PodScheduled")
+    if pod.spec.node_name == node.name and (condition is None or condition.status == "True"):
+        return ""
+    if condition is None:
+        if p.is_over(proof.seen_ns, SCHEDULER_NS):
+            proof.fault = "the scheduler has not looked at the canary for 60 s"
+        return "the scheduler has not looked at the canary yet"
+    if condition.status == "True":
+        return f"the canary was scheduled to {pod.spec.node_name}"
+    return f"{condition.reason}: {condition.message}"
+
+
+def _p4_ready(p: UpgradePass, proof: ProofSight, pod: Pod) -> str:
+    """Ready, with an address, and steady: the same pod, without a restart, for ten seconds."""
+    if pod.status.phase == "Succeeded":
+        return ""
+    restarts = _restarts(pod)
+    if restarts != proof.restarts:
+        proof.restarts, proof.ready_since_ns = restarts, None
+        return f"the canary restarted, {restarts} times by now"
+    if not pod.ready() or not pod.status.pod_ip:
+        proof.ready_since_ns = None
+        waiting = _waiting_reason(pod)
+        reason, _, _ = waiting.partition(":")
+        if reason in NO_IMAGE and not p.has_proven:
+            proof.fault = f"the canary's image cannot be pulled: {waiting}"
+        return f"the canary is not Ready: {waiting}" if waiting else "the canary is not Ready"
+    if proof.ready_since_ns is None:
+        proof.ready_since_ns = p.now_ns
+    if p.is_over(proof.ready_since_ns, STEADY_NS):
+        return ""
+    return "the canary has been Ready for less than 10 s"
+
+
+def _waiting_reason(pod: Pod) -> str:
+    for status in (*(pod.status.init_container_statuses or ()), *_statuses(pod)):
+        if status.state.waiting is not None and status.state.waiting.reason:
+            waiting = status.state.waiting
+            return f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return ""
+
+
+def _statuses(pod: Pod) -> tuple:  # type: ignore[type-arg]
+    return pod.status.container_statuses or ()
+
+
+def _restarts(pod: Pod) -> int:
+    return sum(status.restart_count for status in _statuses(pod))
+
+
+def _p7_gone(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Pod | None) -> str:
+    """The canary is deleted, and goes: the kubelet can stop pods."""
+    if pod is None or (proof.uid and pod.uid != proof.uid):
+        return ""
+    if proof.deleted_ns is None:
+        delete_canary(p, node, "it has shown what it was to show")
+        proof.deleted_ns = p.now_ns
+    elif pod.metadata.deletion_timestamp is None:
+        delete_canary(p, node, "it has shown what it was to show")
+    if p.is_over(proof.deleted_ns, GONE_NS) and not p.clock_stands(node.name, mark):
+        fail(p, node, mark, "cannot stop pods: its canary is still there 60 s after its deletion")
+    return "P7: the canary is terminating"
+
+
+def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """Taint and shield off: the node serves again, and is watched for a while."""
+    if p.document.proof_only:
+        take_marks_off(p, node, mark, "proven")
+        return
+    annotations, labels = shield_off(mark)
+    stays = "; a person's cordon stays" if mark.cordon is CordonOwner.THEIRS else ""
+    p.change(
+        node,
+        p.entered(mark, NodeState.SOAKING, shield=()),
+        f"proven and released{stays}",
+        word=ReleaseNode,
+        was=mark.state,
+        annotations=annotations,
+        labels=labels,
+        remove=(unproven(mark.run),),
+    )

@@ -1,0 +1,107 @@
+"""How a node leaves a run by the way it came, or by failing: given back, Failed, Held.
+
+What is to be remembered of it is written into the run's document first; the PATCH of the node
+follows once the document shows it, so that a leader that dies in between loses nothing.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.controllers.upgrade.canary import delete_canary
+from kubectl_nodelife.controllers.upgrade.marks import (
+    SHIELD_ANNOTATIONS,
+    SHIELD_LABELS,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    unproven,
+)
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, RestoreNode
+from kubectl_nodelife.kube.node import Node
+
+Off = dict[str, str | None]
+
+
+def shield_off(mark: NodeMark) -> tuple[Off, Off]:
+    """(annotations, labels) that take our part of the shield away."""
+    return (
+        {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield},
+        {key: None for key in SHIELD_LABELS if key in mark.shield},
+    )
+
+
+def uncordon(node: Node, mark: NodeMark) -> bool | None:
+    """False where the cordon is ours to take off, None where nothing is to be done about it."""
+    return False if mark.cordon is CordonOwner.OURS and node.spec.unschedulable else None
+
+
+def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry: bool) -> None:
+    """End a drain: marks off, and the cordon if it is ours. `entry`: not again before a retry."""
+    if entry and p.document.given_back.get(node.name) is None:
+        p.edit(given_back={**p.next.given_back, node.name: because})
+        return
+    take_marks_off(p, node, mark, p.document.given_back.get(node.name) or because)
+
+
+def take_marks_off(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
+    annotations, labels = shield_off(mark)
+    p.change(
+        node,
+        None,
+        because,
+        word=RestoreNode,
+        was=mark.state,
+        annotations=annotations,
+        labels=labels,
+        unschedulable=uncordon(node, mark),
+        remove=(unproven(mark.run),),
+    )
+    p.memory.forget(node.name)
+
+
+def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bool = True) -> None:
+    """The node was worked on and not proven. `cordon` False: it is left in service, and told so."""
+    if node.name not in p.document.failed:
+        if node.name not in p.next.failed:
+            p.edit(failed=(*p.next.failed, node.name))
+            p.pause_after_failures(node.name, because)
+        p.memory.failing.setdefault(node.name, (because, cordon))
+        return
+    because, cordon = p.memory.failing.pop(node.name, (because, cordon))
+    delete_canary(p, node, f"{node.name} failed")
+    if p.document.proof_only:
+        take_marks_off(p, node, mark, f"not proven: {because}")
+        return
+    cordons = cordon and not node.spec.unschedulable
+    if cordons:
+        owner = CordonOwner.OURS
+    elif node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
+        owner = CordonOwner.THEIRS
+    else:
+        owner = mark.cordon
+    if not cordon:
+        because = f"{because}; left in service, for a cordon would break a floor"
+    p.change(
+        node,
+        p.entered(mark, NodeState.FAILED, because, cordon=owner),
+        because,
+        word=FailNode,
+        was=mark.state,
+        unschedulable=True if cordons else None,
+        remove=(unproven(mark.run),),
+    )
+
+
+def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:
+    """Hands off: somebody intervened, or nobody can know what happened. A person decides."""
+    delete_canary(p, node, f"{node.name} is held")
+    if p.document.proof_only:
+        take_marks_off(p, node, mark, f"not proven: {because}")
+        return
+    p.change(node, p.entered(mark, NodeState.HELD, because, **fields), because, was=mark.state)
+
+
+def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """A change of what the mark says, in the same state."""
+    p.change(node, mark, because, word=MarkNode, was=mark.state, tells=False)

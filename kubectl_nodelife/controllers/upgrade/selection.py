@@ -1,0 +1,60 @@
+"""Which nodes a run is about, and in which pool and zone each of them is counted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pools import pool_of
+from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+
+CONTROL_PLANE_LABELS: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)
+
+
+def is_control_plane(node: Node) -> bool:
+    """Whether a label says that the node runs the control plane."""
+    labels = node.metadata.labels or {}
+    return any(label in labels for label in CONTROL_PLANE_LABELS)
+
+
+def is_selected(node: Node, policy: UpgradePolicy) -> bool:
+    """Whether the run is about the node: named or selected, and not excluded.
+
+    `exclude` holds names with commas between them, or a label selector.
+    """
+    if is_control_plane(node) and not policy.include_control_plane:
+        return False
+    if policy.exclude and is_excluded(node, policy.exclude):
+        return False
+    if policy.nodes:
+        return node.name in policy.nodes
+    return matches(_selector(policy.selector), node.metadata.labels)
+
+
+def is_excluded(node: Node, exclude: str) -> bool:
+    """Whether `--exclude` names the node, or its selector matches it."""
+    if node.name in exclude.split(","):
+        return True
+    return "=" in exclude and matches(_selector(exclude), node.metadata.labels)
+
+
+def pool_name(node: Node, policy: UpgradePolicy) -> str:
+    """The pool in which the node counts, "" for none."""
+    return pool_of(node.metadata.labels, policy.pool_label)[1]
+
+
+def zone_name(node: Node) -> str:
+    """The zone in which the node counts, as it is shown; "" for none."""
+    return zone_display(zone_key(node.metadata.labels))
+
+
+@lru_cache(maxsize=64)
+def _selector(text: str) -> LabelSelector:
+    return parse_selector(text) if text else LabelSelector()

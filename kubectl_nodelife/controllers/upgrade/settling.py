@@ -1,0 +1,280 @@
+"""Settling: is the node back? Checks S1 to S9, in this order; the first that fails is shown.
+
+Evidence must be newer than the end of the work by our own sight of changes, not by comparing
+clocks: a node's Ready=True stands for a whole grace period after its kubelet fell silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.marks import (
+    TAINT_OUTDATED,
+    TAINT_UNPROVEN,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    outdated,
+    unproven,
+)
+from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.working import is_uncordoned
+from kubectl_nodelife.engine.upgrade_actions import OpenForProof
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import parse_quantity
+from kubectl_nodelife.kube.storage import CSINode
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_UNSCHEDULABLE,
+    TRUE,
+)
+from kubectl_nodelife.kube.workload import DaemonSet
+
+RENEWALS: Final = 3
+BREAKS: Final = 3
+PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+KEPT_PERCENT: Final = 95
+CLOCK_DOUBT_NS: Final = 2 * SECOND_NS
+_MEASURED: Final = ("cpu", "memory")
+_NOT_EXTENDED: Final = ("hugepages-", "attachable-volumes-")
+_OURS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED, TAINT_NODE_UNSCHEDULABLE)
+
+
+def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """One pass over a node in Settling."""
+    if is_uncordoned(node, mark):
+        hold(p, node, mark, "uncordoned by another hand before it was proven")
+        return
+    if node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
+        theirs = replace(mark, cordon=CordonOwner.THEIRS)
+        update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+        return
+    sight = p.sight(node.name, mark)
+    if p.clock_stands(node.name, mark):
+        sight.armed_ns = p.now_ns
+    watch_ready(p, node, mark)
+    waiting = first_failing(p, node, mark)
+    sight.waits_for = waiting
+    if not waiting:
+        open_for_proof(p, node, mark)
+    elif sight.breaks >= BREAKS and not p.clock_stands(node.name, mark):
+        fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
+    elif p.is_over(sight.armed_ns, p.policy.return_timeout_ns):
+        effect = "no effect: " if waiting.startswith("S3") else ""
+        fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
+
+
+def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """Take note of the Lease's renewals and of breaks of Ready, since the state was entered."""
+    sight = p.sight(node.name, mark)
+    beat = p.cache.heartbeat(node.name)
+    renewed = beat.renewal(p.now_ns) if beat is not None else None
+    if sight.renewed is None:
+        sight.renewed = renewed
+    elif renewed is not None and renewed != sight.renewed:
+        sight.renewed = renewed
+        sight.renewals += 1
+    ready = node.ready()
+    if ready is not None and ready.status == TRUE and not p.view.blind:
+        if sight.ready_since_ns is None:
+            sight.ready_since_ns = p.now_ns
+    elif sight.ready_since_ns is not None:
+        sight.ready_since_ns = None
+        sight.breaks += 0 if p.view.blind else 1
+
+
+def first_failing(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    """`S4: what is waited for`, of the first check that does not pass; "" where all do."""
+    for name, check in CHECKS.items():
+        waiting = check(p, node, mark)
+        if waiting:
+            return f"{name}: {waiting}"
+    return ""
+
+
+def _s1_object(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    if mark.for_ or not mark.before.uid or node.uid == mark.before.uid:
+        return ""
+    return "another object has the node's name"
+
+
+def _s2_lease(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    seen = p.sight(node.name, mark).renewals
+    return "" if seen >= RENEWALS else f"Lease renewed {seen} of {RENEWALS} times since the work"
+
+
+def s2_is_fresh(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    """Whether the kubelet still lives."""
+    return "" if p.census.is_fresh(node.name) else "its Lease is no longer renewed"
+
+
+def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    if not p.policy.target or p.document.proof_only:
+        return ""
+    for target in p.policy.target:
+        if not target.is_met(node, mark.before.boot_id):
+            return f"target {target} is not met"
+    return ""
+
+
+def _s4_ready(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    sight = p.sight(node.name, mark)
+    if sight.ready_since_ns is None:
+        return is_ready(node) or "Ready has only begun to be watched"
+    if p.is_over(sight.ready_since_ns, p.policy.ready_for_ns):
+        return ""
+    seconds = (p.now_ns - sight.ready_since_ns) // SECOND_NS
+    return f"Ready for {seconds}s of {p.policy.ready_for_ns // SECOND_NS}s"
+
+
+def is_ready(node: Node) -> str:
+    """Why the node is not Ready; "" where it is."""
+    ready = node.ready()
+    if ready is None:
+        return "there is no Ready condition"
+    return "" if ready.status == TRUE else f"Ready is {ready.status} ({ready.reason})"
+
+
+def s5_conditions(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    """Pressures, and what `--require` asks for."""
+    for condition in node.status.conditions:
+        if condition.type in PRESSURES and condition.status == TRUE:
+            return f"{condition.type} is True ({condition.reason})"
+    for wanted in p.policy.require:
+        type_, _, status = wanted.partition("=")
+        found = node.status.condition(type_)
+        if found is None or found.status != status:
+            return f"{type_} is {found.status if found else 'missing'}, not {status}"
+    return ""
+
+
+def _s6_taints(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    before = {(taint.key, taint.effect) for taint in mark.before.taints}
+    for taint in node.spec.taints:
+        keeps_off = taint.effect in (NO_SCHEDULE, NO_EXECUTE) and taint.key not in _OURS
+        if keeps_off and (taint.key, taint.effect) not in before:
+            return f"taint {taint} was not there before"
+    return ""
+
+
+def s7_daemon_pods(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    """A pod of each DaemonSet that should run here: available, and not from before a reboot."""
+    by_owner: dict[str, list[Pod]] = {}
+    for pod in p.cache.pods_on(node.name):
+        owner = controller_of(pod.metadata)
+        if owner is not None:
+            by_owner.setdefault(owner.uid, []).append(pod)
+    for daemon_set in p.ports.daemons.sets_for(p.cache, node):
+        pods = by_owner.get(daemon_set.uid, [])
+        reasons = [_why_not_up(p, node, mark, daemon_set, pod) for pod in pods]
+        if "" not in reasons:
+            what = f"DaemonSet {daemon_set.namespace}/{daemon_set.name}"
+            return f"{what}: {reasons[0] if reasons else 'no pod here'}"
+    return ""
+
+
+def _why_not_up(p: UpgradePass, node: Node, mark: NodeMark, daemon_set: DaemonSet, pod: Pod) -> str:
+    condition = pod.status.condition("Ready")
+    if pod.metadata.deletion_timestamp is not None:
+        return f"pod {pod.name} is terminating"
+    if condition is None or condition.status != TRUE:
+        return f"pod {pod.name} is not Ready"
+    if daemon_set.spec.min_ready_seconds:
+        since = condition.last_transition_time or p.view.clock_ns
+        left_ns = since + daemon_set.spec.min_ready_seconds * SECOND_NS - p.view.clock_ns
+        if left_ns > 0:
+            p.wake(p.now_ns + left_ns)
+            return f"pod {pod.name} is not available yet"
+    before, now = mark.before.boot_id, node.status.node_info.boot_id
+    if before and now != before and not mark.for_ and not _is_restarted(p, node, mark, pod):
+        return f"pod {pod.name} is Ready, but was started before the reboot"
+    return ""
+
+
+def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
+    """Whether none of its containers is from before the work.
+
+    A leader that did not see them goes by their start, and allows for two seconds between clocks.
+    """
+    statuses = pod.status.container_statuses or ()
+    known = p.memory.containers.get(node.name)
+    if known is not None:
+        return bool(statuses) and not any(status.container_id in known for status in statuses)
+    began = parse_time(mark.work.started) if mark.work.started else 0
+    starts = [s.state.running.started_at for s in statuses if s.state.running is not None]
+    return bool(starts) and all(at is not None and at + CLOCK_DOUBT_NS > began for at in starts)
+
+
+def _s8_csi(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    if mark.before.csi is None or "CSINode" in p.view.unread:
+        return ""  # not evaluated
+    missing = sorted(set(mark.before.csi) - set(csi_drivers(p, node) or ()))
+    return f"CSI driver {missing[0]} is not registered" if missing else ""
+
+
+def csi_drivers(p: UpgradePass, node: Node) -> tuple[str, ...] | None:
+    """The drivers that are registered on the node; None where they were not read."""
+    if "CSINode" in p.view.unread:
+        return None
+    found = p.cache.get("CSINode", ("", node.name))
+    if not isinstance(found, CSINode):
+        return ()
+    return tuple(sorted(driver.name for driver in found.spec.drivers))
+
+
+def _s9_allocatable(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    if p.policy.allow_less:
+        return ""
+    now = node.status.allocatable or {}
+    for name, before in sorted(mark.before.allocatable.items()):
+        had, has = parse_quantity(before), parse_quantity(now.get(name, 0))
+        if name in _MEASURED:
+            if has * 100 < had * KEPT_PERCENT:
+                return f"allocatable {name} is {now.get(name, 0)}, before {before}"
+        elif _is_extended(name) and has < had:
+            return f"allocatable {name} is {now.get(name, 0)}, before {before}"
+    return ""
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and not name.startswith(_NOT_EXTENDED)
+
+
+Check = Callable[[UpgradePass, Node, NodeMark], str]
+CHECKS: Final[dict[str, Check]] = {
+    "S1": _s1_object,
+    "S2": _s2_lease,
+    "S3": _s3_target,
+    "S4": _s4_ready,
+    "S5": s5_conditions,
+    "S6": _s6_taints,
+    "S7": s7_daemon_pods,
+    "S8": _s8_csi,
+    "S9": _s9_allocatable,
+}
+
+
+def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """The swap, one PATCH: cordon off if it is ours, `unproven` on, `outdated` off."""
+    proof = p.memory.proofs[node.name] = p.new_proof()
+    ours = mark.cordon is CordonOwner.OURS
+    there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
+    proof.taint_seen, proof.missing_taint = there and ours, ours and not there
+    p.change(
+        node,
+        p.entered(mark, NodeState.PROVING, cordon=CordonOwner.NONE if ours else mark.cordon),
+        "back, and all checks pass: opened for its canary",
+        word=OpenForProof,
+        was=mark.state,
+        unschedulable=False if ours else None,
+        add=(unproven(mark.run),),
+        remove=(outdated(mark.run),),
+    )

@@ -1,0 +1,142 @@
+"""What the upgrade controller remembers: clocks, and what it has seen change with its own eyes.
+
+Nothing here is a decision. A new leader begins with an empty memory, and every clock with its full
+length; what it cannot know for want of it (whether a command ran, which containers a node had
+before) is settled by the rules of each state. Instants are ns of the leader's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark
+from kubectl_nodelife.controllers.upgrade.pending import PendingWrites
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, WorkReport
+
+
+class NodeSightings(msgspec.Struct):
+    """What was seen of a node in its present state and try.
+
+    `armed_ns`: when its clock began. `renewals`: renewals of its Lease seen since then, the newest
+    of them `renewed`. `ready_since_ns`: since when Ready=True without a break; `breaks`: how often
+    it broke. `never_since_ns`: since when the planner says that the drain cannot end.
+    """
+
+    phase: tuple[str, int, int]
+    armed_ns: int
+    renewals: int = 0
+    renewed: tuple[int | None, int] | None = None
+    ready_since_ns: int | None = None
+    breaks: int = 0
+    never_since_ns: int | None = None
+    waits_for: str = ""
+
+
+class WorkSight(msgspec.Struct):
+    """What this leader knows of the work of one try.
+
+    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the deed followed.
+    """
+
+    try_: int
+    begun: str = ""
+    sent: bool = False
+    report: WorkReport | None = None
+    told: bool = False
+
+
+class ProofSight(msgspec.Struct):
+    """What was seen of a proof. `taint_seen`: the cordon's taint was there at the swap or since.
+
+    `missing_taint`: a cordon was taken off and its taint was never there. `uid`: the canary's.
+    """
+
+    swapped_ns: int
+    missing_taint: bool = False
+    taint_seen: bool = False
+    uid: str = ""
+    seen_ns: int = 0
+    ready_since_ns: int | None = None
+    restarts: int = 0
+    passed: bool = False
+    deleted_ns: int | None = None
+    refused: str = ""
+    refused_ns: int = 0
+    fault: str = ""
+
+
+class EvictedPod(msgspec.Struct):
+    """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`."""
+
+    owner_uid: str
+    at_ns: int
+    clock_ns: int
+    is_replaced: bool = False
+
+
+class UpgradeMemory:
+    """All that one leader remembers. A new leader, and a new epoch, begin with a new one."""
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = began_ns
+        self.pending = PendingWrites()
+        self.nodes: dict[str, NodeSightings] = {}
+        self.work: dict[str, WorkSight] = {}
+        self.proofs: dict[str, ProofSight] = {}
+        self.containers: dict[str, frozenset[str]] = {}
+        self.marks: dict[str, tuple[str, str | None]] = {}
+        self.expected: dict[str, str | None] = {}
+        self.hands_off: dict[str, str] = {}
+        self.costs: dict[str, tuple[int, DrainVerdict]] = {}
+        self.failing: dict[str, tuple[str, bool]] = {}
+        self.claim_seen_ns: dict[str, int] = {}
+        self.replacements: set[str] = set()
+        self.evicted: dict[tuple[str, str], EvictedPod] = {}
+        self.proven: set[str] = set()
+        self.last_marks: dict[str, tuple[str, NodeMark]] = {}
+        self.named: set[str] = set()
+        self.cordon_tainted: set[str] = set()
+        self.cordon_taint_lost_ns: dict[str, int] = {}
+        self.gates: dict[str, str] = {}
+        self.gate_clear_ns: dict[str, int] = {}
+        self.gate_passes: tuple[int, int] = (0, 0)
+        self.soak: tuple[Hashable, int] | None = None
+        self.tail_since_ns: int | None = None
+
+    def sight(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeSightings:
+        """The node's sightings in this state, try and epoch; new ones where these changed."""
+        known = self.nodes.get(name)
+        if known is None or known.phase != phase:
+            known = self.nodes[name] = NodeSightings(phase, now_ns)
+        return known
+
+    def work_of(self, name: str, try_: int) -> WorkSight:
+        """What is known of that try of the node's work."""
+        known = self.work.get(name)
+        if known is None or known.try_ != try_:
+            known = self.work[name] = WorkSight(try_)
+        return known
+
+    def proof_of(self, name: str, now_ns: int) -> ProofSight:
+        """What is known of the node's proof."""
+        known = self.proofs.get(name)
+        if known is None:
+            known = self.proofs[name] = ProofSight(now_ns)
+        return known
+
+    def forget(self, name: str) -> None:
+        """The node is none of ours any more."""
+        by_name: tuple[dict[str, Any], ...] = (
+            self.nodes,
+            self.work,
+            self.proofs,
+            self.containers,
+            self.costs,
+            self.failing,
+            self.claim_seen_ns,
+        )
+        for kept in by_name:
+            kept.pop(name, None)

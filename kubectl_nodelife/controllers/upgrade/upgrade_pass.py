@@ -1,0 +1,283 @@
+"""One pass of the upgrade controller: what it sees, and what it has decided so far.
+
+The files of the states read from here and decide by `change`, `emit` and `edit`. A change of a
+node's state is one PATCH, and an Event that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.census import Census
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_RUN,
+    ANNOTATION_WISH,
+    RunDocument,
+    RunPhase,
+    encode_document,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    IN_FLIGHT,
+    LABEL_STATE,
+    TAKEN,
+    NodeMark,
+    NodeState,
+    encode_mark,
+)
+from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
+from kubectl_nodelife.controllers.upgrade.selection import is_selected
+from kubectl_nodelife.controllers.upgrade.sightings import (
+    NodeSightings,
+    ProofSight,
+    UpgradeMemory,
+)
+from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch, SetUpgradeState, UpdateRun
+from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+
+NAME: Final = "upgrade"
+PROOF: Final = "proof"
+PASS_NS: Final = 10 * SECOND_NS
+"""The controller is stepped at least so often while a node is in flight."""
+
+_WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
+
+
+class UpgradePass:
+    """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
+    that are not ours to touch, and why. `next` is the document as it shall be.
+    """
+
+    def __init__(
+        self,
+        view: UpgradeView,
+        now_ns: int,
+        policy: UpgradePolicy,
+        ports: UpgradePorts,
+        memory: UpgradeMemory,
+        lease: Lease,
+        document: RunDocument,
+        epoch: int,
+    ) -> None:
+        self.view, self.now_ns = view, now_ns
+        self.policy, self.ports, self.memory = policy, ports, memory
+        self.lease, self.document, self.epoch = lease, document, epoch
+        self.cache = view.cache
+        self.next = document
+        self.strikes_wish = False
+        self.actions: list[Action] = []
+        self.gates: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
+        self.holds: dict[str, tuple[str, str]] = {}
+        self.strangers: dict[str, str] = {}
+        self.awaited: dict[str, str] = {}
+        self.claimed: list[str] = []
+        self.passed_over: list[UpgradeCandidate] = []
+        self.nodes: dict[str, Node] = {}
+        self.marks: dict[str, NodeMark] = {}
+        self.wake_ns: int | None = None
+
+    @cached_property
+    def census(self) -> Census:
+        """Counts of nodes and zones; claims of this pass lower them."""
+        return Census(self.nodes, self.marks, self.policy, self.ports, self.cache, self.now_ns)
+
+    @property
+    def phase(self) -> RunPhase:
+        """The run's phase, as the stored document has it."""
+        return self.document.phase
+
+    @property
+    def is_aborting(self) -> bool:
+        """Whether the run is being aborted: then no clock stands."""
+        return self.phase is RunPhase.ABORTING
+
+    @property
+    def has_proven(self) -> bool:
+        """Whether the canary of some node of this run was Ready."""
+        released = (NodeState.SOAKING, NodeState.DONE)
+        return bool(self.memory.proven) or any(m.state in released for m in self.marks.values())
+
+    @property
+    def stamp(self) -> str:
+        """Now, for readers: the API server's time."""
+        return format_time(self.view.clock_ns)
+
+    @cached_property
+    def selected(self) -> list[str]:
+        """Names of the nodes that the run is about, in order."""
+        return sorted(n for n, node in self.nodes.items() if is_selected(node, self.policy))
+
+    @cached_property
+    def flying(self) -> dict[str, NodeMark]:
+        """The nodes in flight, by name."""
+        return {name: mark for name, mark in self.marks.items() if mark.state in IN_FLIGHT}
+
+    def unavailable_after_claim(self) -> list[str]:
+        """The nodes that are out of service by us, with those claimed in this pass."""
+        return [*self.names_in(*TAKEN), *self.claimed]
+
+    def names_in(self, *states: NodeState) -> list[str]:
+        """The nodes of the run in any of these states."""
+        return [name for name, mark in self.marks.items() if mark.state in states]
+
+    def is_busy(self, name: str) -> bool:
+        """Whether a write on the node is under way."""
+        return self.memory.pending.holds("Node", ("", name))
+
+    def sight(self, name: str, mark: NodeMark) -> NodeSightings:
+        """What was seen of the node in its present state."""
+        return self.memory.sight(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
+
+    def new_proof(self) -> ProofSight:
+        """The sight of a proof that begins now."""
+        return ProofSight(self.now_ns)
+
+    def clock_stands(self, name: str, mark: NodeMark) -> bool:
+        """Whether the node's clock stands and nothing of it fails, for what it waits for is not its
+        own fault: its zone was broken by others, or the proof shows another's.
+        """
+        if self.is_aborting:
+            return False
+        if mark.state is NodeState.PROVING and PROOF in self.gates:
+            return True
+        return self.census.broken_by_others(name, self.flying)
+
+    def wake(self, at_ns: int) -> None:
+        """Step again at that instant at the latest."""
+        if at_ns > self.now_ns and (self.wake_ns is None or at_ns < self.wake_ns):
+            self.wake_ns = at_ns
+
+    def is_over(self, since_ns: int, length_ns: int) -> bool:
+        """Whether that much time has passed; where not, a step is asked for when it has."""
+        if self.now_ns - since_ns >= length_ns:
+            return True
+        self.wake(since_ns + length_ns)
+        return False
+
+    def emit(self, action: Action) -> None:
+        """Decide the action. On its object nothing more is decided until its outcome is known."""
+        self.actions.append(action)
+        self.memory.pending.sent(action)
+
+    def edit(self, **fields: Any) -> None:
+        """Change the document; it is written at the end of the pass."""
+        self.next = replace(self.next, **fields)
+
+    def change(
+        self,
+        node: Node,
+        mark: NodeMark | None,
+        because: str,
+        *,
+        word: type[NodeMarkPatch] = SetUpgradeState,
+        was: str = "",
+        annotations: Mapping[str, str | None] | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        unschedulable: bool | None = None,
+        add: tuple[Taint, ...] = (),
+        remove: tuple[Taint, ...] = (),
+        tells: bool = True,
+    ) -> None:
+        """One PATCH of the node's marks; `mark` None takes them off. `was`: the state before."""
+        text = encode_mark(mark) if mark is not None else None
+        state = mark.state if mark is not None else None
+        action = word(
+            controller=NAME,
+            because=because,
+            node=node.name,
+            node_uid=node.uid,
+            from_=str(was),
+            to=str(state or ""),
+            unschedulable=unschedulable,
+            add_taints=add,
+            remove_taints=remove,
+            annotations={**(annotations or {}), ANNOTATION: text},
+            labels={**(labels or {}), LABEL_STATE: str(state) if state else None},
+        )
+        self.memory.expected[node.name] = text
+        self.emit(action)
+        if tells:
+            self._tell(node, state, because)
+
+    def _tell(self, node: Node, state: NodeState | None, because: str) -> None:
+        self.actions.append(
+            RecordEvent(
+                controller=NAME,
+                because=because,
+                kind="Node",
+                name=node.name,
+                object_uid=node.uid,
+                type="Warning" if state in _WARNINGS else "Normal",
+                reason=f"Upgrade{state or 'Restored'}",
+                message=because,
+            )
+        )
+
+    def entered(
+        self, mark: NodeMark, state: NodeState, reason: str = "", **fields: Any
+    ) -> NodeMark:
+        """The mark in another state, from now on until that state's deadline."""
+        length = self.deadline_ns(state)
+        deadline = format_time(self.view.clock_ns + length) if length else ""
+        fields = {"since": self.stamp, "deadline": deadline, "reason": reason, **fields}
+        return replace(mark, state=state, epoch=self.epoch, **fields)
+
+    def deadline_ns(self, state: NodeState) -> int:
+        """How long a node may be in the state; 0: without end."""
+        policy = self.policy
+        return {
+            NodeState.DRAINING: int(policy.drain_timeout_ns),
+            NodeState.WORKING: int(policy.work_timeout_ns),
+            NodeState.SETTLING: int(policy.return_timeout_ns),
+            NodeState.PROVING: int(policy.prove_timeout_ns),
+            NodeState.SOAKING: int(policy.node_soak_ns),
+        }.get(state, 0)
+
+    def pause_after_failures(self, name: str, because: str) -> None:
+        """More failures than are tolerated pause the run. `name`: the last of them."""
+        failures, tolerated = len(self.next.failed), self.policy.max_failures
+        if self.phase is RunPhase.RUNNING and failures > tolerated:
+            reason = f"{failures} failed, {tolerated} tolerated; the last: {name}: {because}"
+            self.edit(phase=RunPhase.PAUSED, because=reason)
+
+    def finish(self) -> list[Action]:
+        """The decisions, that about the document first."""
+        if self.next != self.document or self.strikes_wish:
+            key = self.policy.lease_key
+            if not self.memory.pending.holds("Lease", key):
+                update = self._update()
+                self.memory.pending.sent(update)
+                self.actions.insert(0, update)
+        return self.actions
+
+    def _update(self) -> UpdateRun:
+        old, new = self.document, self.next
+        namespace, name = self.policy.lease_key
+        annotations: dict[str, str | None] = {ANNOTATION_RUN: encode_document(new)}
+        if self.strikes_wish:
+            annotations[ANNOTATION_WISH] = None
+        stepped = (old.step.pool, old.step.k, old.step.window) != (
+            new.step.pool,
+            new.step.k,
+            new.step.window,
+        )
+        return UpdateRun(
+            controller=NAME,
+            because=new.because or "the run goes on",
+            namespace=namespace,
+            name=name,
+            annotations=annotations,
+            phase_from=old.phase if old.phase != new.phase else "",
+            phase=new.phase if old.phase != new.phase else "",
+            step=new.step.k if stepped else None,
+            window=new.step.window if stepped else None,
+        )
