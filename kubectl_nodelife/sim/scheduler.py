@@ -210,8 +210,7 @@ class Scheduler:
         after = new.spec.node_name if new is not None else ""
         if new is not None and not after:
             self._unbound_changed(old, new, cause)
-        if (new or old).spec.affinity is not None:  # type: ignore[union-attr]
-            self._cache.pod_changed(old, new)
+        self._cache.pod_changed(old, new)
         self.placement.pod_changed(old, new)
         if self._waiting and (
             (before and before != after) or (after and self.placement.follows_pods())

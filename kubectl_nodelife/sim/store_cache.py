@@ -13,6 +13,10 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
+from kubectl_nodelife.workloads.scheduling import PodRequirements
+
+_COUNTED_APART = 32
+"""Nodes of which the pods are counted one by one; then those of all others are at once."""
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -25,6 +29,9 @@ class StoreCache:
         self._store = api.store
         self._classes = classes
         self._kinds_read = kinds_read
+        self._counted = 0
+        self._rooms: dict[str, dict[PodRequirements, int]] = {}
+        """What is taken of nodes that nobody asked about yet, once that was counted for all."""
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
             key
@@ -33,7 +40,11 @@ class StoreCache:
         )
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Note which pods keep others away."""
+        """Note which pods keep others away, and whose node is to be counted anew."""
+        if self._rooms:
+            for pod in (old, new):
+                if pod is not None:
+                    self._rooms.pop(pod.spec.node_name, None)
         if new is not None and anti_affinity_terms(new):
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
@@ -64,8 +75,14 @@ class StoreCache:
 
     def stock(self, name: str) -> NodeInfo:
         """What the node's pods leave of it. Most of them ask the same, so these are counted."""
+        rooms = self._rooms.pop(name, None)
+        if rooms is None:
+            rooms = self._classes.rooms_on(self._store.pods_on(name)).get(name, {})
+            self._counted += 1
+            if self._counted == _COUNTED_APART:
+                self._rooms = self._classes.rooms_on(self._store.pods.values())
         info = NodeInfo(self._store.nodes[name])
-        for room, count in self._classes.rooms_of(self._store.pods_on(name)).items():
+        for room, count in rooms.items():
             info.add(room.requests, room.ports, count)
         return info
 

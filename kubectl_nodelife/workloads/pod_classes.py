@@ -91,9 +91,12 @@ class PodClasses:
         self._room[id(spec.containers)] = (spec, found)
         return found
 
-    def rooms_of(self, pods: Iterable[Pod]) -> dict[PodRequirements, int]:
-        """What these pods take of a node, and how many take the same; ended ones take nothing."""
-        times: dict[PodRequirements, int] = {}
+    def rooms_on(self, pods: Iterable[Pod]) -> dict[str, dict[PodRequirements, int]]:
+        """What these pods take of each node, and how many take the same; ended ones take nothing.
+
+        In one go, for all pods of a large cluster may be asked about.
+        """
+        found: dict[str, dict[PodRequirements, int]] = {}
         known = self._room
         for pod in pods:
             if pod.status.phase in TERMINAL_PHASES:
@@ -104,11 +107,14 @@ class PodClasses:
                 room = met[1]
             else:
                 room = self.room_of(pod)
-            if room in times:
-                times[room] += 1
+            rooms = found.get(spec.node_name)
+            if rooms is None:
+                found[spec.node_name] = {room: 1}
+            elif room in rooms:
+                rooms[room] += 1
             else:
-                times[room] = 1
-        return times
+                rooms[room] = 1
+        return found
 
 
 def has_rules(spec: PodSpec) -> bool:
