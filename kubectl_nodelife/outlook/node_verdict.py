@@ -207,7 +207,7 @@ def _lost_without_taints(
 
 
 def _no_taint_at_all(key: str) -> str:
-    return f"; it lacks even {key}:NoSchedule, which the controller adds at once: is it running?"
+    return f"; it lacks even {key}:NoSchedule, which the controller adds at once, as if none ran"
 
 
 def _tainted(node: Node, key: str) -> bool:

@@ -170,11 +170,21 @@ def _step_row(step: RepairStep) -> list[object]:
 def _about_class(name: str, findings: list[PodFinding]) -> str:
     note = NOTES[name]
     issues = list(dict.fromkeys(issue for f in findings for issue in f.known_issues))
-    lines = [f"{name} ({len(findings)}): {note.meaning}.", f"Do: {note.remedy}."]
+    lines = [f"{name} ({len(findings)}): {note.meaning}.", f"Do: {_remedy(findings)}."]
     lines.append(f"Risk: {note.risk}.")
     if issues:
         lines.append(f"Known: {', '.join(issues)}.")
     return "\n".join([_wrapped(lines[0], ""), *(_wrapped(line, "  ") for line in lines[1:])])
+
+
+def _remedy(findings: list[PodFinding]) -> str:
+    """What to do: of a kubelet that speaks it is not what it is of one that is gone."""
+    remedies = list(dict.fromkeys(finding.what_to_do for finding in findings))
+    if len(remedies) == 1:
+        return remedies[0]
+    if all(finding.advice is not None for finding in findings):
+        return "what is said below of each under 'May it be forced?'"
+    return findings[0].note.remedy
 
 
 def _advice(findings: Iterable[PodFinding]) -> Iterator[str]:

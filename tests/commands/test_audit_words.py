@@ -1,0 +1,27 @@
+"""What `audit` tells to do about a class of findings: nothing that a pod's own advice forbids."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from tests.diverge.test_of_dump import ago, node, pod
+
+
+def test_the_class_does_not_advise_what_the_pod_forbids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node's own kubelet says that it is not ready: its machine is on."""
+    sick = node("a", "False", 3600)
+    sick["status"]["conditions"][0]["lastHeartbeatTime"] = ago(1)
+    stuck = pod("web", "a")
+    stuck["metadata"] |= {"deletionTimestamp": ago(3000), "deletionGracePeriodSeconds": 30}
+    path = tmp_path / "dump.json"
+    path.write_text("\n".join(json.dumps(obj) for obj in (sick, stuck)))
+    assert main(["audit", "-f", str(path), "--now", ago(0)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Do: never force it: 1s ago the cluster heard the kubelet of a" in said
+    assert "make sure that the machine is off" not in said
