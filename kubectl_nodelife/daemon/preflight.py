@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, Right, check_transport
+from kubectl_nodelife.daemon.cluster_checks import (
+    RIGHTS,
+    ClusterChecks,
+    Right,
+    check_transport,
+)
 from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import (
     contradictions,
@@ -25,6 +30,7 @@ from kubectl_nodelife.daemon.enforce.manager import (
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, rows
 from kubectl_nodelife.daemon.settings import UNREADABLE
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.lease import NAME, LeaseKeeper
 from kubectl_nodelife.live.target import Target
@@ -140,11 +146,11 @@ class Preflight:
         orders = self._orders
         if set(orders.controllers) <= set(orders.assume_stopped):
             return
-        first = lease_spec(await manager_lease(self._writer))
+        first = await self._manager_lease()
         if not first:
             return
         await asyncio.sleep(float(first.get("leaseDurationSeconds") or 15) + _MANAGER_MARGIN_S)
-        if lease_spec(await manager_lease(self._writer)) != first:
+        if await self._manager_lease() != first:
             holder = str(first.get("holderIdentity") or "")
             args = (orders.controllers, orders.assume_stopped, holder)
             left = await unproven(self._writer, *args)
@@ -157,6 +163,17 @@ class Preflight:
                 remedy="stop these there (--controllers=*,-NAME), and say so with "
                 f"--assume-stopped={','.join(left)}",
             )
+
+    async def _manager_lease(self) -> dict[str, Any]:
+        """What is in a manager's Lease, {} where there is none."""
+        answer = await manager_lease(self._writer)
+        if not answer.ok and answer.code != NOT_FOUND:
+            raise Refused(
+                f"it cannot be read, so that nobody knows whether one runs: {answer.message}",
+                on="lease kube-system/kube-controller-manager",
+                remedy=RIGHTS,
+            )
+        return lease_spec(answer)
 
     def _not_leading(self) -> Refused:
         on, holder = f"lease {self._orders.lease_namespace}/{NAME}", self._keeper.state().holder

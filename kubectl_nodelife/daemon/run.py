@@ -68,7 +68,6 @@ from kubectl_nodelife.live.target import Target, connection_warnings, find_targe
 
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
-_OLD_SESSION_SECONDS: Final = 900.0
 
 Look = Callable[[], ClusterView]
 MakeAnswers = Callable[
@@ -95,7 +94,6 @@ class Daemon:
         self.departure = Departure(OwnProgram(options.environ), options)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._old_sessions: list[Session] = []
         self.client = client
         self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
@@ -222,8 +220,7 @@ class Daemon:
         if self.enforcement is not None:
             await self.enforcement.close()
         await self.journal.close()
-        for session in (self.client.session, *self._old_sessions):
-            await session.close()
+        await self.client.close()
         log.info("ended after %.0fs", up_seconds(self._began))
 
     # Orders
@@ -260,14 +257,9 @@ class Daemon:
         if same and target != self.target:
             log.info("takes new credentials from the kubeconfig")
             self.target = target
-            old, new = self.client.session, _session(target, self.options.environ)
-            self.client.session = new
-            self._old_sessions.append(old)
-            asyncio.get_running_loop().call_later(_OLD_SESSION_SECONDS, self._close_old)
-
-    def _close_old(self) -> None:
-        if self._old_sessions:
-            asyncio.get_running_loop().create_task(self._old_sessions.pop(0).close())
+            self.client.session.take(target)
+            if self.enforcement is not None:
+                self.enforcement.take_credentials(target)
 
     def _decide(self, cache: Cache) -> Settings:
         """Settings from all that is known; the ones in force where the user's word is wrong."""

@@ -18,6 +18,7 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    AddTaints,
     DeletePod,
     PodAction,
     SetNodeConditions,
@@ -25,9 +26,10 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
 from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
-from kubectl_nodelife.engine.guard import GO, Hold, Refuse
-from kubectl_nodelife.engine.settlement import lost_premise
+from kubectl_nodelife.engine.guard import GO, Hold, Refuse, is_harm
+from kubectl_nodelife.engine.settlement import is_ready, lost_premise
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor_port import ControllerWriter, Port
@@ -36,6 +38,7 @@ from kubectl_nodelife.live.worker_slots import WorkerSlots
 HELD: Final = 425
 """The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
 
+NOT_WANTED: Final = Result(200, "it is not wanted any more")
 IN_FLIGHT: Final = 32
 NODE_LIFECYCLE: Final = "node-lifecycle"
 TAINT_EVICTION: Final = "taint-eviction"
@@ -81,6 +84,9 @@ class ActionSender:
                 return refused
             slots, key = self._slots.of(item.action)
             async with slots.taken(key, item.action.id):
+                late = self._port.now_ns() - item.decided_ns > self._port.patience_ns
+                if late and not self._stands(item.action):
+                    return NOT_WANTED
                 result = await self._converse(item)
             if result.code != HELD:
                 return result
@@ -140,7 +146,7 @@ class ActionSender:
             if self.stopped:
                 return Result(HELD, "enforcing has ended")
             if (told or waited) and not self._stands(action):
-                return Result(200, "it is not wanted any more")
+                return NOT_WANTED
             if admission == GO:
                 return None
             if isinstance(admission, Refuse):
@@ -155,7 +161,7 @@ class ActionSender:
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
     def _stands(self, action: Action) -> bool:
-        """Whether what was held for a while would be decided again."""
+        """Whether what has waited for a while would be decided again."""
         cache = self._port.cache
         obj = cache.get(*action.target)
         if action.uid and (obj is None or obj.uid != action.uid):
@@ -163,6 +169,8 @@ class ActionSender:
         if isinstance(action, PodAction) and isinstance(obj, Pod):
             node = cache.node(obj.spec.node_name)
             return node is None or not lost_premise(action, obj, node)
+        if isinstance(action, AddTaints) and isinstance(obj, Node):
+            return not (is_harm(action) and is_ready(obj))
         return True
 
     def _needs_evidence(self, action: Action) -> bool:

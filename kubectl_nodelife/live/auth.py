@@ -46,17 +46,26 @@ class Session:
         """`show_plugin_stderr`: a failing plugin's own words are part of the error. Not where
         errors are logged: what a plugin prints may hold secrets.
         """
-        self.target = target
         self._environ = environ
+        self._show_stderr = show_plugin_stderr
         self._transport: Transport | None = None
         self._authorization = ""
         self._expires: int | None = None
         self._token_read_at = 0.0
-        self._plugin = _plugin(target, environ, show_plugin_stderr)
-        self._provider = _provider(target, environ)
         self._serial = 0
         self._retired: list[tuple[float, Transport]] = []
         self._connecting = asyncio.Lock()
+        self.take(target)
+
+    def take(self, target: Target) -> None:
+        """Go on with other credentials for the same cluster, from the next request on.
+
+        Raises Failed where there are none in a form that is known, and goes on as before.
+        """
+        plugin = _plugin(target, self._environ, self._show_stderr)
+        provider = _provider(target, self._environ)
+        self.target, self._plugin, self._provider = target, plugin, provider
+        self._retire()
 
     @property
     def secure(self) -> bool:
@@ -109,10 +118,13 @@ class Session:
         if expires is not None and time.time_ns() > expires - _EXPIRY_MARGIN_NS:
             self._retire()
         async with self._connecting:
-            if self._transport is None:
+            while self._transport is None:
                 await self._close_retired(_RETIRED_S)
-                self._transport = await self._connect()
+                target, transport = self.target, await self._connect()
                 self._serial += 1
+                self._transport = transport
+                if self.target is not target:  # others were taken meanwhile
+                    self._retire()
             transport = self._transport
         path = self.target.user.token_file
         if path and self.secure and time.monotonic() > self._token_read_at + _TOKEN_FILE_PERIOD_S:

@@ -27,6 +27,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodPhase,
 )
 from kubectl_nodelife.engine.calls import Result
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
@@ -173,10 +174,18 @@ class LiveExecutor:
         self._end(item, result)
         if result.ok:
             return
+        if isinstance(action, MarkPodNotReady) and result.code == NOT_FOUND:
+            self._leave_event_of(lane, action)
         if isinstance(action, (SetNodeConditions, AddTaints)):
             lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, True
         elif isinstance(action, (SetPodCondition, SetPodPhase)):
             lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, False
+
+    def _leave_event_of(self, lane: _Lane, action: Action) -> None:
+        """Of a pod that is gone nothing is told; of one that could not be marked it is."""
+        event = lane.items[0].action if lane.items else None
+        if isinstance(event, RecordEvent) and event.target == action.target:
+            self._leave(lane.items.popleft(), "its pod is gone")
 
     def _end(self, item: Item, result: Result) -> None:
         port, action = self._port, item.action

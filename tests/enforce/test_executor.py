@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    AddTaints,
     CancelEviction,
     DeletePod,
     MarkPodNotReady,
+    RecordEvent,
     SetNodeConditions,
     SetPodCondition,
 )
@@ -24,7 +26,7 @@ from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live import action_sender
@@ -57,6 +59,15 @@ TARGET = SetPodCondition(
     pod="p",
     pod_uid="u-p",
     condition=PodCondition("DisruptionTarget", "True"),
+)
+TAINT = AddTaints(
+    **LIFECYCLE,
+    node="n",
+    node_uid="u-n",
+    taints=(Taint("node.kubernetes.io/unreachable", "NoExecute"),),
+)
+NOT_READY = RecordEvent(
+    **LIFECYCLE, kind="Pod", namespace="d", name="p", object_uid="u-p", reason="NodeNotReady"
 )
 DELETE = DeletePod(**EVICTION, namespace="d", pod="p", pod_uid="u-p")
 OTHER = replace(DELETE, pod="q", pod_uid="u-q")
@@ -143,7 +154,8 @@ class Lab:
     def sending(self, *_: Any) -> None: ...
     def answered(self, *_: Any) -> None: ...
     def ended(self, *_: Any) -> None: ...
-    def put(self, event: Any) -> None: ...
+    def put(self, event: Any) -> None:
+        self.log.append(f"event {event.name}")
 
 
 def test_the_intent_comes_before_the_first_byte() -> None:
@@ -208,6 +220,41 @@ def test_a_node_that_could_not_be_called_lost_keeps_its_pods() -> None:
     lab.play(LOST, MARK)
     assert lab.outcomes == [("SetNodeConditions", 409)] and "Patch p" not in lab.log
     assert lab.events[0] == Put("Node", newer), "who decides anew sees what was read"
+
+
+def ready(status: str) -> Put:
+    conditions = (NodeCondition("Ready", status),)
+    return Put("Node", replace(NODE, status=NodeStatus(conditions=conditions)))
+
+
+@pytest.mark.parametrize(
+    ("status", "late_s", "sent"),
+    [
+        pytest.param("True", 6, False, id="late-and-the-node-is-back"),
+        pytest.param("Unknown", 6, True, id="late-and-still-lost"),
+        pytest.param("True", 4, True, id="within-one-monitor-period"),
+    ],
+)
+@pytest.mark.parametrize("action", [MARK, TAINT], ids=["mark", "taint"])
+def test_what_waited_for_its_turn_is_judged_anew(
+    action: Action, status: str, late_s: int, sent: bool
+) -> None:
+    """Behind hundreds of nodes a write may wait for longer than a node takes to come back."""
+    lab = Lab()
+    lab.cache.apply(ready(status), NOW)
+    lab.now_ns = NOW + late_s * SECOND_NS
+    lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
+    lab.play(action)
+    assert ("sent" in lab.log) is sent
+    assert lab.outcomes == [(type(action).__name__, 200)]
+
+
+@pytest.mark.parametrize(("code", "told"), [(404, False), (409, True), (503, True), (200, True)])
+def test_a_mark_is_told_of_unless_its_pod_is_gone(code: int, told: bool) -> None:
+    gone = Answer(404, reason="NotFound")
+    lab = Lab(lambda call: gone if code == 404 else Answer(code, pod("p")))
+    lab.play(MARK, NOT_READY)
+    assert ("event p" in lab.log) is told
 
 
 def test_a_newer_renewal_withdraws_the_decision() -> None:

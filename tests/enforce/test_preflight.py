@@ -201,6 +201,16 @@ def test_a_controller_manager(renewed: bool, monkeypatch: pytest.MonkeyPatch) ->
     preflight(Server(manager))  # --assume-stopped is the user's word
 
 
+@pytest.mark.parametrize("code", [0, 403, 500, 502])
+def test_a_managers_lease_that_cannot_be_read_proves_nothing(code: int) -> None:
+    def hidden(path: str, body: dict[str, Any]) -> Answer | None:
+        return Answer(code, message="no") if path == "lease kube-controller-manager" else None
+
+    orders = replace(ORDERS, assume_stopped=())
+    assert "nobody knows whether one runs: no" in refusal(Server(hidden), orders)
+    preflight(Server(hidden))  # --assume-stopped is the user's word
+
+
 def test_a_manager_whose_flags_show_that_it_does_not_run_the_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

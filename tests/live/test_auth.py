@@ -24,7 +24,7 @@ from aiohttp import web
 from kubectl_nodelife.errors import Failed, NodelifeError, Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.target import Overrides, Target, find_target
 from kubectl_nodelife.sandbox.certificate import make_certificate
 from tests.loopback import KUBECTL, play
 
@@ -266,6 +266,32 @@ def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
             with pytest.raises(ApiError, match="Unauthorized"):
                 await client.read("/x")
             assert len(server.seen) == 5
+            await client.close()
+
+    play(test)
+
+
+def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "token").write_text("slow")
+        async with listener(tmp_path) as server:
+
+            def found(user: dict[str, Any]) -> Target:
+                path = kubeconfig(tmp_path, server.url, user)
+                return find_target(Overrides(kubeconfig=path), {})
+
+            session = Session(found({"token": "old"}), {})
+            client = Client(session)
+            await client.read("/x")
+            session.take(found({"token": "new"}))
+            await client.read("/x")
+            session.take(found({"exec": plugin(str(tmp_path / "token"))}))
+            asking = asyncio.ensure_future(client.read("/x"))
+            await asyncio.sleep(0.01)  # the plugin runs
+            session.take(found({"token": "newest"}))
+            await asking
+            told = [headers["Authorization"] for headers in server.seen]
+            assert told == ["Bearer old", "Bearer new", "Bearer newest"]
             await client.close()
 
     play(test)

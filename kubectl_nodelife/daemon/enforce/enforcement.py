@@ -134,6 +134,12 @@ class Enforcement:
         """Raises Refused, Unreachable."""
         await self._preflight().run()
 
+    def take_credentials(self, target: Target) -> None:
+        """Others for the same cluster, which the kubeconfig has now."""
+        self._target = target
+        self._session.take(target)
+        self._side_session.take(target)
+
     def _preflight(self) -> Preflight:
         return Preflight(
             self.orders,
