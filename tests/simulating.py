@@ -9,7 +9,9 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
 from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.story import Story, tell
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
+from kubectl_nodelife.upgrade.simulated import decider_for
 
 
 def simulate_file(path: Path) -> Story:
@@ -29,4 +31,8 @@ def play(setting: Setting, faults: Faults | None = None, until_ns: int | None = 
     setting = setting.under(settings)
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    return run(setting, controllers, until_ns=until_ns, faults=faults)
+    upgrades = any(isinstance(event.what, UpgradeEvent) for event in setting.scenario.events)
+    decider = decider_for(settings) if upgrades else None
+    return run(
+        setting, controllers, until_ns=until_ns, faults=faults, make_decider=decider
+    )

@@ -29,6 +29,8 @@ from kubectl_nodelife.report.progress import progress_bar
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
 from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.story import Story, narrowed, tell
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
+from kubectl_nodelife.sim.upgrade_run import MakeDecider
 
 _STDIN = "-"
 
@@ -88,7 +90,7 @@ def simulate(
     controllers = make_controllers(
         settings, names, pass_drift_ns=PASS_DRIFT_NS, workers_seed=workers_seed
     )
-    done = _play(setting, controllers, until_ns)
+    done = _play(setting, controllers, until_ns, _decider_for(setting, settings))
     story = tell(done, settings, _zone_metrics(controllers))
     if only is not None:
         story = _narrow(story, done, *only)
@@ -184,11 +186,27 @@ def _zone_metrics(controllers: Iterable[Controller]) -> dict[str, dict[str, floa
     return {zone.name: zone.metrics() for zone in zones(memory, memory.settings)}
 
 
-def _play(setting: Setting, controllers: Sequence[Controller], until_ns: int | None) -> Run:
+def _decider_for(setting: Setting, settings: Settings) -> MakeDecider | None:
+    """The controller of the scenario's upgrade; imported only where there is one."""
+    if not any(isinstance(event.what, UpgradeEvent) for event in setting.scenario.events):
+        return None
+    from kubectl_nodelife.upgrade.simulated import decider_for
+
+    return decider_for(settings)
+
+
+def _play(
+    setting: Setting,
+    controllers: Sequence[Controller],
+    until_ns: int | None,
+    make_decider: MakeDecider | None,
+) -> Run:
     duration_ns = setting.scenario.duration_ns
     total_ns = duration_ns if until_ns is None else min(duration_ns, until_ns)
     with progress_bar("simulating", total_ns) as step:
-        return run(setting, controllers, until_ns=until_ns, progress=step)
+        return run(
+            setting, controllers, until_ns=until_ns, progress=step, make_decider=make_decider
+        )
 
 
 def _narrow(story: Story, done: Run, kind: str, name: str) -> Story:

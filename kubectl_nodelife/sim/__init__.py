@@ -4,9 +4,9 @@ The controllers that run on it are the real ones; what is simulated here is ever
 
 - in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one
 - the cluster: `world` over `api`, `kubelet` (with `conditions`), `machines` under the kubelets
-  (with `machine_facts`), `scheduler` (with `store_cache`),
-  `owners`, `disruption` (budgets), `endpoints` (Services), `defaults`, `names`; `agenda` knows what
-  happens when
-- people: `script` does what the scenario says; `kubectl` is `kubectl drain`, `drained` its cluster
+  (with `machine_facts`), `scheduler` (with `store_cache`), `owners`, `disruption` (budgets),
+  `endpoints` (Services), `defaults`, `names`; `agenda` knows what happens when
+- people: `script` does what the scenario says; `kubectl` is `kubectl drain`, `drained` its cluster;
+  `upgrade_run` hosts the leaders of an upgrade, `upgrade_work` what they have done to machines
 - out: `timeline` words the records, of `acts` too; `story` and `losses` sum them up
 """

@@ -19,8 +19,9 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, evict_under, standing
 from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
+from kubectl_nodelife.workloads.eviction import Allowed, EvictionRefused
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.scales import OwnerLookup
 
@@ -52,6 +53,17 @@ class DisruptionController:
     def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
         """The budgets that match the pod."""
         return self._index.find(pod.namespace, pod.metadata.labels)
+
+    def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
+        """What the Eviction API answers; a budget that lets the pod go is spent and written.
+
+        None: another eviction wrote to the budget at the same moment, unless it is asked `again`.
+        """
+        ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
+        answer = evict_under(ledgers, pod, now_ns, now_ns, again=again)
+        if isinstance(answer, Allowed) and answer.status is not None:
+            self.write(ledgers[0])
+        return answer
 
     def write(self, ledger: BudgetLedger, cause: Action | None = None) -> None:
         """Put the budget as the ledger has it into the API."""

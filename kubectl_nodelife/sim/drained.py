@@ -23,7 +23,6 @@ from kubectl_nodelife.sim.kubectl.filters import REFUSE
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.kubectl.progress import GONE, SKIPPED, NodeRun
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.budget_ledger import evict_under
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 from kubectl_nodelife.workloads.scales import OwnerLookup
 
@@ -124,16 +123,13 @@ class WorldUnderDrain:
         """POST pods/eviction: the budgets decide, then the pod is marked and deleted."""
         if target.gone:
             return MISSING
-        pod, now_ns = target.pod, self._api.now_ns
-        ledgers = self._world.disruption.budgets_of(pod)
-        answer = evict_under(ledgers, pod, now_ns, now_ns, again=again)
+        pod = target.pod
+        answer = self._world.disruption.evict(pod, again=again)
         if answer is None:
             return CONFLICT
         if isinstance(answer, EvictionRefused):
             self._tell_refusal(target, answer)
             return answer
-        if answer.status is not None:
-            self._world.disruption.write(ledgers[0])
         cause = self._set_disruption_target(pod)
         self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
         return ACCEPTED

@@ -35,6 +35,12 @@ from kubectl_nodelife.sim.fields import (
     texts,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.upgrade_reading import (
+    UpgradeCommandEvent,
+    UpgradeEvent,
+    read_upgrade,
+    read_upgrade_command,
+)
 
 _STATUSES = ("True", "False", "Unknown")
 _KUBELET_CHANGES = ("heartbeats", "conditions", "failingCalls", "statusChannel")
@@ -118,6 +124,8 @@ Happening = (
     | DeleteEvent
     | ContainerEvent
     | ResourcesEvent
+    | UpgradeEvent
+    | UpgradeCommandEvent
 )
 
 
@@ -315,4 +323,6 @@ _READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
     "drain": _read_drain,
     "apply": _read_apply,
     "delete": _read_delete,
+    "upgrade": read_upgrade,
+    "upgradeCommand": read_upgrade_command,
 }

@@ -51,7 +51,7 @@ KUBELET_RESTART_NS: Final = 10 * SECOND_NS
 POD_START_NS: Final = 20 * SECOND_NS
 """How long after the machine's return its pods are ready, unless somebody says otherwise."""
 
-_BOOTS = 0xB007
+_BOOTS = 0xB008
 
 Refit = Callable[[MachineFacts], MachineFacts]
 """What an act makes of a machine's facts."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
 from kubectl_nodelife.sim.world import Faults, World
 
 PASS_DRIFT_NS = MILLISECOND_NS
@@ -30,13 +32,17 @@ Progress = Callable[[int], None]
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What came of a run: what was set, what happened, and the cluster at the end."""
+    """What came of a run: what was set, what happened, and the cluster at the end.
+
+    `upgrade`: the contract's `final.upgrade`, None where there was no upgrade.
+    """
 
     setting: Setting
     end_ns: int
     timeline: Timeline
     cluster: Cache
     failures: list[Outcome]
+    upgrade: dict[str, Any] | None = None
 
 
 def run(
@@ -46,9 +52,12 @@ def run(
     until_ns: int | None = None,
     faults: Faults | None = None,
     progress: Progress | None = None,
+    make_decider: MakeDecider | None = None,
+    until_upgraded: bool = False,
 ) -> Run:
     """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
-    sooner.
+    sooner. `make_decider`: the upgrade controller, where the scenario has an upgrade;
+    `until_upgraded`: end with it.
     """
     scenario = setting.scenario
     duration_ns = scenario.duration_ns
@@ -66,7 +75,7 @@ def run(
             faults=faults,
             status_rules=setting.status_rules,
         )
-        Script(world, scenario.events)
+        script = Script(world, scenario.events)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         engine = Engine(
             controllers,
@@ -76,10 +85,28 @@ def run(
             numbers=api.numbers,
         )
         source: TickSource = world if progress is None else _Told(world, setting.start_ns, progress)
-        drive(source, EngineHost(engine, world, timeline))
+        host = EngineHost(engine, world, timeline)
+        upgrades = None
+        if make_decider is not None:
+            upgrades = script.upgrades = VirtualUpgrades(world, host, timeline, make_decider)
+        if upgrades is not None and until_upgraded:
+            source = _UntilUpgraded(source, upgrades)
+        drive(source, upgrades or host)
+        upgrade = upgrades.summary(timeline) if upgrades is not None else None
         world.end()
     end_ns = setting.start_ns + duration_ns
-    return Run(setting, end_ns, timeline, world.api.store, world.failures)
+    return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade)
+
+
+class _UntilUpgraded:
+    """A source that ends when the upgrade has."""
+
+    def __init__(self, source: TickSource, upgrades: VirtualUpgrades) -> None:
+        self._source = source
+        self._upgrades = upgrades
+
+    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+        return None if self._upgrades.over else self._source.next(due_ns)
 
 
 class _Told:

@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_document
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
@@ -333,7 +334,16 @@ def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObj
             obj = as_created(
                 replace(obj, metadata=replace(meta, creation_timestamp=created, uid=uid))
             )
-        yield obj
+        yield _booted(obj, number) if type(obj) is Node else obj
+
+
+def _booted(node: Node, number: int) -> Node:
+    """A node that says no bootID has one, as each real node."""
+    info = node.status.node_info
+    if info.boot_id:
+        return node
+    info = replace(info, boot_id=made_uid(number, 0xB007))
+    return replace(node, status=replace(node.status, node_info=info))
 
 
 def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:

@@ -38,6 +38,8 @@ from kubectl_nodelife.sim.events import (
     TaintEvent,
     Targets,
 )
+from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
+from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
 
 _WHY = "the scenario says so"
@@ -48,6 +50,7 @@ class Script:
 
     def __init__(self, world: World, events: Iterable[ScenarioEvent]) -> None:
         self._world = world
+        self.upgrades: VirtualUpgrades | None = None
         self._api = world.api
         for event in events:
             at_ns = self._api.now_ns + event.at_ns
@@ -74,6 +77,10 @@ class Script:
                 self._world.container_events.play(container)
             case ResourcesEvent() as resources if self._world.container_events is not None:
                 self._world.container_events.leave(resources)
+            case UpgradeEvent() as upgrade if self.upgrades is not None:
+                self.upgrades.begin(upgrade)
+            case UpgradeCommandEvent() as command if self.upgrades is not None:
+                self.upgrades.command(command)
 
     def _nodes(self, targets: Targets) -> list[Node]:
         """The nodes that are there now; for one that is not, a record says so."""

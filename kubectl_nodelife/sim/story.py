@@ -174,7 +174,8 @@ def _final(
             zones[name].update(nodes=size, notReady=unhealthy, metrics=dict(counted))
     pods = _pod_counts(cluster.pods.values())
     pods["gone"] = sum(key not in cluster.pods for key in run.setting.cluster.pods)
-    return {"nodes": nodes, "zones": [zones[z] for z in sorted(zones)], "pods": pods}
+    final = {"nodes": nodes, "zones": [zones[z] for z in sorted(zones)], "pods": pods}
+    return final if run.upgrade is None else {**final, "upgrade": run.upgrade}
 
 
 def _pod_counts(pods: Iterable[Pod]) -> dict[str, int]:

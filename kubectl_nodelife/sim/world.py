@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.daemonset_actions import (
     CreatePod,
     RaiseCollisionCount,
 )
+from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
@@ -37,6 +38,7 @@ from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -185,14 +187,19 @@ class World:
         kind, key = action.target
         old = self.api.store.get(kind, key)
         if old is not None and (uid := action.uid) and uid != old.metadata.uid:
-            self._refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
+            self.refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
             return
         if type(action) in _PRECONDITIONS and not self._holds(action, old):
             return
+        if type(action) is EvictPod and isinstance(old, Pod):
+            answer = self.disruption.evict(old)
+            if isinstance(answer, EvictionRefused):
+                self.refuse(action, answer.code, answer.cause or answer.message)
+                return
         new = action.effect(old, now_ns)
         if new is old:
             if old is None:
-                self._refuse(action, NOT_FOUND, f"{kind} {'/'.join(filter(None, key))} not found")
+                self.refuse(action, NOT_FOUND, f"{kind} {'/'.join(filter(None, key))} not found")
             return
         if new is None:
             self.api.drop(kind, key, action)
@@ -207,7 +214,7 @@ class World:
         if why:
             if old is not None:
                 self.api.pending.append(Put(type(old).__name__, old))
-            self._refuse(action, CONFLICT, why)
+            self.refuse(action, CONFLICT, why)
         return not why
 
     def _fail(self, action: Action, fault: InjectedFault) -> None:
@@ -229,7 +236,8 @@ class World:
         self.failures.append(Outcome(action, fault.code, fault.message))
         return True
 
-    def _refuse(self, action: Action, code: int, message: str) -> None:
+    def refuse(self, action: Action, code: int, message: str) -> None:
+        """Answer a call with an error; whoever made it learns of it in the next tick."""
         self.api.pending.append(self._failed(action, code, message))
 
     def _failed(self, action: Action, code: int, message: str) -> Outcome:

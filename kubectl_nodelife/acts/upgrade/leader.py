@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.calls import Answer, Result
@@ -54,31 +54,6 @@ _LOOK_S: Final = 1.0
 _LEAST_BETWEEN_S: Final = 0.2
 
 Tell = Callable[[str], None]
-
-
-class UpgradeDecider(Protocol):
-    """What the leader asks of the upgrade controller."""
-
-    @property
-    def superseded(self) -> str:
-        """Why this leader must write no more, "" while it leads."""
-        ...
-
-    def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
-        """What is to be done now."""
-        ...
-
-    def next_due_ns(self) -> int | None:
-        """When it wants to be asked again at the latest."""
-        ...
-
-    def outcome(self, action: Action, code: int, message: str, obj: KubeObject | None) -> None:
-        """What came of a write."""
-        ...
-
-    def work_report(self, node: str, report: WorkReport) -> None:
-        """What is known of a command on a node."""
-        ...
 
 
 MakeController = Callable[[int], UpgradeDecider]
@@ -233,7 +208,7 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        due_ns = self._controller.next_due_ns() if self._controller is not None else None
+        due_ns = self._controller.next_due_ns if self._controller is not None else None
         if due_ns is None:
             return _LOOK_S
         return min(_LOOK_S, max(0.0, (due_ns - self._cache.clock.now_ns()) / SECOND_NS))

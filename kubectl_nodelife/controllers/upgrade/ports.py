@@ -25,12 +25,14 @@ that it names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import DaemonSet
 
@@ -152,3 +154,28 @@ class WorkReport(NamedTuple):
     try_: int
     code: int | None = None
     message: str = ""
+
+
+class UpgradeDecider(Protocol):
+    """What a driver asks of the upgrade controller."""
+
+    @property
+    def superseded(self) -> str:
+        """Why this leader must write no more, "" while it leads."""
+        ...
+
+    def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
+        """What is to be done now."""
+        ...
+
+    def next_due_ns(self) -> int | None:
+        """When it wants to be asked again at the latest."""
+        ...
+
+    def outcome(self, action: Action, code: int, message: str, obj: KubeObject | None) -> None:
+        """What came of a write."""
+        ...
+
+    def work_report(self, node: str, report: WorkReport) -> None:
+        """What is known of a command on a node."""
+        ...

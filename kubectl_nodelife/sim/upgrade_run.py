@@ -1,0 +1,273 @@
+"""Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
+
+A leader does what `controllers/upgrade/ports.py` asks of a driver. The API server takes each of its
+PATCHes only while the object is as the leader saw it. People start, pause, resume and abort the run
+by its Lease, as the commands do; a leader that dies leaves what it wrote, and who goes on begins
+with the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_RUN,
+    ANNOTATION_WISH,
+    OVER,
+    RunDocument,
+    Verb,
+    Wish,
+    document_of,
+    encode_document,
+)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced
+from kubectl_nodelife.engine.loop import EngineHost
+from kubectl_nodelife.engine.upgrade_actions import (
+    NodeMarkPatch,
+    StartWork,
+    StopWork,
+    UpdateRun,
+)
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Lease, LeaseSpec
+from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.api import RunRecorder
+from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
+from kubectl_nodelife.sim.upgrade_summary import UpgradeWatch
+from kubectl_nodelife.sim.upgrade_work import VirtualWork
+from kubectl_nodelife.sim.world import CONFLICT, World
+
+RUN: Final = "u1"
+PACE_NS: Final = 200 * MILLISECOND_NS
+"""A leader looks at what happens at most so often."""
+
+MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeDecider]
+"""An upgrade controller for a policy and an epoch, that begins at that instant."""
+
+
+class VirtualLeader:
+    """One leader's process. `alive`: it has neither died nor ended."""
+
+    def __init__(
+        self, runs: VirtualUpgrades, controller: UpgradeDecider, epoch: int, cache: Cache
+    ) -> None:
+        self._runs = runs
+        self._world = runs.world
+        self.controller = controller
+        self.epoch = epoch
+        self.cache = cache
+        self.alive = True
+        self._due_ns: int | None = runs.world.api.now_ns
+        self._not_before_ns = 0
+        self._sent: dict[int, Action] = {}
+
+    def next_due_ns(self) -> int | None:
+        """When it wants to be woken."""
+        return self._due_ns
+
+    def take_in(self, events: Iterable[Event], now_ns: int) -> None:
+        """What its watches tell, and what came of what it did."""
+        failed = []
+        for event in events:
+            if type(event) is Outcome:
+                if self._sent.pop(event.action.id, None) is not None:
+                    failed.append(event)
+            elif type(event) is not Synced:
+                self.cache.apply(event, now_ns)
+                if type(event) is not Heartbeats:
+                    self._wake()
+        for outcome in failed:
+            self.controller.outcome(outcome.action, outcome.code, outcome.message, outcome.obj)
+            self._wake()
+
+    def step(self, now_ns: int) -> Iterator[Action]:
+        """A pass, if one is due: what it decides is carried out at once."""
+        if self._due_ns is None or now_ns < self._due_ns:
+            return
+        self._not_before_ns, self._due_ns = now_ns + PACE_NS, None
+        decided = False
+        for action in self.controller.step(self.view(now_ns), now_ns):
+            decided = True
+            self._runs.note(action, now_ns)
+            self._carry_out(action, now_ns)
+            yield action
+        document = document_of(self._lease())
+        if self.controller.superseded or (
+            not decided and document is not None and document.phase in OVER
+        ):
+            self.alive = False
+        self._due_ns = self.controller.next_due_ns
+
+    def view(self, now_ns: int) -> UpgradeView:
+        """What it sees."""
+        return UpgradeView(cache=self.cache, clock_ns=now_ns)
+
+    def hear(self, node: str, report: WorkReport) -> None:
+        """A command of its own has ended."""
+        if self.alive:
+            self.controller.work_report(node, report)
+            self._wake()
+
+    def _wake(self) -> None:
+        at_ns = max(self._world.api.now_ns, self._not_before_ns)
+        if self._due_ns is None or at_ns < self._due_ns:
+            self._due_ns = at_ns
+
+    def _lease(self) -> Lease | None:
+        found = self.cache.get("Lease", self._runs.policy.lease_key)
+        return found if isinstance(found, Lease) else None
+
+    def _carry_out(self, action: Action, now_ns: int) -> None:
+        if isinstance(action, StartWork):
+            self._runs.work.start(action, self.hear)
+        elif isinstance(action, StopWork):
+            self._runs.work.stop(action)
+        elif action.writes:
+            self._sent[action.id] = action
+            if isinstance(action, (NodeMarkPatch, UpdateRun)) and self._is_stale(action):
+                self._world.refuse(action, CONFLICT, "the object has been modified")
+            else:
+                self._world.start(action, now_ns)
+
+    def _is_stale(self, action: Action) -> bool:
+        kind, key = action.target
+        return self._world.api.store.get(kind, key) is not self.cache.get(kind, key)
+
+
+class VirtualUpgrades:
+    """The host of the engine and, once a run was begun, of its leaders.
+
+    `leaders`: those that live; the last one is whom people talk to.
+    """
+
+    def __init__(
+        self, world: World, host: EngineHost, journal: RunRecorder, make_decider: MakeDecider
+    ) -> None:
+        self.world = world
+        self.policy = UpgradePolicy()
+        self.work: VirtualWork
+        self.watch: UpgradeWatch | None = None
+        self.leaders: list[VirtualLeader] = []
+        self._host = host
+        self._journal = journal
+        self._make_decider = make_decider
+        self._to_lead: list[Wish | None] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether a run was begun, and its last leader has ended."""
+        document = document_of(self._lease())
+        return document is not None and document.phase in OVER and not self.leaders
+
+    # What the scenario says
+
+    def begin(self, event: UpgradeEvent) -> None:
+        """Somebody types `upgrade start`: the Lease gets the run's document, and a leader."""
+        policy, api = event.policy, self.world.api
+        self.policy = policy
+        self.watch = UpgradeWatch(self.world, policy)
+        self.work = VirtualWork(self.world, event)
+        document = RunDocument(
+            run=RUN, policy=policy_digest(policy), started=format_time(api.now_ns)
+        )
+        namespace, name = policy.lease_key
+        annotations = {ANNOTATION_RUN: encode_document(document)}
+        lease = api.fill_in(
+            Lease(
+                metadata=ObjectMeta(name=name, namespace=namespace, annotations=annotations),
+                spec=LeaseSpec(lease_transitions=0),
+            )
+        )
+        api.put("Lease", lease, self._tell("UpgradeStarted", "somebody types upgrade start"))
+        self._to_lead.append(None)
+
+    def command(self, event: UpgradeCommandEvent) -> None:
+        """Somebody types a command, or the leader's process dies."""
+        if event.command == "leader-dies":
+            self._tell("LeaderDied", "the leader's process ends, and nothing else happens")
+            for leader in self.leaders:
+                leader.alive = False
+            return
+        verb = Verb(event.command)
+        self._tell(f"Upgrade{verb.value.capitalize()}", f"somebody types upgrade {verb.value}")
+        self.wish(Wish(verb=verb, by="simulation"))
+
+    def wish(self, wish: Wish) -> None:
+        """Leave a wish for the leader; resume and abort lead where nobody does."""
+        lease = self._lease()
+        if lease is None:
+            return
+        annotations = {**(lease.metadata.annotations or {}), ANNOTATION_WISH: encode_document(wish)}
+        meta = replace(lease.metadata, annotations=annotations)
+        self.world.api.put("Lease", replace(lease, metadata=meta))
+        if not any(leader.alive for leader in self.leaders) and wish.verb is not Verb.PAUSE:
+            self._to_lead.append(wish)
+
+    def note(self, action: Action, now_ns: int) -> None:
+        """Write down what a leader decided."""
+        self.world.api.numbers.ensure(action)
+        self._journal.write(now_ns, action)
+
+    def summary(self, timeline: Timeline) -> dict[str, Any] | None:
+        """What the run came to; None where none was begun."""
+        if self.watch is None:
+            return None
+        world = self.world
+        return self.watch.document(timeline.entries, world.failures, world.api.now_ns)
+
+    # The host
+
+    def next_due(self) -> int | None:
+        """When the engine, or a leader, is due."""
+        if self._to_lead:
+            return self.world.api.now_ns
+        due = (self._host.next_due(), *(leader.next_due_ns() for leader in self.leaders))
+        return min((at_ns for at_ns in due if at_ns is not None), default=None)
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
+        """One tick: the engine's decisions first, then those of each leader."""
+        happened = list(events)
+        yield from self._host.step(now_ns, happened)
+        for leader in self.leaders:
+            leader.take_in(happened, now_ns)
+        while self._to_lead:
+            self._to_lead.pop()
+            self.lead(now_ns)
+        for leader in self.leaders:
+            yield from leader.step(now_ns)
+        self.leaders = [leader for leader in self.leaders if leader.alive]
+
+    def lead(self, now_ns: int) -> VirtualLeader:
+        """A process takes the Lease, with the next epoch."""
+        cache = self._host.engine.cache.fork()
+        lease = cache.get("Lease", self.policy.lease_key)
+        assert isinstance(lease, Lease)
+        epoch = (lease.spec.lease_transitions or 0) + 1
+        spec = replace(lease.spec, holder_identity=f"simulation-{epoch}", lease_transitions=epoch)
+        lease = replace(lease, spec=spec)
+        self.world.api.put("Lease", lease)
+        cache.set("Lease", lease.key, lease)
+        controller = self._make_decider(self.policy, epoch, now_ns)
+        leader = self.make_leader(controller, epoch, cache)
+        self.leaders.append(leader)
+        return leader
+
+    def make_leader(self, controller: UpgradeDecider, epoch: int, cache: Cache) -> VirtualLeader:
+        """A leader's process."""
+        return VirtualLeader(self, controller, epoch, cache)
+
+    def _lease(self) -> Lease | None:
+        found = self.world.api.store.get("Lease", self.policy.lease_key)
+        return found if isinstance(found, Lease) else None
+
+    def _tell(self, reason: str, because: str) -> Action:
+        return self.world.api.note(told(("Lease", *self.policy.lease_key), reason, because))

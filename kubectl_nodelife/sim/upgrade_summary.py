@@ -1,0 +1,263 @@
+"""What a simulated upgrade came to: the document `final.upgrade`.
+
+How low the cluster got is watched while it runs, at each change of a node or a pod, and not asked
+of the controller; what became of each node is read from the records' actions at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
+from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.selection import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    zone_name,
+)
+from kubectl_nodelife.engine.actions import Action, SetZoneState
+from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch, SetGate, UpdateRun
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.kube.zones import zone_display
+from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.world import World
+
+_SHARES: Final = ("cpu", "memory")
+Entries = list[tuple[int, Action]]
+
+
+class _Level:
+    """A number that goes up and down, and the lowest that it was."""
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = self.lowest = value
+
+    def add(self, by: int) -> None:
+        self.value += by
+        self.lowest = min(self.lowest, self.value)
+
+
+class _Integral:
+    """Object-seconds: how many there were, over time."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._members: set[object] = set()
+        self._since_ns = now_ns
+        self._total_ns = 0
+
+    def put(self, member: object, holds: bool, now_ns: int) -> None:
+        """The member counts from now on, or no longer does."""
+        if holds != (member in self._members):
+            self.seconds(now_ns)
+            (self._members.add if holds else self._members.discard)(member)
+
+    def seconds(self, now_ns: int) -> float:
+        """Up to now."""
+        self._total_ns += len(self._members) * (now_ns - self._since_ns)
+        self._since_ns = now_ns
+        return _seconds(self._total_ns)
+
+
+class UpgradeWatch:
+    """Watches the cluster from the run's start on."""
+
+    def __init__(self, world: World, policy: UpgradePolicy) -> None:
+        self._world = world
+        self._api = world.api
+        self._policy = policy
+        self.began_ns = world.api.now_ns
+        nodes = [n for n in world.api.store.nodes.values() if not is_control_plane(n)]
+        self.selected = [n.name for n in nodes if is_selected(n, policy)]
+        self._available: dict[str, tuple[str, str]] = {}
+        self._all, self._ready = _Level(), _Level()
+        self._pools: dict[str, _Level] = defaultdict(_Level)
+        self._zones: dict[str, _Level] = defaultdict(_Level)
+        self._ready_nodes: set[str] = set()
+        self._lowest_at_ns = self.began_ns
+        self._shares = dict.fromkeys(_SHARES, 1.0)
+        for node in nodes:
+            self._count(node.name, node)
+        for level in (self._all, self._ready, *self._pools.values(), *self._zones.values()):
+            level.lowest = level.value
+        self._pending, self._at_zero = _Integral(self.began_ns), _Integral(self.began_ns)
+        for budget in world.api.store.all("PodDisruptionBudget"):
+            self._budget_changed("PodDisruptionBudget", None, budget)
+        self._measure_room()
+        world.api.on_node(self._node_changed)
+        world.api.on_pod(self._pod_changed)
+        world.api.on_object(self._budget_changed)
+
+    def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
+        node = new or old
+        assert node is not None
+        if is_control_plane(node):
+            return
+        before = self._all.value
+        self._count(node.name, new)
+        if self._all.value < before:
+            self._measure_room()
+            if self._all.value == self._all.lowest and before == self._all.lowest + 1:
+                self._lowest_at_ns = self._api.now_ns
+
+    def _count(self, name: str, node: Node | None) -> None:
+        """Count the node as it is now."""
+        ready = node.ready() if node is not None else None
+        if (ready is not None and ready.status == "True") != (name in self._ready_nodes):
+            was = name in self._ready_nodes
+            (self._ready_nodes.discard if was else self._ready_nodes.add)(name)
+            self._ready.add(-1 if was else 1)
+        is_there = node is not None and not why_unavailable(node)
+        if is_there == (name in self._available):
+            return
+        by = 1 if is_there else -1
+        if node is not None and is_there:
+            self._available[name] = (pool_name(node, self._policy), zone_name(node))
+        pool, zone = self._available[name]
+        if not is_there:
+            del self._available[name]
+        for level in (self._all, self._pools[pool], self._zones[zone]):
+            level.add(by)
+
+    def _measure_room(self) -> None:
+        """The share of requestable cpu and memory that the available nodes have left."""
+        placement = self._world.scheduler.placement
+        infos = [placement.info(name) for name in self._available]
+        for key in _SHARES:
+            whole = sum(info.allocatable.get(key, 0) for info in infos)
+            if whole:
+                taken = sum(info.requested.get(key, 0) for info in infos)
+                self._shares[key] = min(self._shares[key], 1 - taken / whole)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        pod = new or old
+        assert pod is not None
+        waits = new is not None and not new.spec.node_name and new.status.phase == "Pending"
+        self._pending.put(pod.uid, waits, self._api.now_ns)
+
+    def _budget_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        if kind == "PodDisruptionBudget":
+            budget = new or old
+            assert budget is not None
+            at_zero = isinstance(new, PodDisruptionBudget) and not new.status.disruptions_allowed
+            self._at_zero.put(budget.key, at_zero, self._api.now_ns)
+
+    def document(
+        self, entries: Entries, failures: Iterable[Outcome], now_ns: int
+    ) -> dict[str, Any]:
+        """The contract's `final.upgrade`."""
+        refused = {outcome.action.id for outcome in failures}
+        done = [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
+        states = _States(done, now_ns)
+        ended = [at for at, a in done if isinstance(a, UpdateRun) and a.phase in _OVER]
+        fates = states.fates
+        touched = {name for names in fates.values() for name in names}
+        return {
+            **{state: sorted(fates[state]) for state in ("done", "failed", "held")},
+            "skipped": sorted(set(self.selected) - touched),
+            "seconds": _seconds((ended[-1] if ended else now_ns) - self.began_ns),
+            "lowestAvailable": {
+                "all": self._all.lowest,
+                "byPool": {key: level.lowest for key, level in sorted(self._pools.items())},
+                "byZone": {key: level.lowest for key, level in sorted(self._zones.items())},
+                "at": _seconds(self._lowest_at_ns - self.began_ns),
+            },
+            "lowestReady": self._ready.lowest,
+            "lowestFreeShare": {key: round(share, 4) for key, share in self._shares.items()},
+            "zoneStates": _zone_states(done),
+            "evictions": sum(isinstance(a, EvictPod) for _, a in done),
+            "movesOfAPod": _moves(done),
+            "pendingPodSeconds": self._pending.seconds(now_ns),
+            "budgetZeroSeconds": self._at_zero.seconds(now_ns),
+            "waitSeconds": {"byGate": _gates(done, now_ns)},
+            "longestState": states.longest,
+        }
+
+
+_OVER: Final = ("Finished", "Aborted")
+_FATES: Final = {NodeState.DONE: "done", NodeState.FAILED: "failed", NodeState.HELD: "held"}
+
+
+class _States:
+    """What became of each node, and how long it was in each state at most."""
+
+    def __init__(self, entries: Entries, now_ns: int) -> None:
+        self.longest: dict[str, float] = {}
+        self.fates: dict[str, set[str]] = defaultdict(set)
+        since: dict[str, tuple[str, int]] = {}
+        fate: dict[str, str] = {}
+        for at_ns, action in entries:
+            if isinstance(action, NodeMarkPatch) and action.from_ != action.to:
+                self._left(since.pop(action.node, None), at_ns)
+                if action.to:
+                    since[action.node] = (action.to, at_ns)
+                if action.to in _FATES:
+                    fate[action.node] = _FATES[NodeState(action.to)]
+                elif action.to:
+                    fate.pop(action.node, None)
+        for entered in since.values():
+            self._left(entered, now_ns)
+        for name, word in fate.items():
+            self.fates[word].add(name)
+
+    def _left(self, entered: tuple[str, int] | None, at_ns: int) -> None:
+        if entered is not None and entered[0] in {*TAKEN, NodeState.SOAKING}:
+            seconds = _seconds(at_ns - entered[1])
+            self.longest[entered[0]] = max(seconds, self.longest.get(entered[0], 0.0))
+
+
+def _zone_states(entries: Entries) -> dict[str, list[str]]:
+    """Each zone's states other than Normal, in the order in which they came."""
+    states: dict[str, dict[str, None]] = {}
+    for _, action in entries:
+        if isinstance(action, SetZoneState) and action.to not in ("Normal", "Initial"):
+            states.setdefault(zone_display(action.zone), {})[action.to] = None
+    return {zone: list(found) for zone, found in sorted(states.items())}
+
+
+def _moves(entries: Entries) -> dict[str, float]:
+    """How often a pod, with those that took its place, was evicted: mean over those, and most."""
+    moves: Counter[str] = Counter()
+    ended: dict[str, int] = {}
+    for _, action in entries:
+        if isinstance(action, EvictPod):
+            moves[action.pod_uid] += 1
+        elif isinstance(action, MakePod):
+            cause = action.cause
+            while cause is not None and not isinstance(cause, EvictPod):
+                cause = cause.cause
+            if isinstance(cause, EvictPod):
+                moves[action.pod_uid] = moves[cause.pod_uid]
+                ended.pop(cause.pod_uid, None)
+                ended[action.pod_uid] = moves[action.pod_uid]
+    counts = list(ended.values())
+    mean = round(sum(counts) / len(counts), 2) if counts else 0.0
+    return {"mean": mean, "max": max(counts, default=0)}
+
+
+def _gates(entries: Entries, now_ns: int) -> dict[str, float]:
+    """Gate -> for how many seconds it held."""
+    since: dict[str, int] = {}
+    held: Counter[str] = Counter()
+    for at_ns, action in entries:
+        if isinstance(action, SetGate):
+            if action.holds:
+                since.setdefault(action.gate, at_ns)
+            elif action.gate in since:
+                held[action.gate] += at_ns - since.pop(action.gate)
+    for gate, at_ns in since.items():
+        held[gate] += now_ns - at_ns
+    return {gate: _seconds(ns) for gate, ns in sorted(held.items())}
+
+
+def _seconds(span_ns: int) -> float:
+    return span_ns // MILLISECOND_NS * MILLISECOND_NS / SECOND_NS

@@ -1,0 +1,458 @@
+"""Upgrades of a small fleet on virtual time, with seeded faults, under the eyes of `judges`.
+
+A leader dies at an action, is suspended, is cut off, or is succeeded by another; calls conflict,
+fail, and lose their answers; machines do not come back; people cordon, uncordon and edit. What
+remains in the end must be what a run without faults leaves, where nothing but the leader and its
+calls had faults.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.upgrade.document import OVER, Verb, Wish, document_of
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import NO_ANSWER, Event
+from kubectl_nodelife.engine.loop import EngineHost, drive
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.sim.agenda import SCRIPT
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
+from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades
+from kubectl_nodelife.sim.world import InjectedFault, World
+from kubectl_nodelife.upgrade.simulated import decider_for
+from tests.sim.documents import Json, document, node, owner, pod
+from tests.upgrade.judges import Judges, floor_of, mark_of
+
+ZONES = "abc"
+PER_ZONE = 4
+NODES = tuple(f"{zone}{number}" for zone in ZONES for number in range(1, PER_ZONE + 1))
+LONGEST_NS = 12 * 60 * MINUTE_NS
+NO_WRITE_NS = 40 * SECOND_NS
+SUCCEEDED_NS = 60 * SECOND_NS
+
+POLICY: Json = {
+    "maxUnavailable": "25%",
+    "minAvailable": "60%",
+    "soak": "1m",
+    "nodeSoak": "20s",
+    "readyFor": "20s",
+    "workTimeout": "8m",
+    "returnTimeout": "5m",
+    "proveTimeout": "2m",
+    "drainTimeout": "6m",
+    "target": ["bootID=changed"],
+    "zones": 0,
+    "lowWater": 0,
+    "work": {"mode": "run", "command": "-", "rerunSafe": True},
+}
+WORK: Json = {"mode": "reboot", "duration": "90s", "down": "40s", "daemonPods": "10s"}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What goes wrong, made from a seed.
+
+    `dies_at`: numbers of actions at which the leader dies, before (even) or after (odd) the call.
+    `asleep`, `cut_off`: (minute, seconds). `errors`: share of calls that fail; `lost`: of those,
+    the share that is done all the same. `people`: (minute, what, node). `machines`: (node, how).
+    """
+
+    dies_at: tuple[int, ...] = ()
+    back_after_s: int = 60
+    asleep: tuple[tuple[int, int], ...] = ()
+    cut_off: tuple[tuple[int, int], ...] = ()
+    knows_it_is_cut_off: bool = True
+    errors: float = 0.0
+    lost: float = 0.5
+    people: tuple[tuple[int, str, str], ...] = ()
+    machines: tuple[tuple[str, str], ...] = ()
+    policy: Json = {}
+    work: Json = {}
+    seed: int = 0
+
+    @property
+    def is_mild(self) -> bool:
+        """Whether nothing but the leader and its calls has faults: all nodes must be done."""
+        return not self.people and not self.machines
+
+
+def plan_of(seed: int) -> Plan:
+    """The faults of a seed: one to three kinds of them."""
+    chance = random.Random(seed)
+    kinds = chance.sample(("dies", "asleep", "cut_off", "errors", "people", "machines"), 2)
+    made: dict[str, Any] = {"seed": seed, "back_after_s": chance.choice((5, 60, 400))}
+    if "dies" in kinds:
+        made["dies_at"] = tuple(sorted(chance.sample(range(1, 160), chance.randint(1, 4))))
+    for kind in ("asleep", "cut_off"):
+        if kind in kinds:
+            lengths = (5, 30, 50, 120, 900)
+            made[kind] = tuple(
+                (chance.randint(1, 40), chance.choice(lengths)) for _ in range(chance.randint(1, 3))
+            )
+    made["knows_it_is_cut_off"] = chance.random() < 0.5
+    if "errors" in kinds:
+        made["errors"], made["lost"] = chance.choice((0.05, 0.3)), chance.random()
+    if "people" in kinds:
+        acts = ("cordon", "uncordon", "edit", "strip", "delete", "pause", "resume", "untaint")
+        made["people"] = tuple(
+            (chance.randint(1, 40), chance.choice(acts), chance.choice(NODES)) for _ in range(4)
+        )
+    if "machines" in kinds:
+        hows = ("never-returns", "no-effect", "flaps", "cni", "canary-hangs", "drain-never")
+        made["machines"] = tuple(
+            (name, chance.choice(hows)) for name in chance.sample(NODES, chance.randint(1, 3))
+        )
+        made["policy"] = {"maxFailures": chance.choice((0, 1, 20))}
+    if chance.random() < 0.3:
+        made["work"] = {"jitter": "60s", "seed": seed}
+    return Plan(**made)
+
+
+class FaultyLeader(VirtualLeader):
+    """A leader that may be suspended or cut off until some instant."""
+
+    asleep_until_ns = 0
+    cut_off_until_ns = 0
+    cut_off_since_ns = 0
+    slept = False
+
+    def __init__(self, fleet: Fleet, *parts: Any) -> None:
+        super().__init__(fleet, *parts)
+        self._fleet = fleet
+        self._unseen: list[Event] = []
+
+    def next_due_ns(self) -> int | None:
+        now_ns = self._world.api.now_ns
+        if self.asleep_until_ns > now_ns:
+            return self.asleep_until_ns
+        due_ns = super().next_due_ns()
+        if self._unseen and self.cut_off_until_ns > now_ns:
+            return min(due_ns or self.cut_off_until_ns, self.cut_off_until_ns)
+        return due_ns
+
+    def take_in(self, events: Iterable[Event], now_ns: int) -> None:
+        self._unseen += events
+        if max(self.asleep_until_ns, self.cut_off_until_ns) <= now_ns:
+            seen, self._unseen = self._unseen, []
+            super().take_in(seen, now_ns)
+
+    def step(self, now_ns: int) -> Iterator[Action]:
+        if self.asleep_until_ns > now_ns:
+            return
+        silent_ns = now_ns - self.cut_off_since_ns if self.cut_off_since_ns else 0
+        if self.slept or (silent_ns > NO_WRITE_NS and self.cut_off_until_ns <= now_ns):
+            self.alive = False  # it reads the Lease before all else, and leads anew or ends
+            self._fleet.look_at_lease(self)
+            return
+        if self.cut_off_until_ns > now_ns and silent_ns > NO_WRITE_NS:
+            self._due_ns = self.cut_off_until_ns
+            return
+        if self.cut_off_until_ns <= now_ns:
+            self.cut_off_since_ns = 0
+        yield from super().step(now_ns)
+
+    def view(self, now_ns: int) -> UpgradeView:
+        seen = super().view(now_ns)
+        cut_off = self.cut_off_until_ns > now_ns and self._fleet.plan.knows_it_is_cut_off
+        return replace(seen, blind="the watch of pods is broken") if cut_off else seen
+
+    def _carry_out(self, action: Action, now_ns: int) -> None:
+        if not self.alive:
+            return
+        if action.writes and self.cut_off_until_ns > now_ns:
+            self._sent[action.id] = action
+            self._world.refuse(action, NO_ANSWER, "connection refused")
+            return
+        before, after = self._fleet.counts_deaths()
+        if not before:
+            if action.writes:
+                self._fleet.judges.wrote(action, self.epoch, self)
+            super()._carry_out(action, now_ns)
+        if before or after:
+            self.alive = False
+            self._fleet.died()
+
+
+class Fleet(VirtualUpgrades):
+    """Twelve nodes in three zones, the world around them, and the faults of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        content = json.dumps(document(objects=fleet_objects(), events=[_start(plan)])).encode()
+        scenario = parse_scenario(content, "fleet.yaml")
+        setting = assemble(scenario)
+        settings = make_settings(setting.profile, {})
+        self.timeline = Timeline(setting.start_ns)
+        api = Api(self.timeline, setting.start_ns, setting.cluster.copy())
+        self.chance = random.Random(plan.seed)
+        world = World(
+            api,
+            scenario.kubelet,
+            end_ns=setting.start_ns + LONGEST_NS,
+            kinds_read=setting.kinds_read,
+            faults=self._fault if plan.errors else None,
+            status_rules=setting.status_rules,
+        )
+        controllers = make_controllers(settings, scenario.controllers, pass_drift_ns=PASS_DRIFT_NS)
+        kinds = sorted({kind for c in controllers for kind in c.watches})
+        engine = Engine(controllers, world.begin(kinds), kinds=kinds, numbers=api.numbers)
+        super().__init__(
+            world,
+            EngineHost(engine, world, self.timeline),
+            self.timeline,
+            decider_for(settings),
+        )
+        count = len(NODES)
+        self.judges = Judges(
+            world,
+            min_available=floor_of(count, 60),
+            max_unavailable=max(1, count * 25 // 100),
+        )
+        self.actions = 0
+        self.deaths = 0
+        self._start_ns = setting.start_ns
+        event = scenario.events[0].what
+        assert isinstance(event, UpgradeEvent)
+        self._at(1, partial(self._begin, event))
+        for minute, seconds in plan.asleep:
+            self._at(minute * 60, partial(self._suspend, seconds * SECOND_NS))
+        for minute, seconds in plan.cut_off:
+            self._at(minute * 60, partial(self._cut_off, seconds * SECOND_NS))
+        for minute, what, name in plan.people:
+            self._at(minute * 60 + 7, partial(self._person, what, name))
+
+    def _at(self, seconds: int, happening: Callable[[int], None]) -> None:
+        self.world.agenda.add(self._start_ns + seconds * SECOND_NS, SCRIPT, happening)
+
+    def _begin(self, event: UpgradeEvent, at_ns: int) -> None:
+        self.begin(event)
+
+    def play(self) -> None:
+        """Until the run is over, or its time."""
+        drive(self, self)
+        self.world.end()
+
+    def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+        """The world's next tick; None once the run is over, and its judges have heard."""
+        return None if self.over else self.world.next(due_ns)
+
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
+        for action in super().step(now_ns, events):
+            if isinstance(action, Action):
+                self.judges.decided(action)
+            yield action
+
+    def make_leader(self, *parts: Any) -> VirtualLeader:
+        return FaultyLeader(self, *parts)
+
+    # Faults of leaders
+
+    def counts_deaths(self) -> tuple[bool, bool]:
+        """Whether the leader dies before, or after, the call that it is about to make."""
+        self.actions += 1
+        dies = self.actions in self.plan.dies_at
+        return dies and self.actions % 2 == 0, dies and self.actions % 2 == 1
+
+    def died(self) -> None:
+        """A leader died: somebody starts again some time later."""
+        self.deaths += 1
+        back_ns = self.world.api.now_ns + self.plan.back_after_s * SECOND_NS
+        self.world.agenda.add(back_ns, SCRIPT, self._again)
+
+    def _again(self, at_ns: int) -> None:
+        if not self.leaders and not self._to_lead:
+            self._to_lead.append(None)
+
+    def _suspend(self, length_ns: int, at_ns: int) -> None:
+        for leader in self._faulty():
+            leader.asleep_until_ns, leader.slept = at_ns + length_ns, length_ns > NO_WRITE_NS
+        self._succeed(length_ns, at_ns)
+
+    def _cut_off(self, length_ns: int, at_ns: int) -> None:
+        for leader in self._faulty():
+            leader.cut_off_until_ns, leader.cut_off_since_ns = at_ns + length_ns, at_ns
+        self._succeed(length_ns, at_ns)
+
+    def _succeed(self, length_ns: int, at_ns: int) -> None:
+        """Somebody types resume elsewhere, and waits until the holder was silent long enough."""
+        if length_ns > SUCCEEDED_NS + 10 * SECOND_NS and self.chance.random() < 0.5:
+            when_ns = at_ns + SUCCEEDED_NS + 5 * SECOND_NS
+            self.world.agenda.add(when_ns, SCRIPT, lambda _: self._to_lead.append(None))
+
+    def look_at_lease(self, leader: VirtualLeader) -> None:
+        """A leader that was away: where the Lease is still its own, it takes it again."""
+        lease = self._lease()
+        if lease is not None and lease.spec.lease_transitions == leader.epoch:
+            self._to_lead.append(None)
+
+    def _faulty(self) -> list[FaultyLeader]:
+        return [leader for leader in self.leaders if isinstance(leader, FaultyLeader)]
+
+    def _fault(self, action: Action, now_ns: int) -> InjectedFault | None:
+        if action.controller != "upgrade" or self.chance.random() >= self.plan.errors:
+            return None
+        if self.chance.random() < self.plan.lost:
+            return InjectedFault(NO_ANSWER, "the connection broke", applied=True)
+        code = self.chance.choice((409, 500, 503, 429, NO_ANSWER))
+        return InjectedFault(code, "injected")
+
+    # People
+
+    def _person(self, what: str, name: str, at_ns: int) -> None:
+        node = self.world.api.store.nodes.get(name)
+        if what in ("pause", "resume"):
+            self.wish(Wish(verb=Verb(what), by="a person"))
+            if what == "pause":
+                self._at_ns(at_ns + 10 * MINUTE_NS, lambda: self.wish(Wish(verb=Verb.RESUME)))
+        elif node is not None:
+            getattr(self, f"_{what}")(node)
+
+    def _at_ns(self, at_ns: int, call: Callable[[], None]) -> None:
+        self.world.agenda.add(at_ns, SCRIPT, lambda _: call())
+
+    def _put(self, node: Node, **spec: Any) -> None:
+        self.world.api.put("Node", replace(node, spec=replace(node.spec, **spec)))
+
+    def _cordon(self, node: Node) -> None:
+        if not node.spec.unschedulable:
+            self.judges.persons.add(node.name)
+            self._put(node, unschedulable=True)
+
+    def _uncordon(self, node: Node) -> None:
+        self.judges.persons.discard(node.name)
+        self._put(node, unschedulable=False)
+
+    def _untaint(self, node: Node) -> None:
+        kept = tuple(t for t in node.spec.taints if not t.key.startswith("nodelife.dev/"))
+        self._put(node, taints=kept)
+
+    def _edit(self, node: Node) -> None:
+        self._annotate(node, '{"run": "another", "state": "Working", "epoch": 99}')
+
+    def _strip(self, node: Node) -> None:
+        self._annotate(node, None)
+
+    def _annotate(self, node: Node, text: str | None) -> None:
+        annotations = dict(node.metadata.annotations or {})
+        if "nodelife.dev/upgrade" not in annotations:
+            return
+        if text is None:
+            del annotations["nodelife.dev/upgrade"]
+        else:
+            annotations["nodelife.dev/upgrade"] = text
+        self.judges.meddled.add(node.name)
+        meta = replace(node.metadata, annotations=annotations)
+        self.world.api.put("Node", replace(node, metadata=meta))
+
+    def _delete(self, node: Node) -> None:
+        self.judges.others_down.add(node.name)
+        self.world.kubelets.stop(node.name, None)
+        self.world.api.drop("Node", ("", node.name))
+
+    # In the end
+
+    def states(self) -> dict[str, str]:
+        """Node -> its state as its annotation says, "" for none."""
+        nodes = self.world.api.store.nodes
+        return {name: str(mark_of(found).get("state", "")) for name, found in nodes.items()}
+
+    def phase(self) -> str:
+        """The run's phase."""
+        lease = self._lease()
+        run = document_of(lease) if isinstance(lease, Lease) else None
+        return str(run.phase) if run is not None else "none"
+
+
+def _start(plan: Plan) -> Json:
+    """The event; it is begun by the fleet itself."""
+    faults = [{"nodes": [name], "how": how} for name, how in plan.machines]
+    upgrade = {
+        "selector": "pool=blue",
+        "policy": {**POLICY, **plan.policy},
+        "work": {**WORK, **plan.work},
+        "faults": faults,
+    }
+    return {"at": "1s", "upgrade": upgrade}
+
+
+def fleet_objects() -> list[Json]:
+    """The fleet's nodes, a DaemonSet, and workloads of which some have budgets."""
+    objects: list[Json] = []
+    for name in NODES:
+        made = node(name, zone=name[0])
+        made["metadata"]["labels"]["pool"] = "blue"
+        made["status"]["allocatable"] = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        made["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.36.0"}
+        objects.append(made)
+    objects.append(_daemon_set())
+    for number, replicas in enumerate((9, 6, 3, 4)):
+        app = f"app{number}"
+        objects.append(owner("ReplicaSet", app, replicas))
+        for i in range(replicas):
+            where = NODES[(i * 5 + number) % len(NODES)]
+            one = pod(f"{app}-{i}", where, owner=("ReplicaSet", app))
+            one["metadata"]["labels"] = {"app": app}
+            objects.append(one)
+        if number < 3:
+            objects.append(_budget(app, replicas - 1 - number % 2))
+    return objects
+
+
+def _budget(app: str, least: int) -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+def _daemon_set() -> Json:
+    labels = {"app": "cni"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "cni"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{"name": "c", "image": "registry.example/cni:1"}],
+                    "tolerations": [{"operator": "Exists"}],
+                },
+            },
+        },
+    }
+
+
+def faults_found(plan: Plan) -> list[str]:
+    """What broke an invariant in a run with these faults; empty if nothing did."""
+    fleet = Fleet(plan)
+    fleet.play()
+    found = list(fleet.judges.faults)
+    nodes = fleet.world.api.store.nodes
+    if fleet.phase() in OVER:
+        found += fleet.judges.leftovers(dict(nodes), released=False)
+    if plan.is_mild:
+        if fleet.phase() != "Finished":
+            found.append(f"I6: the run is {fleet.phase()}: {fleet.states()}")
+        old = [n for n in NODES if nodes[n].status.node_info.boot_id == f"boot-{n}"]
+        if old:
+            found.append(f"I6: not upgraded: {', '.join(old)}")
+    return found

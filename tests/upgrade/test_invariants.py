@@ -1,0 +1,51 @@
+"""Upgrades under seeded faults: what section 8 of docs/upgrade.md promises holds whatever happens.
+
+CI plays 1,000 seeds, by default it is 40. By hand: `pytest tests/upgrade/test_invariants.py --seeds
+10000 -n 4`; a failure names its seed.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.upgrade.judges import mark_of
+from tests.upgrade.simulation import NODES, Fleet, Plan, faults_found, plan_of
+
+_BATCH = 10
+_DEFAULT = 40
+_STEP_OF_DEATHS = 12
+"""The leader dies at each so-many-th action; at each, where CI asks for more seeds."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each batch of seeds, and for some actions at which a leader dies."""
+    asked = metafunc.config.getoption("--seeds")
+    many = asked > 60
+    if "first_seed" in metafunc.fixturenames:
+        seeds = asked if many else _DEFAULT
+        metafunc.parametrize("first_seed", range(0, seeds, _BATCH))
+    if "action" in metafunc.fixturenames:
+        metafunc.parametrize("action", range(1, 170, 1 if many else _STEP_OF_DEATHS))
+
+
+def test_the_invariants_hold(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + _BATCH):
+        plan = plan_of(seed)
+        assert faults_found(plan) == [], f"seed {seed}: {plan}"
+
+
+def test_a_leader_may_die_at_any_action(action: int) -> None:
+    assert faults_found(Plan(dies_at=(action,))) == []
+
+
+def test_without_faults_all_are_done_and_nothing_is_left() -> None:
+    fleet = Fleet(Plan())
+    fleet.play()
+    assert fleet.phase() == "Finished"
+    nodes = fleet.world.api.store.nodes
+    assert fleet.judges.leftovers(dict(nodes), released=True) == []
+    assert not any(mark_of(node) for node in nodes.values())
+    seen = fleet.judges.seen
+    assert seen["taken"] == len(NODES), "a judge that saw nothing has judged nothing"
+    assert seen["evicted"] >= 10 and seen["Proving"] == len(NODES)
+    assert fleet.judges.faults == []
