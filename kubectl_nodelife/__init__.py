@@ -29,7 +29,7 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < kubelet < controllers, sim < drain < upgrade, outlook, live
+    kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, outlook, live
          < sandbox, snapshot, answers < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`

@@ -33,6 +33,4 @@ def play(setting: Setting, faults: Faults | None = None, until_ns: int | None = 
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
     upgrades = any(isinstance(event.what, UpgradeEvent) for event in setting.scenario.events)
     decider = decider_for(settings) if upgrades else None
-    return run(
-        setting, controllers, until_ns=until_ns, faults=faults, make_decider=decider
-    )
+    return run(setting, controllers, until_ns=until_ns, faults=faults, make_decider=decider)

@@ -23,7 +23,7 @@ RULES = {
     "upgrade": "kube workloads engine controllers drain sim",
     "outlook": "kube workloads engine kubelet controllers",
     "live": "kube engine",
-    "sim": "kube workloads engine kubelet",
+    "sim": "kube workloads engine kubelet controllers",  # the marks and policy of an upgrade
     "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
     "answers": "kube workloads engine controllers drain upgrade outlook",

@@ -56,8 +56,7 @@ def run(
     until_upgraded: bool = False,
 ) -> Run:
     """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
-    sooner. `make_decider`: the upgrade controller, where the scenario has an upgrade;
-    `until_upgraded`: end with it.
+    sooner. `make_decider`: of the scenario's upgrade, if any; `until_upgraded`: end with it.
     """
     scenario = setting.scenario
     duration_ns = scenario.duration_ns

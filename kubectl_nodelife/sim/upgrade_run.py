@@ -93,6 +93,10 @@ class VirtualLeader:
         """A pass, if one is due: what it decides is carried out at once."""
         if self._due_ns is None or now_ns < self._due_ns:
             return
+        lease = self._lease()
+        if lease is None or lease.spec.lease_transitions != self.epoch:
+            self.alive = False  # somebody else leads
+            return
         self._not_before_ns, self._due_ns = now_ns + PACE_NS, None
         decided = False
         for action in self.controller.step(self.view(now_ns), now_ns):

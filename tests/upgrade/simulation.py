@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
@@ -36,12 +35,11 @@ from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades
 from kubectl_nodelife.sim.world import InjectedFault, World
 from kubectl_nodelife.upgrade.simulated import decider_for
-from tests.sim.documents import Json, document, node, owner, pod
+from tests.sim.documents import Json, document
+from tests.upgrade.fault_plan import Plan
+from tests.upgrade.fleet_objects import NODES, fleet_objects
 from tests.upgrade.judges import Judges, floor_of, mark_of
 
-ZONES = "abc"
-PER_ZONE = 4
-NODES = tuple(f"{zone}{number}" for zone in ZONES for number in range(1, PER_ZONE + 1))
 LONGEST_NS = 12 * 60 * MINUTE_NS
 NO_WRITE_NS = 40 * SECOND_NS
 SUCCEEDED_NS = 60 * SECOND_NS
@@ -62,65 +60,6 @@ POLICY: Json = {
     "work": {"mode": "run", "command": "-", "rerunSafe": True},
 }
 WORK: Json = {"mode": "reboot", "duration": "90s", "down": "40s", "daemonPods": "10s"}
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What goes wrong, made from a seed.
-
-    `dies_at`: numbers of actions at which the leader dies, before (even) or after (odd) the call.
-    `asleep`, `cut_off`: (minute, seconds). `errors`: share of calls that fail; `lost`: of those,
-    the share that is done all the same. `people`: (minute, what, node). `machines`: (node, how).
-    """
-
-    dies_at: tuple[int, ...] = ()
-    back_after_s: int = 60
-    asleep: tuple[tuple[int, int], ...] = ()
-    cut_off: tuple[tuple[int, int], ...] = ()
-    knows_it_is_cut_off: bool = True
-    errors: float = 0.0
-    lost: float = 0.5
-    people: tuple[tuple[int, str, str], ...] = ()
-    machines: tuple[tuple[str, str], ...] = ()
-    policy: Json = {}
-    work: Json = {}
-    seed: int = 0
-
-    @property
-    def is_mild(self) -> bool:
-        """Whether nothing but the leader and its calls has faults: all nodes must be done."""
-        return not self.people and not self.machines
-
-
-def plan_of(seed: int) -> Plan:
-    """The faults of a seed: one to three kinds of them."""
-    chance = random.Random(seed)
-    kinds = chance.sample(("dies", "asleep", "cut_off", "errors", "people", "machines"), 2)
-    made: dict[str, Any] = {"seed": seed, "back_after_s": chance.choice((5, 60, 400))}
-    if "dies" in kinds:
-        made["dies_at"] = tuple(sorted(chance.sample(range(1, 160), chance.randint(1, 4))))
-    for kind in ("asleep", "cut_off"):
-        if kind in kinds:
-            lengths = (5, 30, 50, 120, 900)
-            made[kind] = tuple(
-                (chance.randint(1, 40), chance.choice(lengths)) for _ in range(chance.randint(1, 3))
-            )
-    made["knows_it_is_cut_off"] = chance.random() < 0.5
-    if "errors" in kinds:
-        made["errors"], made["lost"] = chance.choice((0.05, 0.3)), chance.random()
-    if "people" in kinds:
-        acts = ("cordon", "uncordon", "edit", "strip", "delete", "pause", "resume", "untaint")
-        made["people"] = tuple(
-            (chance.randint(1, 40), chance.choice(acts), chance.choice(NODES)) for _ in range(4)
-        )
-    if "machines" in kinds:
-        hows = ("never-returns", "no-effect", "flaps", "cni", "canary-hangs", "drain-never")
-        made["machines"] = tuple(
-            (name, chance.choice(hows)) for name in chance.sample(NODES, chance.randint(1, 3))
-        )
-        made["policy"] = {"maxFailures": chance.choice((0, 1, 20))}
-    if chance.random() < 0.3:
-        made["work"] = {"jitter": "60s", "seed": seed}
-    return Plan(**made)
 
 
 class FaultyLeader(VirtualLeader):
@@ -280,12 +219,14 @@ class Fleet(VirtualUpgrades):
 
     def _suspend(self, length_ns: int, at_ns: int) -> None:
         for leader in self._faulty():
-            leader.asleep_until_ns, leader.slept = at_ns + length_ns, length_ns > NO_WRITE_NS
+            leader.asleep_until_ns = max(leader.asleep_until_ns, at_ns + length_ns)
+            leader.slept = leader.slept or length_ns > NO_WRITE_NS
         self._succeed(length_ns, at_ns)
 
     def _cut_off(self, length_ns: int, at_ns: int) -> None:
         for leader in self._faulty():
-            leader.cut_off_until_ns, leader.cut_off_since_ns = at_ns + length_ns, at_ns
+            leader.cut_off_until_ns = max(leader.cut_off_until_ns, at_ns + length_ns)
+            leader.cut_off_since_ns = leader.cut_off_since_ns or at_ns
         self._succeed(length_ns, at_ns)
 
     def _succeed(self, length_ns: int, at_ns: int) -> None:
@@ -388,57 +329,6 @@ def _start(plan: Plan) -> Json:
         "faults": faults,
     }
     return {"at": "1s", "upgrade": upgrade}
-
-
-def fleet_objects() -> list[Json]:
-    """The fleet's nodes, a DaemonSet, and workloads of which some have budgets."""
-    objects: list[Json] = []
-    for name in NODES:
-        made = node(name, zone=name[0])
-        made["metadata"]["labels"]["pool"] = "blue"
-        made["status"]["allocatable"] = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-        made["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.36.0"}
-        objects.append(made)
-    objects.append(_daemon_set())
-    for number, replicas in enumerate((9, 6, 3, 4)):
-        app = f"app{number}"
-        objects.append(owner("ReplicaSet", app, replicas))
-        for i in range(replicas):
-            where = NODES[(i * 5 + number) % len(NODES)]
-            one = pod(f"{app}-{i}", where, owner=("ReplicaSet", app))
-            one["metadata"]["labels"] = {"app": app}
-            objects.append(one)
-        if number < 3:
-            objects.append(_budget(app, replicas - 1 - number % 2))
-    return objects
-
-
-def _budget(app: str, least: int) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "default"},
-        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
-    }
-
-
-def _daemon_set() -> Json:
-    labels = {"app": "cni"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "cni"},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{"name": "c", "image": "registry.example/cni:1"}],
-                    "tolerations": [{"operator": "Exists"}],
-                },
-            },
-        },
-    }
 
 
 def faults_found(plan: Plan) -> list[str]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.upgrade.fault_plan import Plan, plan_of
+from tests.upgrade.fleet_objects import NODES
 from tests.upgrade.judges import mark_of
-from tests.upgrade.simulation import NODES, Fleet, Plan, faults_found, plan_of
+from tests.upgrade.simulation import Fleet, faults_found
 
 _BATCH = 10
 _DEFAULT = 40

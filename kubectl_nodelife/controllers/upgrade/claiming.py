@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     choose_claims,
     stage_of,
 )
-from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
+from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.growth import (
     StepOutcome,
@@ -51,7 +51,7 @@ def claim(p: UpgradePass) -> bool:
         return _tail(p)
     if p.phase is not RunPhase.RUNNING:
         return True
-    if p.next.step.pool != pool or (not p.next.step.window and not p.next.step.nodes):
+    if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
         _begin_pool(p, pool)
     mine = [c for c in candidates if c.pool == pool]
     named_ones = [c for c in mine if c.name in p.document.step.nodes]

@@ -49,6 +49,10 @@ class StepNode(_OnLease, frozen=True):
     mark: NodeMark | None = None
 
 
+NOT_BEGUN: Final = -1
+"""The window before the first step of the first pool."""
+
+
 class Step(_OnLease, frozen=True):
     """Where growth is in a pool. `window`: nodes that the step takes in all, 0 once growth is over.
 
@@ -58,7 +62,7 @@ class Step(_OnLease, frozen=True):
 
     pool: str = ""
     k: int = 0
-    window: int = 1
+    window: int = NOT_BEGUN
     nodes: dict[str, StepNode] = {}
 
 

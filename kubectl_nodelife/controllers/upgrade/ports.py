@@ -168,6 +168,7 @@ class UpgradeDecider(Protocol):
         """What is to be done now."""
         ...
 
+    @property
     def next_due_ns(self) -> int | None:
         """When it wants to be asked again at the latest."""
         ...

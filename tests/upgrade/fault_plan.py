@@ -1,0 +1,70 @@
+"""What goes wrong in a simulated upgrade, made from a seed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from tests.sim.documents import Json
+from tests.upgrade.fleet_objects import NODES
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What goes wrong, made from a seed.
+
+    `dies_at`: numbers of actions at which the leader dies, before (even) or after (odd) the call.
+    `asleep`, `cut_off`: (minute, seconds). `errors`: share of calls that fail; `lost`: of those,
+    the share that is done all the same. `people`: (minute, what, node). `machines`: (node, how).
+    """
+
+    dies_at: tuple[int, ...] = ()
+    back_after_s: int = 60
+    asleep: tuple[tuple[int, int], ...] = ()
+    cut_off: tuple[tuple[int, int], ...] = ()
+    knows_it_is_cut_off: bool = True
+    errors: float = 0.0
+    lost: float = 0.5
+    people: tuple[tuple[int, str, str], ...] = ()
+    machines: tuple[tuple[str, str], ...] = ()
+    policy: Json = {}
+    work: Json = {}
+    seed: int = 0
+
+    @property
+    def is_mild(self) -> bool:
+        """Whether nothing but the leader and its calls has faults: all nodes must be done."""
+        return not self.people and not self.machines
+
+
+def plan_of(seed: int) -> Plan:
+    """The faults of a seed: one to three kinds of them."""
+    chance = random.Random(seed)
+    kinds = chance.sample(("dies", "asleep", "cut_off", "errors", "people", "machines"), 2)
+    made: dict[str, Any] = {"seed": seed, "back_after_s": chance.choice((5, 60, 400))}
+    if "dies" in kinds:
+        made["dies_at"] = tuple(sorted(chance.sample(range(1, 160), chance.randint(1, 4))))
+    for kind in ("asleep", "cut_off"):
+        if kind in kinds:
+            lengths = (5, 30, 50, 120, 900)
+            made[kind] = tuple(
+                (chance.randint(1, 40), chance.choice(lengths)) for _ in range(chance.randint(1, 3))
+            )
+    made["knows_it_is_cut_off"] = chance.random() < 0.5
+    if "errors" in kinds:
+        made["errors"], made["lost"] = chance.choice((0.05, 0.3)), chance.random()
+    if "people" in kinds:
+        acts = ("cordon", "uncordon", "edit", "strip", "delete", "pause", "resume", "untaint")
+        made["people"] = tuple(
+            (chance.randint(1, 40), chance.choice(acts), chance.choice(NODES)) for _ in range(4)
+        )
+    if "machines" in kinds:
+        hows = ("never-returns", "no-effect", "flaps", "cni", "canary-hangs", "drain-never")
+        made["machines"] = tuple(
+            (name, chance.choice(hows)) for name in chance.sample(NODES, chance.randint(1, 3))
+        )
+        made["policy"] = {"maxFailures": chance.choice((0, 1, 20))}
+    if chance.random() < 0.3:
+        made["work"] = {"jitter": "60s", "seed": seed}
+    return Plan(**made)

@@ -1,0 +1,60 @@
+"""The small fleet that simulated upgrades run on: twelve nodes in three zones, and their pods."""
+
+from __future__ import annotations
+
+from tests.sim.documents import Json, node, owner, pod
+
+ZONES = "abc"
+PER_ZONE = 4
+NODES = tuple(f"{zone}{number}" for zone in ZONES for number in range(1, PER_ZONE + 1))
+
+
+def fleet_objects() -> list[Json]:
+    """The fleet's nodes, a DaemonSet, and workloads of which some have budgets."""
+    objects: list[Json] = []
+    for name in NODES:
+        made = node(name, zone=name[0])
+        made["metadata"]["labels"]["pool"] = "blue"
+        made["status"]["allocatable"] = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        made["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.36.0"}
+        objects.append(made)
+    objects.append(_daemon_set())
+    for number, replicas in enumerate((9, 6, 3, 4)):
+        app = f"app{number}"
+        objects.append(owner("ReplicaSet", app, replicas))
+        for i in range(replicas):
+            where = NODES[(i * 5 + number) % len(NODES)]
+            one = pod(f"{app}-{i}", where, owner=("ReplicaSet", app))
+            one["metadata"]["labels"] = {"app": app}
+            objects.append(one)
+        if number < 3:
+            objects.append(_budget(app, replicas - 1 - number % 2))
+    return objects
+
+
+def _budget(app: str, least: int) -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+def _daemon_set() -> Json:
+    labels = {"app": "cni"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "cni"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{"name": "c", "image": "registry.example/cni:1"}],
+                    "tolerations": [{"operator": "Exists"}],
+                },
+            },
+        },
+    }
