@@ -21,7 +21,9 @@ from kubectl_nodelife.engine.actions import (
     AddTaints,
     CancelEviction,
     MarkPodNotReady,
+    NodeAction,
     RecordEvent,
+    RemoveTaints,
     SetNodeConditions,
     SetPodCondition,
     SetPodPhase,
@@ -47,9 +49,8 @@ _Key = tuple[str, str, Hashable]
 
 class _Lane(msgspec.Struct):
     items: deque[Item]
-    failed_ns: int = -1
-    failed: Result | None = None
-    lost: bool = False
+    failed: tuple[Item, Result, int] | None = None
+    """What went wrong last, how, and when."""
 
 
 class LiveExecutor:
@@ -160,11 +161,11 @@ class LiveExecutor:
 
     async def _take(self, lane: _Lane, item: Item) -> None:
         action = item.action
-        if lane.failed_ns == item.decided_ns and lane.failed is not None:
-            if lane.lost:
+        if lane.failed is not None and _hangs_on(item, lane.failed[0], lane.failed[2]):
+            if isinstance(lane.failed[0].action, NodeAction) and not is_of_taint_loop(action):
                 self._leave(item, "its node is decided anew, with all that hangs on it")
             else:
-                self._end(item, lane.failed)
+                self._end(item, lane.failed[1])
             return
         if isinstance(action, RecordEvent):
             self.controllers[action.controller].events.put(action)
@@ -176,10 +177,8 @@ class LiveExecutor:
             return
         if isinstance(action, MarkPodNotReady) and result.code == NOT_FOUND:
             self._leave_event_of(lane, action)
-        if isinstance(action, (SetNodeConditions, AddTaints)):
-            lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, True
-        elif isinstance(action, (SetPodCondition, SetPodPhase)):
-            lane.failed_ns, lane.failed, lane.lost = item.decided_ns, result, False
+        if isinstance(action, (SetNodeConditions, AddTaints, SetPodCondition, SetPodPhase)):
+            lane.failed = item, result, self._port.now_ns()
 
     def _leave_event_of(self, lane: _Lane, action: Action) -> None:
         """Of a pod that is gone nothing is told; of one that could not be marked it is."""
@@ -202,6 +201,18 @@ class LiveExecutor:
             return True
         one, other = obj.metadata.resource_version, known.metadata.resource_version
         return one.isdecimal() and other.isdecimal() and int(one) > int(other)
+
+
+def _hangs_on(item: Item, failed: Item, failed_ns: int) -> bool:
+    """Whether the action is not to be carried out either: of an exchange of taints the second half;
+    of a pod, everything; of a node that could not be called lost, everything, and the NoExecute
+    taint that was decided before that was known.
+    """
+    if isinstance(failed.action, SetNodeConditions) and is_of_taint_loop(item.action):
+        return item.decided_ns <= failed_ns
+    if item.decided_ns != failed.decided_ns:
+        return False
+    return not isinstance(failed.action, AddTaints) or isinstance(item.action, RemoveTaints)
 
 
 def _place_of(item: Item, waiting: Sequence[Item]) -> int:

@@ -16,6 +16,7 @@ from kubectl_nodelife.engine.actions import (
     DeletePod,
     MarkPodNotReady,
     RecordEvent,
+    RemoveTaints,
     SetNodeConditions,
     SetPodCondition,
 )
@@ -28,7 +29,7 @@ from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.executor import HELD, ControllerWriter, LiveExecutor, Port
 
@@ -255,6 +256,29 @@ def test_a_mark_is_told_of_unless_its_pod_is_gone(code: int, told: bool) -> None
     lab = Lab(lambda call: gone if code == 404 else Answer(code, pod("p")))
     lab.play(MARK, NOT_READY)
     assert ("event p" in lab.log) is told
+
+
+@pytest.mark.parametrize("later_ns", [0, 100 * MILLISECOND_NS])
+def test_no_taint_for_a_node_that_could_not_be_called_lost(later_ns: int) -> None:
+    """The loop of 100 ms has taken a token meanwhile: it is told, and puts the node back."""
+    lab = Lab(lambda call: Answer(409) if not isinstance(call, Get) else Answer(200, NODE))
+    lab.now_ns = NOW + later_ns
+
+    def taint() -> None:
+        lab.executor.start(TAINT, NOW + later_ns)
+
+    lab.play(LOST, MARK, then=taint)
+    assert lab.outcomes == [("SetNodeConditions", 409), ("AddTaints", 409)]
+    assert lab.log.count("Patch n") == 1 and "Patch p" not in lab.log
+
+
+def test_of_a_taint_that_fails_only_the_exchange_hangs() -> None:
+    """The loop of 100 ms may decide at the instant of a pass: the pass marks pods all the same."""
+    off = RemoveTaints(**LIFECYCLE, node="n", node_uid="u-n", taints=TAINT.taints)
+    lab = Lab(lambda call: Answer(500, message="no") if call.kind == "Node" else Answer(200))
+    lab.play(TAINT, off, MARK, NOT_READY)
+    assert "Patch p" in lab.log and "event p" in lab.log
+    assert lab.outcomes == [("AddTaints", 500), ("MarkPodNotReady", 200)]
 
 
 def test_a_newer_renewal_withdraws_the_decision() -> None:
