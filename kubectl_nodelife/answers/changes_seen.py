@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.outlook.replay.lines import LIFECYCLE
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 
 MODE: Final = "observed"
@@ -20,7 +21,7 @@ _WRITES: Final = frozenset(
         *("not-ready", "ready", "taint", "untaint", "taints", "cordon", "uncordon"),
         *("pod-not-ready", "delete", "kill", "create", "schedule", "cancel"),
         *("RegisteredNode", "RemovingNode", "DeletingNode", "ScaleDown", "Rebooted"),
-        *("Evicted", "Preempted", "SetNodeCondition"),
+        *("Evicted", "Preempted", LIFECYCLE),
     }
 )
 """The families of lines that tell of a write to a node or pod; the rest tell of something else."""

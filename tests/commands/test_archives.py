@@ -52,6 +52,12 @@ def test_what_is_packed_is_told_by_its_first_bytes(tmp_path: Path) -> None:
     assert told(read_dump([str(path)])) == ["Pod shop/web-0"]
 
 
+@pytest.mark.parametrize("name", ["dump.tar.gz", "dump.tar", "dump.zip", "dump.tar.xz"])
+def test_a_named_archive_needs_no_suffix(name: str, tmp_path: Path) -> None:
+    path = Path(archive_of(PODS, tmp_path / name)).rename(tmp_path / "support-bundle")
+    assert told(read_dump([str(path)])) == ["Pod shop/web-0"]
+
+
 def test_an_inner_archive_that_is_none_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

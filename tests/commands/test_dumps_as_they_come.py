@@ -22,6 +22,7 @@ from kubectl_nodelife.commands.cluster.dump import Dump, read_dump
 from kubectl_nodelife.commands.cluster.dump_files import kind_told_by
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.node import Node
 
 Document = dict[str, Any]
 
@@ -268,3 +269,21 @@ def test_what_is_cut_off_in_a_log_is_refused(tmp_path: Path) -> None:
     path.write_text(STDOUT[: STDOUT.index("==== END")])
     with pytest.raises(BadInput, match="cut off in the logs of container web of pod shop/web-0"):
         read_dump([str(path)])
+
+
+@pytest.mark.parametrize("richer", ["1.json", "2.json"])
+def test_a_node_with_and_without_its_managers_is_one(richer: str, tmp_path: Path) -> None:
+    """must-gather has a file of its own for what a List holds as well, stripped otherwise."""
+    entry = {
+        "manager": "kubectl-cordon",
+        "operation": "Update",
+        "time": "2026-11-22T09:00:00Z",
+        "fieldsV1": {"f:spec": {"f:unschedulable": {}}},
+    }
+    for name in ("1.json", "2.json"):
+        found = of_kind("Node", node())
+        if name == richer:
+            found = {**found, "metadata": {**found["metadata"], "managedFields": [entry]}}
+        (tmp_path / name).write_text(text(found))
+    (kept,) = read_dump([str(tmp_path)]).objects
+    assert isinstance(kept, Node) and kept.managers

@@ -55,6 +55,15 @@ def budget() -> dict[str, Any]:
     }
 
 
+def lease(name: str, namespace: str, seconds: float) -> dict[str, Any]:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"renewTime": ago(seconds).replace("Z", ".000000Z"), "leaseDurationSeconds": 15},
+    }
+
+
 @pytest.fixture
 def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A cluster behind the kubeconfig, and a snapshot of it."""
@@ -62,6 +71,9 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         tainted(),
         replacement(),
         budget(),
+        lease("a1", "kube-node-lease", 1),
+        lease("kube-controller-manager", "kube-system", 150),
+        lease("some-operator", "kube-system", 1),
         said("Pod", "web-1-aaaaa", "Unhealthy", f"probe failed: {SECRET}", "kubelet", 150),
         said("Pod", "web-1-aaaaa", "Killing", "Stopping container c", "kubelet", 100),
         said(
@@ -171,3 +183,12 @@ def test_a_node_whose_managers_wrote_nothing_of_it_has_them_all_the_same(
         path.write_text(json.dumps(node))
         assert main(["changes", "-f", str(path)]) == 0
         assert ("--show-managed-fields" in capsys.readouterr().err) is not with_fields
+
+
+def test_a_snapshot_tells_whether_the_manager_lived(snapshot: str, capsys: Capture) -> None:
+    """Of all Leases of kube-system only the manager's is kept."""
+    (found,) = (i for i in items(capsys, "diverge", "-f", snapshot) if i["kind"] == "stalled")
+    assert "not renewed for" in found["message"]
+    kept = json.loads(Path(snapshot).read_text())["items"]
+    names = [i["metadata"]["name"] for i in kept if i["kind"] == "Lease"]
+    assert sorted(names) == ["a1", "kube-controller-manager"]

@@ -59,6 +59,8 @@ class Cluster(ThreadingHTTPServer):
             self.expire -= 1
             return 410, {"kind": "Status", "reason": "Expired", "message": "too old", "code": 410}
         items = self.collections.get(plural, [])
+        if plural == "leases":
+            items = [i for i in items if i["metadata"].get("namespace") == before]
         left = len(items) - start - limit
         metadata: Document = {"resourceVersion": "1"}
         if left > 0:

@@ -12,7 +12,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple, Self, cast
 
@@ -47,6 +47,7 @@ MOST_INNER_ZIP_BYTES: Final = 64 << 20
 _MOST_DIRECTORY_BYTES: Final = 256 * MOST_MEMBERS
 """Of that table, which zipfile reads as a whole."""
 
+_TAR_BLOCK: Final = tarfile.BLOCKSIZE
 _ZIP: Final = b"PK\x03\x04"
 _ZIP_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Of the others Python unpacks a piece whole, however long it is."""
@@ -87,6 +88,22 @@ NotOpened = Callable[[str, str], None]
 def is_archive(name: str) -> bool:
     """Whether a file of that name is an archive."""
     return name.endswith(SUFFIXES)
+
+
+def holds_archive(path: Path) -> bool:
+    """Whether a file is an archive, whatever its name: what a browser saved has lost its suffix."""
+    if is_archive(path.name):
+        return True
+    with suppress(OSError, *DAMAGE):
+        if path.is_file():
+            with path.open("rb") as file:
+                begins = first_bytes(file)
+                return begins.startswith(_ZIP) or _is_tar(unpacked(file).read(_TAR_BLOCK))
+    return False
+
+
+def _is_tar(block: bytes) -> bool:
+    return len(block) == _TAR_BLOCK and block[257:262] == b"ustar"
 
 
 def archived_files(path: Path, not_opened: NotOpened) -> Iterator[ArchivedFile]:

@@ -14,7 +14,12 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.archive import NotAnArchive, archived_files, is_archive
+from kubectl_nodelife.commands.cluster.archive import (
+    NotAnArchive,
+    archived_files,
+    holds_archive,
+    is_archive,
+)
 from kubectl_nodelife.commands.cluster.file_size import is_strict, pieces_of, pieces_of_stdin
 from kubectl_nodelife.commands.cluster.unpacking import PACKED_SUFFIXES, ZSTD_SUFFIXES
 from kubectl_nodelife.errors import BadInput
@@ -82,7 +87,7 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
             yield from _or_refused(_in_folder(path, skipped), name, "folder")
         elif name.endswith(ZSTD_SUFFIXES):
             raise BadInput("is packed with zstd", on=name, remedy="unpack it with 'zstd -d' first")
-        elif is_archive(name):
+        elif holds_archive(path):
             yield from _or_refused(_in_archive(path, skipped), name, "archive")
         else:
             yield DumpFile(name, pieces_of(path), kind_told_by(name))

@@ -9,6 +9,7 @@ left out of the file's list of kinds; one that is not served has no objects.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -33,14 +34,16 @@ from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_RUNNING,
 )
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.outlook.diverge.observations import MANAGER
 from kubectl_nodelife.snapshot.file import SnapshotFile
 from kubectl_nodelife.snapshot.flags import is_control_plane
 from kubectl_nodelife.snapshot.reading import count, pages
 from kubectl_nodelife.snapshot.redact import Redaction
 
 _LAST: Final = ("Pod", "Node", "Lease")
+_NAMESPACE_OF_MANAGER: Final = "kube-system"
 _ADMISSION: Final = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
@@ -138,6 +141,23 @@ class _Taking:
         except ApiError as error:
             if error.code != 404:
                 raise
+        if kind.name == "Lease":
+            await self._lease_of_the_manager(kind)
+
+    async def _lease_of_the_manager(self, kind: Kind) -> None:
+        """kube-controller-manager's Lease, by which `diverge -f` sees whether it lived; where it
+        may not be read nothing else is missing.
+        """
+        wanted = Resource(kind, _NAMESPACE_OF_MANAGER, f"metadata.name={MANAGER}")
+        with contextlib.suppress(ApiError):
+            async for page in pages(self._client, wanted):
+                for document in page:
+                    names = document.get("metadata") or {}
+                    if (names.get("namespace"), names.get("name")) == (
+                        _NAMESPACE_OF_MANAGER,
+                        MANAGER,
+                    ):
+                        self._take(kind.name, document)
 
     def _take(self, kind: str, document: dict[str, Any]) -> None:
         metadata = document.get("metadata") or {}
