@@ -23,6 +23,7 @@ import msgspec
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import NodeAddress, NodeMeta, NodeSpec
 from kubectl_nodelife.kube.pod import PodCondition, PodSpec, VolumePresence
 
 DIGEST: Final = "digest:"
@@ -106,7 +107,17 @@ def _shape(type_: Any) -> _Shape:
         for field in msgspec.structs.fields(type_)
         if field.encode_name not in _FREE_TEXT or type_ in _MESSAGES_DECIDE
     }
-    for holder, name in ((VolumePresence, "path"), (ObjectMeta, "annotations")):
-        if type_ is holder:
-            del members[name]  # a path in somebody's file system; whatever anybody noted
+    hidden = _HIDDEN.get(type_)
+    if hidden is not None:
+        del members[hidden]
     return members
+
+
+_HIDDEN: Final[dict[type, str]] = {
+    VolumePresence: "path",  # in somebody's file system
+    ObjectMeta: "annotations",  # whatever anybody noted
+    NodeMeta: "annotations",
+    NodeSpec: "providerID",  # read only where work on a machine is started
+    NodeAddress: "address",
+}
+"""Fields that a slice has and a file does not need to tell."""

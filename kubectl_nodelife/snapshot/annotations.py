@@ -17,6 +17,12 @@ KEPT: Final = {
     "deprecated.daemonset.template.generation": "which pods are of the present template",
     "scheduler.alpha.kubernetes.io/critical-pod": "tolerations of DaemonSet pods before v1.16",
     "kubernetes.io/change-cause": "the words of a revision in `rollout history`",
+    "nodelife.dev/upgrade": "the state of a node's upgrade",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": "a shield of an upgrade",
+    "karpenter.sh/do-not-disrupt": "a shield of an upgrade",
+    "nodelife.dev/canary-spec": "whether a canary is of the manifest that is tried",
+    "weave.works/kured-reboot-in-progress": "a node that kured reboots is not available",
+    "machineconfiguration.openshift.io/state": "nor is one whose machine config is applied",
     "sandbox.nodelife.dev/heartbeats": "a kubelet that the sandbox has silenced",
 }
 """Annotation key -> what hangs on it."""

@@ -33,7 +33,7 @@ FREE = {
     *("TIME", "DURATION", "SECONDS", "N", "NAME=N", "PERCENT", "SIZE", "WORD", "KEY", "CLASS"),
     *("C[,C...]", "NAME", "UID", "URL", "TOKEN", "KEY=VALUE", "SELECTOR", "FORMAT", "None"),
     "all|none|NAME,...",
-    *("KEY=VALUE:EFFECT", "KINDS"),
+    *("KEY=VALUE:EFFECT", "KINDS", "TEXT"),
 }
 
 
