@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.acts.carrier import make_carrier
+from kubectl_nodelife.acts.drain_conditions import DRAIN_INTERRUPTED, DrainConditions
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.replacements import await_replacements
 from kubectl_nodelife.acts.session import ActSession
@@ -46,12 +47,14 @@ class WaveRun(msgspec.Struct):
 
 
 class DrainOrder(msgspec.Struct, frozen=True):
-    """What is drained, and how."""
+    """What is drained, and how. `conditions`: the nodes' conditions tell of it, `because`: why."""
 
     plan: DrainPlan
     options: DrainOptions
     waves: WaveOptions | None = None
     chunk_size: int = 500
+    conditions: bool = False
+    because: str = ""
 
 
 Tell = Callable[[str], None]
@@ -73,6 +76,11 @@ class Drain:
         self._tell = tell
         self._warn = warn
         self._suffix = " (server dry run)" if session.order.dry_run else ""
+        self._conditions = (
+            DrainConditions(session, DRAIN, order.because or "kubectl nodelife drain", warn)
+            if order.conditions
+            else None
+        )
         self._began = 0.0
         self._turns: dict[str, NodeDrain] = {}
 
@@ -163,7 +171,7 @@ class Drain:
         run = WaveRun(list(wave.nodes), wave.estimate)
         self.runs.append(run)
         self._began = time.monotonic()
-        found = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
+        found = await asyncio.gather(*(self._drain_and_report(nodes[name]) for name in wave.nodes))
         for name, error in zip(wave.nodes, found, strict=True):
             if error:
                 run.errors[name] = error
@@ -181,6 +189,20 @@ class Drain:
     async def _await_replacements(self, nodes: Sequence[str]) -> None:
         evicted = [turn.pod for name in nodes for turn in self._turns[name].pods]
         await await_replacements(self._session, evicted, self._warn)
+
+    async def _drain_and_report(self, node: Node) -> str:
+        """Drain the node, and set its conditions if that is ordered; why it is not drained."""
+        report = self._conditions
+        if report is None:
+            return await self._drain(node)
+        await report.begun(node)
+        try:
+            error = await self._drain(node)
+        except BaseException:
+            await asyncio.shield(report.failed(node, DRAIN_INTERRUPTED))
+            raise
+        await (report.failed(node) if error else report.drained(node))
+        return error
 
     async def _drain(self, node: Node) -> str:
         while True:

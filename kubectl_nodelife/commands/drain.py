@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan, why_not
+from kubectl_nodelife.acts.drain_conditions import WRITES
 from kubectl_nodelife.acts.node_drain import DRAIN
 from kubectl_nodelife.acts.session import ActOrder, act_session
 from kubectl_nodelife.commands.acting import (
@@ -32,7 +33,7 @@ from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.errors import EXIT_FAILED, Failed, Refused
+from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Failed, Refused
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.drain_headline import headline
@@ -57,6 +58,12 @@ PROGRESS_S: Final = 0.5
     is_flag=True,
     help="When interrupted, take back the cordon of what this run cordoned and did not drain.",
 )
+@click.option(
+    "--report-node-conditions",
+    is_flag=True,
+    help="Set the conditions DrainInProgress and Drained of each node (KEP-5683).",
+)
+@click.option("--because", default="", metavar="TEXT", help="Why, as those conditions' message.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @act_flags
 @connection_flags
@@ -84,6 +91,7 @@ def drain(
       kubectl nodelife drain -l pool=blue --max-parallel 3 --ignore-daemonsets --yes
       kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
     """
+    reported, because = conditions_wanted(flags)
     options, waves = drain_options(flags), wave_options(flags)
     where = Where(connection, profile=profile)
     found = look_for_drain(where)
@@ -92,7 +100,7 @@ def drain(
     for warning in (*found.warnings, *plan.warnings):
         terminal.warn(warning)
     terminal.write(render(DrainPage(plan, found.source), "table"))
-    check_plan(plan, act, has_timeout=bool(options.timeout_ns))
+    check_plan(plan, act, has_timeout=bool(options.timeout_ns), reports=WRITES * reported)
     if act.dry_run == CLIENT:
         terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
         return 0
@@ -107,8 +115,16 @@ def drain(
         look = await asyncio.to_thread(look_for_drain, where)
         return planned(look.snapshot, names, options, waves)
 
-    order = DrainOrder(plan, options, waves, chunk_size)
+    order = DrainOrder(plan, options, waves, chunk_size, reported, because)
     return carry_out(order, replan, connection, act, uncordon=uncordon_on_abort)
+
+
+def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
+    """Whether the nodes' conditions shall tell of the drain, and why. Raises BadInput."""
+    wanted, because = flags.pop("report_node_conditions"), flags.pop("because")
+    if because and not wanted:
+        raise BadInput("is for conditions", on="--because", remedy="add --report-node-conditions")
+    return wanted, because
 
 
 def planned(
@@ -124,8 +140,11 @@ def planned(
     return make_wave_plan(snapshot, names, options, waves)
 
 
-def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
-    """A plan that cannot be carried out, or is too large, is not begun. Raises Failed, Refused."""
+def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: int = 0) -> None:
+    """A plan that cannot be carried out, or is too large, is not begun. Raises Failed, Refused.
+
+    `reports`: writes of conditions for each node.
+    """
     if plan.verdict == REFUSED:
         raise Failed(f"nothing was touched: {headline(plan)}")
     if plan.verdict == NEVER and not has_timeout:
@@ -133,7 +152,7 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
             f"nothing was touched, for this drain would never end: {why_not(plan)}",
             remedy="mend that, or give --timeout to try for so long",
         )
-    writes = len(plan.nodes) + sum(pod.verdict != KEPT for pod in plan.pods())
+    writes = len(plan.nodes) * (1 + reports) + sum(pod.verdict != KEPT for pod in plan.pods())
     if writes > act.max_writes and act.dry_run != CLIENT:
         raise Refused(
             f"this drain needs {writes} writes, and {act.max_writes} are allowed",
@@ -157,7 +176,7 @@ def carry_out(
     target, identity, line = target_of(connection), identity_of(connection), LiveLine()
 
     async def work() -> int:
-        writing = act_order(order.options, act)
+        writing = act_order(order.options, act, conditions=order.conditions)
         async with act_session(writing, target, environ(), identity, line.warn) as session:
             drain = Drain(session, order, replan, line.write, line.note)
             progress = asyncio.create_task(_show_progress(drain, line))
@@ -177,7 +196,7 @@ def carry_out(
     return run_interruptible(work)
 
 
-def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
+def act_order(options: DrainOptions, act: ActFlags, *, conditions: bool) -> ActOrder:
     """What a drain must be allowed to do."""
     removal = ("pods", "", "delete") if options.disable_eviction else ("pods", "eviction", "create")
     rights = (
@@ -187,6 +206,7 @@ def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
         Right("", "pods", "", "list"),
         Right("", *removal),
         Right("apps", "daemonsets", "", "get"),
+        *([Right("", "nodes", "status", "patch")] if conditions else ()),
     )
     dry_run = act.dry_run == SERVER
     return ActOrder(DRAIN, rights, ("policy/v1",), act.max_writes, dry_run, act.insecure)

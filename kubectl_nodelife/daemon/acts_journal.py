@@ -44,12 +44,23 @@ def _read(path: str, since_ns: int) -> Iterator[dict[str, Any]]:
     try:
         rows = db.execute(f"SELECT {_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
         for row in rows.fetchall():
-            yield _change(row)
+            yield from _changes(row)
     finally:
         db.close()
 
 
-def _change(row: tuple[Any, ...]) -> dict[str, Any]:
+def _changes(row: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+    """One change a write, of conditions one each."""
+    change, action = _change(row)
+    if action["type"] != "SetNodeConditions":
+        yield change
+        return
+    for condition in action["conditions"]:
+        detail = {key: condition[key] for key in ("type", "status", "reason")}
+        yield {**change, "action": "SetNodeCondition", "detail": detail}
+
+
+def _change(row: tuple[Any, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     number, time_ns, controller, text, kind, namespace, name, uid, state, code, message = row
     action = json.loads(text)
     obj = {"kind": kind, "namespace": namespace, "name": name, "uid": uid}
@@ -69,7 +80,7 @@ def _change(row: tuple[Any, ...]) -> dict[str, Any]:
         change["node"] = name
     if message and state != "applied":
         change["error"] = f"{code}: {message}"
-    return change
+    return change, action
 
 
 def _outcome(state: str, code: int) -> str:

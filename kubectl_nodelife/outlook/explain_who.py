@@ -14,10 +14,16 @@ from kubectl_nodelife.controllers.upgrade.marks import CordonOwner, UnreadableMa
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.field_managers import TAINTS
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, format_time
-from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
+from kubectl_nodelife.kube.wellknown import (
+    DRAIN_COMPLETED,
+    DRAIN_IN_PROGRESS,
+    FALSE,
+    LIFECYCLE_CONDITIONS,
+    TRUE,
+)
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.replay import actors
 from kubectl_nodelife.outlook.replay.drains import DRAIN
@@ -101,7 +107,7 @@ def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterato
     for type_ in LIFECYCLE_CONDITIONS:
         condition = node.status.condition(type_)
         line = _last(lines, "lifecycle", type_)
-        if condition is None or line is None:
+        if condition is None or line is None or _is_over(condition):
             continue
         message = f": {condition.message}" if condition.message else ""
         stale = condition.status == TRUE and not node.spec.unschedulable
@@ -109,6 +115,12 @@ def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterato
             f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}."
             + (" The node is not cordoned: it was probably forgotten." if stale else "")
         )
+
+
+def _is_over(condition: NodeCondition) -> bool:
+    """Whether it tells nothing of the present: a drain that ended well, or what is not so."""
+    ended_badly = condition.type == DRAIN_IN_PROGRESS and condition.reason != DRAIN_COMPLETED
+    return condition.status == FALSE and not ended_badly
 
 
 def _upgrade(node: Node) -> Iterator[str]:

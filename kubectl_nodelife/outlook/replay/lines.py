@@ -74,6 +74,8 @@ def _gist_of_change(
     match action:
         case "SetNodeCondition" if detail["type"] == NODE_READY:
             return (_ready_word(detail["status"]), name)
+        case "SetNodeCondition" if detail["type"] in LIFECYCLE_CONDITIONS:
+            return (LIFECYCLE, name, detail["type"], detail["status"])
         case "AddTaint":
             return ("taint", name, detail["key"], detail["effect"])
         case "RemoveTaint":
