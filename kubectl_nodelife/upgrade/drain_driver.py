@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.marks import outdated
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.loads import cap_of
@@ -19,6 +22,7 @@ from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.taints import remove_taints
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.course import Course
@@ -125,7 +129,12 @@ class PlayedDrains:
         process.start(self.timeline.now_ns, cordon=False)
 
     def release(self, name: str) -> None:
-        """Uncordon it."""
+        """Uncordon it; it is no longer outdated."""
+        landing = self._world.landing
+        node = landing.nodes[name]
+        taints = remove_taints(node.spec.taints, (outdated("run"),))
+        if taints is not node.spec.taints:
+            landing.set_nodes([replace(node, spec=replace(node.spec, taints=taints))])
         self._world.uncordon(name)
 
     def waits(self, name: str) -> str:

@@ -40,6 +40,8 @@ from kubectl_nodelife.upgrade.drain_driver import DrainDriver
 
 LOOK_AGAIN_NS: Final = 15 * SECOND_NS
 """How often nodes are looked at again that wait for their own budgets."""
+CONTROL_PLANE: Final = "control plane"
+"""The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
 BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
@@ -79,7 +81,9 @@ class _Rehearsal:
         by_pool: dict[str, list[UpgradeCandidate]] = {}
         for candidate in run.candidates:
             by_pool.setdefault(candidate.pool, []).append(candidate)
-        pools = pool_order(by_pool, self._policy.pools)
+        last = [pool for pool in by_pool if pool == CONTROL_PLANE]
+        others = [pool for pool in by_pool if pool != CONTROL_PLANE]
+        pools = [*pool_order(others, self._policy.pools), *last]
         self._pools = [(p, claim_order(by_pool[p], self._policy.canary_nodes)) for p in pools]
         self._waiting: dict[str, UpgradeCandidate] = {}
         self._in_flight: dict[str, str] = {}
@@ -219,6 +223,8 @@ class _Rehearsal:
 
     def _slots(self) -> int:
         """The pool's and the cluster's; a node that is unavailable already needs none."""
+        if self._place.pool == CONTROL_PLANE:
+            return 0 if self._in_flight else 1
         if any(not self._by_name[name].available for name in self._waiting):
             return len(self._waiting)
         scopes = (CLUSTER, pool_scope(self._place.pool))

@@ -1,0 +1,193 @@
+"""What is to be said before an upgrade starts, as far as objects of the cluster show it.
+
+Rights, the run's Lease and the clock are asked of the API server by `upgrade start` itself; a plan
+only reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.controllers.daemonset.template import PodTemplate
+from kubectl_nodelife.controllers.upgrade.marks import unproven
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
+from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
+from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.upgrade.plan_values import (
+    NOT_EVALUATED,
+    REFUSED_BY,
+    WARNING,
+    Finding,
+    PlannedNode,
+)
+
+_NAMED: Final = 5
+_MINOR: Final = re.compile(r"v?1\.(\d+)")
+_MINORS_BEHIND: Final = 3
+_UPGRADERS: Final = (
+    "kured",
+    "system-upgrade-controller",
+    "machine-config-daemon",
+    "flatcar-linux-update-operator",
+    "update-agent",
+    "node-maintenance-operator",
+    "gardener-node-agent",
+)
+_LEASES: Final = ("kube-controller-manager", "kube-scheduler")
+
+
+def find(
+    snapshot: PlanSnapshot, settings: Settings, policy: UpgradePolicy, nodes: Sequence[PlannedNode]
+) -> list[Finding]:
+    """All findings, the refusals first."""
+    found = [
+        *_skew(settings, policy),
+        *_namespace(snapshot, policy),
+        *_canary_image(policy),
+        *_control_plane(snapshot),
+        *_daemon_sets(snapshot, settings),
+        *_tolerant_pods(snapshot, nodes),
+        *_webhooks(snapshot),
+        *_upgraders(snapshot),
+        *_unhealthy(nodes),
+    ]
+    order = {REFUSED_BY: 0, WARNING: 1, NOT_EVALUATED: 2}
+    return sorted(found, key=lambda finding: order[finding.severity])
+
+
+def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[Finding]:
+    """A kubelet is never newer than the API server, nor more than three minor releases older."""
+    for target in policy.target:
+        if target.kind != "nodeInfo" or target.key != "kubeletVersion":
+            continue
+        match = _MINOR.match(target.value)
+        server = settings.profile.minor
+        if match is None:
+            yield Finding("version skew", NOT_EVALUATED, f"{target.value} is no version 1.N")
+        elif int(match[1]) > server:
+            text = f"kubelet {target.value} is newer than the API server (v1.{server})"
+            yield Finding("version skew", REFUSED_BY, text)
+        elif server - int(match[1]) > _MINORS_BEHIND:
+            text = f"kubelet {target.value} is more than 3 minors older than the API server"
+            yield Finding("version skew", REFUSED_BY, f"{text} (v1.{server})")
+
+
+def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Finding]:
+    name = policy.namespace
+    if not snapshot.was_read("Namespace"):
+        yield Finding("namespace", NOT_EVALUATED, f"whether namespace {name} exists was not read")
+    elif name not in snapshot.namespaces:
+        text = (
+            f"namespace {name}, for the canaries, does not exist: kubectl create namespace {name}"
+        )
+        yield Finding("namespace", WARNING, text)
+    elif policy.canary_template is not None:
+        labels = snapshot.namespaces[name].metadata.labels or {}
+        level = labels.get("pod-security.kubernetes.io/enforce", "")
+        if level and level != "privileged":
+            text = (
+                f"namespace {name} enforces Pod Security {level!r}; --canary-template must meet it"
+            )
+            yield Finding("namespace", WARNING, text)
+
+
+def _canary_image(policy: UpgradePolicy) -> Iterator[Finding]:
+    if not policy.canary_image and policy.canary_template is None:
+        text = "no --canary-image: a pause image that the nodes have is looked for at the start"
+        yield Finding("canary image", NOT_EVALUATED, text)
+
+
+def _control_plane(snapshot: PlanSnapshot) -> Iterator[Finding]:
+    """Proofs P2 and P3 need both; their Leases tell whether they live."""
+    for name in _LEASES:
+        lease = snapshot.find("Lease", "kube-system", name)
+        if not isinstance(lease, Lease) or lease.spec.renew_time is None:
+            yield Finding(name, NOT_EVALUATED, f"the Lease of {name} was not read")
+        elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
+            text = f"{name} has not renewed its Lease for more than a minute: nothing can be proven"
+            yield Finding(name, WARNING, text)
+
+
+def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[Finding]:
+    rules = behaviour_of((1, settings.profile.minor), settings.gates)
+    taint, names = (unproven("run"),), []
+    for found in snapshot.all_of(DaemonSet):
+        try:
+            tolerations = PodTemplate(found, rules).trial_tolerations
+        except NodelifeError:
+            continue
+        if find_matching_untolerated_taint(taint, tolerations, (NO_SCHEDULE,)) is not None:
+            names.append(f"{found.namespace}/{found.name}")
+    if names:
+        text = (
+            "these DaemonSets do not tolerate nodelife.dev/unproven; their pods stay, and count as"
+            f" misscheduled for the minutes of a proof: {first_names(sorted(names), _NAMED)}"
+        )
+        yield Finding("DaemonSets", WARNING, text)
+
+
+def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> Iterator[Finding]:
+    names = []
+    for planned in nodes:
+        for pod in snapshot.pods_by_node.get(planned.name, ()):
+            owner = controller_of(pod.metadata)
+            if owner is not None and owner.kind in ("DaemonSet", "Node"):
+                continue
+            everything = any(
+                not t.key and t.operator == "Exists" and t.effect in ("", NO_SCHEDULE)
+                for t in pod.spec.tolerations
+            )
+            if everything:
+                names.append(f"{pod.namespace}/{pod.name}")
+    if names:
+        shown = first_names(sorted(names), _NAMED)
+        text = f"nothing keeps these off a node, they tolerate everything: {shown}"
+        yield Finding("tolerations", WARNING, text)
+
+
+def _webhooks(snapshot: PlanSnapshot) -> Iterator[Finding]:
+    configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
+    configurations += snapshot.all_of(MutatingWebhookConfiguration)
+    configurations += snapshot.all_of(ValidatingWebhookConfiguration)
+    names = [
+        configuration.name
+        for configuration in configurations
+        for rule in (rule for webhook in configuration.webhooks for rule in webhook.rules)
+        if {"pods/eviction", "pods/*", "*/*"}.intersection(rule.resources)
+    ]
+    if names:
+        text = f"these are asked about each eviction: {first_names(sorted(set(names)), _NAMED)}"
+        yield Finding("webhooks", WARNING, text)
+
+
+def _upgraders(snapshot: PlanSnapshot) -> Iterator[Finding]:
+    found = set()
+    for pod in snapshot.pods:
+        owner = controller_of(pod.metadata)
+        name = owner.name if owner is not None else pod.name
+        found |= {word for word in _UPGRADERS if name.startswith(word)}
+    if found:
+        text = f"another upgrader runs here and may take nodes out too: {', '.join(sorted(found))}"
+        yield Finding("other upgraders", WARNING, text)
+
+
+def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[Finding]:
+    names = [node.name for node in nodes if node.reason.startswith("unhealthy")]
+    if names:
+        text = f"not healthy now, left out and counted as unavailable: {first_names(names, _NAMED)}"
+        yield Finding("unhealthy nodes", WARNING, text)

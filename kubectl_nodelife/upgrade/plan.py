@@ -1,0 +1,333 @@
+"""The plan of an upgrade: which nodes are done, in which order, when, and how low the cluster gets.
+
+The run is rehearsed once with the drains played pod by pod, and twice with known lengths for the
+ends of the estimate. The nodes that cannot be done are planned by the drain planner one by one, for
+the sentence and the cheapest change that unblocks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
+from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
+from kubectl_nodelife.controllers.upgrade.marks import outdated
+from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
+from kubectl_nodelife.controllers.upgrade.selection import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    zone_name,
+)
+from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_undrainable
+from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, parse_window
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.timing import MIDDLE
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.taints import add_or_update_taints
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.upgrade.course import (
+    CANARY_NS,
+    DEFAULT_WORK_NS,
+    SETTLE_EXTRA_NS,
+    THREE_RENEWALS_NS,
+    Course,
+    PhaseTimes,
+)
+from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
+from kubectl_nodelife.upgrade.drain_driver import PlayedDrains, TimedDrains
+from kubectl_nodelife.upgrade.findings import find
+from kubectl_nodelife.upgrade.plan_values import (
+    CLAIM,
+    HOLD,
+    SKIP,
+    Finding,
+    PlannedNode,
+    UpgradeEstimate,
+    UpgradePlan,
+)
+from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
+from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, RehearsedRun, rehearse
+
+MOST_EXPLAINED: Final = 20
+"""So many undrainable nodes are looked into for what unblocks them."""
+LEAST_CONTROL_PLANE: Final = 3
+_WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
+"""The work's length at least and at most, as shares; True: somebody said how long it takes."""
+
+
+def make_upgrade_plan(
+    snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings
+) -> UpgradePlan:
+    """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant."""
+    return _Planning(snapshot, policy, settings).plan()
+
+
+class _Planning:
+    def __init__(self, snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> None:
+        self._snapshot, self._policy, self._settings = snapshot, policy, settings
+        self._options = drain_options(policy)
+        self._facts = DrainFacts.of(snapshot, self._options)
+        self._windows = _windows(policy)
+        self._selected = [
+            snapshot.nodes[name]
+            for name in sorted(snapshot.nodes)
+            if is_selected(snapshot.nodes[name], policy)
+        ]
+        self._control_plane = [n for n in snapshot.nodes.values() if is_control_plane(n)]
+        self._counted = [self._count(node) for node in snapshot.nodes.values()]
+
+    def plan(self) -> UpgradePlan:
+        """Decide on each node, rehearse, and look for what is to be said."""
+        nodes = [self._decide(node) for node in self._selected]
+        refusals = self._refusals(nodes)
+        course, estimate = Course(), None
+        if not refusals:
+            course, estimate = self._rehearse(nodes)
+        for node in nodes:
+            node.turn = course.turns.get(node.name)
+            if node.decision == CLAIM and node.turn is None:
+                held = course.held.get(node.name)
+                node.decision = HOLD
+                node.reason = (
+                    held.because if held else "; ".join(refusals) or "its turn never comes"
+                )
+            elif node.turn is not None and node.turn.restored:
+                node.decision, node.reason = SKIP, "its drain does not end within --drain-timeout"
+        self._explain(nodes)
+        planned = [node for node in nodes if node.turn is not None]
+        return UpgradePlan(
+            policy=self._policy,
+            nodes=nodes,
+            course=course,
+            estimate=estimate,
+            budgets=[self._at_start().budget(s) for s in self._at_start().scopes()],
+            refusals=refusals,
+            findings=[
+                *self._window_findings(),
+                *find(self._snapshot, self._settings, self._policy, nodes),
+            ],
+            assumptions=self._assumptions() if planned else [],
+            not_evaluated=self._not_evaluated(),
+        )
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def _count(self, node: Node) -> CountedNode:
+        fresh = self._snapshot.silent_kubelet(node.name) is None
+        return CountedNode(
+            node.name,
+            pool_name(node, self._policy),
+            zone_name(node),
+            why_unavailable(node, lease_is_fresh=fresh),
+            control_plane=is_control_plane(node),
+        )
+
+    def _decide(self, node: Node) -> PlannedNode:
+        fresh = self._snapshot.silent_kubelet(node.name) is None
+        pods = self._snapshot.pods_by_node.get(node.name, ())
+        verdict = drain_answer(node.name, pods, self._facts)
+        reason = why_skipped(node, self._policy, lease_is_fresh=fresh)
+        reason = reason or why_undrainable(verdict, self._policy)
+        if is_control_plane(node) and len(self._control_plane) < LEAST_CONTROL_PLANE:
+            reason = (
+                f"of {len(self._control_plane)} control-plane nodes none is taken out, of 3 one"
+            )
+        pool = CONTROL_PLANE if is_control_plane(node) else pool_name(node, self._policy)
+        decision = SKIP if reason else CLAIM
+        return PlannedNode(node, pool, zone_name(node), decision, reason, verdict)
+
+    def _at_start(self) -> NodeCounts:
+        return NodeCounts.of(self._counted, limits_of(self._policy))
+
+    def _refusals(self, nodes: Sequence[PlannedNode]) -> list[str]:
+        """Why the run would not be started at all."""
+        if not any(node.decision == CLAIM for node in nodes):
+            return []
+        pools = {node.pool for node in nodes if node.decision == CLAIM}
+        counts = self._at_start()
+        return [
+            refusal
+            for scope in counts.scopes()
+            if (scope.pool in pools or not scope.pool) and scope.kind != "zone"
+            if (refusal := counts.budget(scope).refusal())
+        ]
+
+    def _explain(self, nodes: Sequence[PlannedNode]) -> None:
+        """The planner's own sentence for nodes that cannot be drained, and what unblocks them."""
+        stuck = [node for node in nodes if node.verdict.verdict in (NEVER, REFUSED)]
+        for node in stuck[:MOST_EXPLAINED]:
+            planned = make_plan(self._snapshot, [node.name], self._options)
+            node.flags_needed = planned.flags_needed
+            for pod in planned.pods():
+                if pod.remedy is not None:
+                    node.remedy = pod.remedy
+                    break
+            if node.remedy is None and planned.flags_needed:
+                flags = " ".join(planned.flags_needed)
+                node.remedy = Remedy(flags, "what the flag says, for every pod on every node")
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    def _rehearse(self, nodes: Sequence[PlannedNode]) -> tuple[Course, UpgradeEstimate | None]:
+        """The middle course, and how long it takes at least and at most."""
+        candidates = [
+            UpgradeCandidate(
+                node.name,
+                node.pool,
+                node.zone,
+                node.verdict.verdict,
+                node.verdict.high_seconds,
+                len(node.verdict.moving),
+            )
+            for node in nodes
+            if node.decision == CLAIM
+        ]
+        if not candidates:
+            return Course(), None
+        low, middle, high = self._times()
+        names = [candidate.name for candidate in candidates]
+        snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
+        played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
+        course = rehearse(self._run(candidates, high), played, middle)
+        lengths = {
+            turn.name: turn.drained_ns - turn.claimed_ns
+            for turn in course.turns.values()
+            if turn.drained_ns is not None
+        }
+        drained = [c for c in candidates if c.name in lengths]
+        verdicts = {node.name: node.verdict for node in nodes}
+        ends = []
+        for times, scale in ((low, _shorter), (high, _longer)):
+            drains = {n: scale(ns, verdicts[n], self._options) for n, ns in lengths.items()}
+            ends.append(rehearse(self._run(drained, high), TimedDrains(drains), times).end_ns)
+        # A leader watches for one grace period before it claims.
+        cold_s = self._settings.node_monitor_grace_period_ns / SECOND_NS
+        ends_s = [cold_s + end / SECOND_NS for end in (*ends, course.end_ns)]
+        return course, UpgradeEstimate(min(ends_s), max(ends_s) * 1.05, cold_s)
+
+    def _marked(self, names: Sequence[str]) -> PlanSnapshot:
+        """The cluster with the taint `outdated` on the nodes that are still to be done."""
+        taint = (outdated("run"),)
+        marked = []
+        for name in names:
+            node = self._snapshot.nodes[name]
+            taints = add_or_update_taints(node.spec.taints, taint)
+            marked.append(replace(node, spec=replace(node.spec, taints=taints)))
+        return self._snapshot.changed(marked)
+
+    def _run(self, candidates: Sequence[UpgradeCandidate], high: PhaseTimes) -> RehearsedRun:
+        snapshot = self._snapshot
+        zones = LifecycleZones(self._settings)
+        slowest_s = max((c.drain_seconds for c in candidates), default=0.0)
+        return RehearsedRun(
+            policy=self._policy,
+            candidates=candidates,
+            nodes=self._counted,
+            counts=self._at_start(),
+            zone_of={
+                node.name: zone_name(node) for node in snapshot.nodes.values() if zones.counts(node)
+            },
+            not_ready=frozenset(n.name for n in snapshot.nodes.values() if not _is_ready(n)),
+            zone_threshold=self._settings.unhealthy_zone_threshold,
+            windows=self._windows,
+            now_ns=snapshot.now_ns,
+            high_ns=int(slowest_s * SECOND_NS) + sum(high),
+        )
+
+    def _times(self) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
+        """The phases at least, as expected, and at most."""
+        policy = self._policy
+        work = policy.expect_work_ns or DEFAULT_WORK_NS
+        if policy.work.mode is WorkMode.NOTHING:
+            work = 0
+        least, most = _WORK_RANGE[policy.expect_work_ns is not None]
+        settle = max(policy.ready_for_ns, THREE_RENEWALS_NS)
+        return (
+            PhaseTimes(int(work * least), settle - SETTLE_EXTRA_NS, 11 * SECOND_NS),
+            PhaseTimes(work, settle + SETTLE_EXTRA_NS, CANARY_NS),
+            PhaseTimes(
+                min(int(work * most), policy.work_timeout_ns),
+                min(settle + 60 * SECOND_NS, policy.return_timeout_ns),
+                min(60 * SECOND_NS, policy.prove_timeout_ns),
+            ),
+        )
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def _assumptions(self) -> list[str]:
+        policy, lines = self._policy, []
+        if policy.work.mode is WorkMode.NOTHING:
+            lines.append("no work is done on the nodes")
+        elif policy.expect_work_ns is not None:
+            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} (--expect-work)")
+        else:
+            lines.append("the work takes 10m, which nobody has said: give --expect-work")
+        _, middle, _ = self._times()
+        settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
+        lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")
+        lines.append("all work succeeds, and no other node fails meanwhile")
+        lines.append("pods take their whole grace period to stop (the low end: none of it)")
+        cold = format_duration(self._settings.node_monitor_grace_period_ns)
+        lines.append(f"times count from the first claim, {cold} after the start")
+        return lines
+
+    def _not_evaluated(self) -> list[str]:
+        read = self._snapshot.kinds_read
+        wanted = ("PodDisruptionBudget", "DaemonSet", "Lease", "Namespace")
+        missing = [] if read is None else [kind for kind in wanted if kind not in read]
+        return [f"{kind}: not read" for kind in missing]
+
+    def _window_findings(self) -> list[Finding]:
+        if not self._windows:
+            return []
+        _, _, high = self._times()
+        longest = longest_ns(self._windows, self._snapshot.now_ns)
+        if sum(high) <= longest:
+            return []
+        text = (
+            f"a node may take {format_duration(sum(high))} and its drain, the longest window is"
+            f" {format_duration(longest)}: none is ever claimed"
+        )
+        return [Finding("windows", "refused", text)]
+
+
+def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
+    """What the policy asks of each kind of scope."""
+    return {
+        "cluster": ScopeLimits(policy.cluster_min_available, None),
+        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
+        "zone": ScopeLimits(None, policy.max_per_zone),
+    }
+
+
+def _windows(policy: UpgradePolicy) -> list[Window]:
+    try:
+        return [parse_window(text) for text in policy.window]
+    except ValueError as error:
+        raise BadInput(str(error), on="--window") from None
+
+
+def _is_ready(node: Node) -> bool:
+    ready = node.ready()
+    return ready is not None and ready.status == "True"
+
+
+def _shorter(played_ns: int, verdict: DrainVerdict, options: DrainOptions) -> int:
+    return min(played_ns, int((verdict.low_seconds + 1.0) * SECOND_NS))
+
+
+def _longer(played_ns: int, verdict: DrainVerdict, options: DrainOptions) -> int:
+    high_ns = max(int(1.1 * played_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
+    return min(high_ns, options.timeout_ns or high_ns)
