@@ -126,7 +126,7 @@ def gantt(plan: DrainPlan) -> GanttChart:
             size = counted(len(wave.nodes), "node")
             rows.append(Row(f"wave {wave.index + 1}", span, size, "group"))
         rows += _wave_rows(plan, wave, by_pod, last)
-    return _chart(rows[:MOST_ROWS], 0.0, last)
+    return draw_gantt(rows[:MOST_ROWS], 0.0, last)
 
 
 def wave_charts(plan: DrainPlan) -> list[tuple[int, GanttChart]]:
@@ -138,7 +138,7 @@ def wave_charts(plan: DrainPlan) -> list[tuple[int, GanttChart]]:
         if wave.start is not None:
             last = wave.end if wave.end is not None else horizon(plan)
             rows = list(_wave_rows(plan, wave, True, last))
-            charts.append((wave.index, _chart(rows, wave.start, max(last, wave.start + 1))))
+            charts.append((wave.index, draw_gantt(rows, wave.start, max(last, wave.start + 1))))
     return charts
 
 
@@ -194,7 +194,8 @@ def _pod_row(pod: PodPlan, begin: float, last: float) -> Row:
     return Row(f"{pod.namespace}/{pod.name}", bars, title, pod.verdict, mark)
 
 
-def _chart(rows: list[Row], first: float, last: float) -> GanttChart:
+def draw_gantt(rows: list[Row], first: float, last: float) -> GanttChart:
+    """The chart of these rows between two instants, in seconds."""
     left = min(LEFT, LABEL_SPACE + LETTER * max((len(row.label) for row in rows), default=0))
     scale = (WIDTH - left - 130) / (last - first)
     shown = [

@@ -7,7 +7,8 @@ the sentence and the cheapest change that unblocks them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 )
 from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_undrainable
 from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, parse_window
+from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -155,14 +157,26 @@ class _Planning:
         """Why the run would not be started at all."""
         if not any(node.decision == CLAIM for node in nodes):
             return []
-        pools = {node.pool for node in nodes if node.decision == CLAIM}
+        claimed = [node for node in nodes if node.decision == CLAIM]
+        pools = {node.pool for node in claimed}
         counts = self._at_start()
-        return [
-            refusal
+        refusals = [
+            counts.budget(scope).refusal()
             for scope in counts.scopes()
             if (scope.pool in pools or not scope.pool) and scope.kind != "zone"
-            if (refusal := counts.budget(scope).refusal())
         ]
+        return [refusal for refusal in (*refusals, *self._dark_zones(claimed)) if refusal]
+
+    def _dark_zones(self, claimed: Sequence[PlannedNode]) -> Iterator[str]:
+        """Zones of which no node can go, however well the others are."""
+        zones = LifecycleZones(self._settings)
+        sizes = Counter(zone_name(n) for n in self._snapshot.nodes.values() if zones.counts(n))
+        for zone in sorted({node.zone for node in claimed} & sizes.keys()):
+            alone = ZoneCounts(sizes[zone], not_ready=0, ours=0)
+            threshold = self._settings.unhealthy_zone_threshold
+            why = zone_hold(alone, threshold, allow_dark=self._policy.allow_dark_zone)
+            if why:
+                yield f"zone {zone or '(none)'}: {why}"
 
     def _explain(self, nodes: Sequence[PlannedNode]) -> None:
         """The planner's own sentence for nodes that cannot be drained, and what unblocks them."""

@@ -32,7 +32,7 @@ from kubectl_nodelife.controllers.upgrade.growth import (
 )
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.windows import Window, fits, opens_ns
+from kubectl_nodelife.controllers.upgrade.windows import Window, fits, longest_ns, opens_ns
 from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
@@ -95,6 +95,8 @@ class _Rehearsal:
         self._place = PoolPlace("")
         self._soaks = self._filed = False
         self._passed_until_ns: int | None = None
+        self._too_long = longest_ns(run.windows, run.now_ns) < run.high_ns
+        """No window is open for as long as a node may take: none is ever claimed."""
         self._shown = {pool for pool, _ in self._pools}
 
     def play(self) -> Course:
@@ -209,6 +211,7 @@ class _Rehearsal:
             )
             for name in claimed:
                 self._begin(self._waiting.pop(name))
+            self._course.held |= held
             for name, hold in held.items():
                 if hold.by == BY_BUDGET:
                     self._passed[name] = hold
@@ -236,7 +239,7 @@ class _Rehearsal:
         now_ns = run.now_ns + self._timeline.now_ns
         if not fits(run.windows, now_ns, run.high_ns):
             opens = opens_ns(run.windows, now_ns)
-            if opens is not None:
+            if opens is not None and not self._too_long:
                 self._timeline.at(opens - run.now_ns, self._pass_soon)
             return ClaimHold(BY_WINDOW, "no window is open for as long as the node takes")
         zone = run.zone_of.get(name)

@@ -12,6 +12,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.outlook.terminating import release_of
@@ -46,11 +47,12 @@ POLICIES_SINCE: Final = 28
 
 
 class DrainLook(NamedTuple):
-    """The objects, where they are from, and what is to be said about that."""
+    """The objects, where they are from, what is to be said about that, and the settings."""
 
     snapshot: PlanSnapshot
     source: dict[str, Any]
     warnings: list[str]
+    settings: Settings
 
 
 def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
@@ -73,7 +75,7 @@ def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
     }
     release = release_of(view.settings)
     snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable, release)
-    return DrainLook(snapshot, source, view.warnings)
+    return DrainLook(snapshot, source, view.warnings, view.settings)
 
 
 def _kinds_named(text: str) -> set[str]:

@@ -10,6 +10,10 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.lazy_group import LazyGroup
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
+    "plan": (
+        "kubectl_nodelife.commands.upgrade.plan:plan",
+        "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
+    ),
     "status": (
         "kubectl_nodelife.commands.upgrade.status:status",
         "Show a run: leader, gates, each node's state and why.",

@@ -1,0 +1,86 @@
+"""`kubectl nodelife upgrade plan`: what an upgrade will do, how long, how low the cluster gets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.drain_plan import kubectl_flags
+from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
+from kubectl_nodelife.report.upgrade_script import script
+from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+
+FORMATS: Final = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
+
+
+@click.command("plan")
+@policy_flags
+@max_file_size
+@strict_files
+@click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
+@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
+@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@click.option("--exit-code", is_flag=True, help="Exit with 4 if a node cannot be done.")
+@output_flags(*FORMATS)
+@connection_flags
+def plan(
+    given: dict[str, Any],
+    read: str,
+    profile: str | None,
+    now: str | None,
+    exit_code: bool,
+    output: str,
+    no_headers: bool,
+    connection: Connection,
+) -> int:
+    """Which nodes an upgrade does, in which order, how long it takes, and how low the cluster gets.
+
+    Nothing is written; -o json holds each write that a run would make, and -o commands prints
+    kubectl lines that do the same by hand. -f names a file of kind Upgrade, or a dump to plan for.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade plan -l pool=blue --run ./upgrade-node --target bootID=changed
+      kubectl nodelife upgrade plan -l pool=blue --wait --target kubeletVersion=v1.36.3 -o wide
+      kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
+    """
+    given, dumps = split_dumps(given)
+    policy = policy_of(given, connection)
+    found = look_for_drain(Where(connection, dumps, now, profile=profile), read)
+    if not found.snapshot.was_read("Pod"):
+        remedy = "dump them as well: kubectl get pods -A -o json"
+        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
+    for name in (*policy.nodes, *policy.canary_nodes):
+        if name not in found.snapshot.nodes:
+            raise NotFound("nodes", name)
+    made = make_upgrade_plan(found.snapshot, policy, found.settings)
+    if not made.nodes:
+        raise Failed(
+            "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
+        )
+    for warning in found.warnings:
+        terminal.warn(warning)
+    if output == "commands":
+        terminal.write(script(made, kubectl_flags(connection, found.source)))
+    else:
+        terminal.write(rendered(made, found.source, output, headers=not no_headers))
+    return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
+
+
+def rendered(made: UpgradePlan, source: dict[str, Any], output: str, *, headers: bool) -> str:
+    """The plan's text in one of FORMATS."""
+    if output == "html":
+        from kubectl_nodelife.report.upgrade_html import page
+
+        return page(made, source)
+    return render(UpgradePlanPage(made, source), output, headers=headers)

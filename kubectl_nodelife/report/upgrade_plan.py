@@ -1,0 +1,208 @@
+"""The page of `upgrade plan`: the answer in a few lines, then steps, nodes, budgets, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kubectl_nodelife.answers.upgrade_plan import counts_of, upgrade_plan_document
+from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.upgrade.course import CourseStep
+from kubectl_nodelife.upgrade.plan_values import CLAIM, PlannedNode, UpgradePlan
+
+_MANY: Final = 40
+"""Of more nodes the plain page shows only those that are not done as planned."""
+_STEP_COLUMNS = (
+    Column("step"),
+    Column("pool"),
+    Column("zones"),
+    Column("nodes"),
+    Column("from"),
+    Column("to"),
+    Column("soak"),
+    Column("which", wide=True),
+)
+_NODE_COLUMNS = (
+    Column("node"),
+    Column("pool", wide=True),
+    Column("zone"),
+    Column("decision"),
+    Column("step"),
+    Column("drain"),
+    Column("pods"),
+    Column("claimed"),
+    Column("drained", wide=True),
+    Column("released"),
+    Column("done", wide=True),
+    Column("why", gives=1),
+)
+_BUDGET_COLUMNS = (
+    Column("scope"),
+    Column("nodes"),
+    Column("available"),
+    Column("at least"),
+    Column("may be out"),
+    Column("slots now"),
+    Column("lowest"),
+    Column("at"),
+)
+
+
+class UpgradePlanPage:
+    """An `UpgradePlan` as an answer. `source` says where the objects are from."""
+
+    def __init__(self, plan: UpgradePlan, source: dict[str, Any]) -> None:
+        self._plan = plan
+        self._source = source
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The answer, what speaks against the start, steps, nodes, budgets, what it rests on."""
+        plan = self._plan
+        yield "\n".join([headline(plan), *lowest_lines(plan)])
+        findings = list(finding_lines(plan))
+        if findings:
+            yield "\n".join(findings)
+        undone = list(undone_lines(plan))
+        if undone:
+            yield "\n".join(undone)
+        if plan.course.steps:
+            yield Table(_STEP_COLUMNS, [_step_row(i, s) for i, s in enumerate(plan.course.steps)])
+        shown = plan.nodes
+        if not wide and len(shown) > _MANY:
+            shown = [node for node in plan.nodes if node.decision != CLAIM]
+        if shown:
+            yield Table(_NODE_COLUMNS, [_node_row(node) for node in shown])
+        if len(shown) < len(plan.nodes):
+            hidden = len(plan.nodes) - len(shown)
+            yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"
+        yield Table(_BUDGET_COLUMNS, list(_budget_rows(plan)))
+        yield "\n".join(notes(plan))
+
+    def document(self) -> object:
+        """The document UpgradePlan."""
+        return upgrade_plan_document(self._plan, self._source)
+
+    def names(self) -> Iterable[str]:
+        """node/NAME of each node that is done, in the order of the claims."""
+        turns = self._plan.course.turns
+        return (
+            f"node/{name}"
+            for step in self._plan.course.steps
+            for name in step.names
+            if name in turns
+        )
+
+
+def headline(plan: UpgradePlan) -> str:
+    """How many nodes, how long, and what is left out, in one line."""
+    counts = counts_of(plan)
+    if plan.refusals:
+        return f"No run is started: {'; '.join(plan.refusals)}"
+    text = f"{counts['claim']} of {counted(counts['selected'], 'node')}"
+    if plan.estimate is None:
+        return f"{text}: nothing to do"
+    steps = counted(len(plan.course.steps), "step")
+    text += f" in {steps}: {clock(plan.estimate.low)} to {clock(plan.estimate.high)}"
+    left = [f"{counts[word]} {said}" for word, said in (("skip", "skipped"), ("hold", "held"))
+            if counts[word]]  # fmt: skip
+    return ", ".join([text, *left])
+
+
+def lowest_lines(plan: UpgradePlan) -> Iterator[str]:
+    """How low the cluster gets, and what pods notice."""
+    course = plan.course
+    pools = {scope: low for scope, low in course.lowest.items() if scope.kind == "pool"}
+    used = {step.pool for step in course.steps}
+    at_start = {budget.scope: budget for budget in plan.budgets}
+    for scope, low in pools.items():
+        if scope.pool in used:
+            budget = at_start[scope]
+            floor = max(budget.floor, budget.base - budget.most_unavailable)
+            yield (
+                f"lowest: {low.available} of {budget.base} available in {scope}, at"
+                f" {clock(low.at_ns / SECOND_NS)} (the floor is {floor})"
+            )
+    if course.evictions:
+        mean, most = course.moves
+        free = ", ".join(f"{round(100 * s)} % of {name}" for name, s in course.free_share.items())
+        yield (
+            f"{counted(course.evictions, 'eviction')}; a pod moves {mean:.1f} times on average,"
+            f" {most} at most; never less free than {free}"
+        )
+    if course.waiting:
+        yield f"would stay Pending: {first_names(course.waiting, 3, '; ')}"
+
+
+def finding_lines(plan: UpgradePlan) -> Iterator[str]:
+    """What is to be said before the start."""
+    for finding in plan.findings:
+        yield f"{finding.severity}: {finding.check}: {finding.text}"
+
+
+def undone_lines(plan: UpgradePlan) -> Iterator[str]:
+    """What unblocks the nodes that cannot be done, alike ones as one."""
+    told: dict[str, list[str]] = {}
+    for node in plan.undone:
+        if node.remedy is not None:
+            text = f"{node.remedy.change} (risk: {node.remedy.risk})"
+            told.setdefault(text, []).append(node.name)
+    for text, names in told.items():
+        yield f"to do {first_names(names, 5)}: {text}"
+
+
+def notes(plan: UpgradePlan) -> list[str]:
+    """What the plan rests on."""
+    return [*(f"assumed: {text}" for text in plan.assumptions), *plan.not_evaluated]
+
+
+def _step_row(index: int, step: CourseStep) -> list[object]:
+    start = step.start_ns / SECOND_NS
+    end = None if step.end_ns is None else step.end_ns / SECOND_NS
+    return [
+        index,
+        step.pool,
+        ",".join(step.zones),
+        f"{len(step.names)} of {step.width}" if step.width > len(step.names) else len(step.names),
+        clock(start),
+        clock(end),
+        clock(step.soak_ns / SECOND_NS) if step.soak_ns else "-",
+        first_names(step.names, 5),
+    ]
+
+
+def _node_row(node: PlannedNode) -> list[object]:
+    turn = node.turn
+    times: list[float | None] = [None] * 4
+    if turn is not None:
+        instants = (turn.claimed_ns, turn.drained_ns, turn.released_ns, turn.done_ns)
+        times = [None if at is None else at / SECOND_NS for at in instants]
+    return [
+        node.name,
+        node.pool,
+        node.zone,
+        node.decision,
+        turn.step if turn is not None else "-",
+        node.verdict.verdict,
+        len(node.verdict.moving),
+        *(clock(at) for at in times),
+        node.reason or node.verdict.sentence,
+    ]
+
+
+def _budget_rows(plan: UpgradePlan) -> Iterator[list[object]]:
+    for budget in plan.budgets:
+        low = plan.course.lowest.get(budget.scope)
+        yield [
+            str(budget.scope),
+            budget.base,
+            budget.available,
+            budget.floor,
+            budget.most_unavailable,
+            budget.slots,
+            low.available if low is not None else "-",
+            clock(low.at_ns / SECOND_NS) if low is not None else "-",
+        ]

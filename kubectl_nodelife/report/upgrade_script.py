@@ -1,0 +1,152 @@
+"""An upgrade's plan as a program for /bin/sh: what a run does, by hand, with kubectl alone.
+
+Nodes go in the plan's steps, never more at once than the plan takes out of service; it stops at the
+first command that fails, says where, and begins at any step (`FROM=2`). Budgets are kept by
+`kubectl drain`; what only a run does is not in it: gates, the counting of other sick nodes, the
+checks of a node beside Ready, retries.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.upgrade_plan import finding_lines, headline, lowest_lines
+from kubectl_nodelife.upgrade.course import CourseStep
+from kubectl_nodelife.upgrade.plan_values import CLAIM, UpgradePlan
+from kubectl_nodelife.upgrade.ports import drain_options
+
+_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+_HEAD: Final = """\
+set -eu
+FROM=${FROM:-0} # the step to begin with
+doing=nothing
+pids=
+
+k() {
+  kubectl%(flags)s "$@"
+}
+
+ended() { # what is stopped and said where a command fails, or Ctrl-C is pressed
+  code=$?
+  for pid in $pids; do
+    kill "$pid" 2>/dev/null || :
+  done
+  if [ "$code" -ne 0 ]; then
+    echo "stopped (exit code $code) in $doing; nodes that are cordoned stay so" >&2
+    echo "to go on: run it again with FROM=N set; to give up: kubectl uncordon NODE" >&2
+  fi
+}
+trap ended EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+work() { # NODE: what is done to a drained node
+%(work)s
+}
+
+one() { # NODE: out of service, worked on, Ready without a break, back in service
+  k cordon "$1" &&
+    kubectl%(flags)s drain "$1"%(drain)s &&
+    work "$1" &&
+    k wait --for=condition=Ready "node/$1" --timeout=%(back)ds &&
+    sleep %(ready)d &&
+    k wait --for=condition=Ready "node/$1" --timeout=0s &&
+    k uncordon "$1"
+}
+
+all() { # NODE...: at once; fails if one does
+  for node in "$@"; do
+    one "$node" &
+    pids="$pids $!"
+  done
+  failed=0
+  for pid in $pids; do
+    wait "$pid" || failed=1
+  done
+  pids=
+  return "$failed"
+}
+"""
+
+
+def script(plan: UpgradePlan, flags: Sequence[str] = ()) -> str:
+    """The script. `flags`: kubectl's own, such as --context, that every command gets."""
+    lines = ["#!/bin/sh", *map(_comment, _words(plan))]
+    if not plan.course.steps:
+        lines += ["echo 'no node of this plan can be done' >&2", "exit 1"]
+        return "\n".join(lines) + "\n"
+    lines.append((_HEAD % _values(plan, flags)).rstrip())
+    most = _most_at_once(plan)
+    for index, step in enumerate(plan.course.steps):
+        lines += _step(index, step, most)
+    return "\n".join(lines) + "\n"
+
+
+def _words(plan: UpgradePlan) -> Iterator[str]:
+    yield headline(plan)
+    yield from lowest_lines(plan)
+    yield from finding_lines(plan)
+    for node in plan.nodes:
+        if node.decision != CLAIM:
+            yield f"{node.decision}: node {node.name}: {node.reason}"
+
+
+def _values(plan: UpgradePlan, flags: Sequence[str]) -> dict[str, object]:
+    policy = plan.policy
+    options = drain_options(policy).command("x").removeprefix("kubectl drain x")
+    return {
+        "flags": "".join(f" {shlex.quote(flag)}" for flag in flags),
+        "work": _work(plan),
+        "drain": options,
+        "back": policy.return_timeout_ns // SECOND_NS,
+        "ready": policy.ready_for_ns // SECOND_NS,
+    }
+
+
+def _work(plan: UpgradePlan) -> str:
+    work = plan.policy.work
+    if work.mode is WorkMode.NOTHING:
+        return '  echo "nothing is done to $1"'
+    if work.runs_command:
+        return f"  NODE=$1 sh -c {shlex.quote(work.command)}"
+    return '  echo "put here what is done to $1, and wait until it is done" >&2\n  return 1'
+
+
+def _most_at_once(plan: UpgradePlan) -> int:
+    """The most nodes that are out of service at once in the plan."""
+    ends = []
+    for turn in plan.course.turns.values():
+        back_ns = turn.released_ns if turn.released_ns is not None else turn.done_ns
+        ends += [(turn.claimed_ns, 1), (back_ns or turn.claimed_ns, -1)]
+    out = most = 0
+    for _, change in sorted(ends):
+        out += change
+        most = max(most, out)
+    return max(1, most)
+
+
+def _step(index: int, step: CourseStep, most: int) -> Iterator[str]:
+    count = f"{len(step.names)} node{'s' if len(step.names) > 1 else ''}"
+    yield ""
+    yield _comment(
+        f"step {index}: {count} of {', '.join(step.zones)}, at {clock(step.start_ns / SECOND_NS)}"
+    )
+    yield f'if [ "$FROM" -le {index} ]; then'
+    yield f"  doing='step {index}'"
+    for begin in range(0, len(step.names), most):
+        names = " ".join(shlex.quote(name) for name in step.names[begin : begin + most])
+        yield f"  all {names}"
+    if step.soak_ns:
+        yield f"  sleep {step.soak_ns // SECOND_NS} # soak"
+    yield "fi"
+
+
+def _comment(text: str) -> str:
+    """The text on one line of comment: nothing from the cluster may end it and begin a command."""
+    return "# " + _BREAK.sub(" ", text)

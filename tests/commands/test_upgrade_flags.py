@@ -1,0 +1,123 @@
+"""The flags of an upgrade: each a field of the policy, a flag before the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.upgrade.flags import (
+    _POLICY,
+    has_policy,
+    policy_flags,
+    policy_of,
+    split_dumps,
+)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.times import SECOND_NS
+
+CONNECTION = Connection()
+
+
+def given(*words: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+
+    @click.command()
+    @policy_flags
+    def command(given: dict[str, Any]) -> None:
+        found.append(given)
+
+    outcome = CliRunner().invoke(command, list(words))
+    assert outcome.exit_code == 0, outcome.output
+    return found[0]
+
+
+def policy(*words: str, connection: Connection = CONNECTION) -> UpgradePolicy:
+    return policy_of(given(*words), connection)
+
+
+BLUE = ("-l", "pool=blue", "--nothing")
+
+
+def test_without_further_flags_the_policy_has_its_defaults() -> None:
+    assert policy(*BLUE) == UpgradePolicy(selector="pool=blue")
+
+
+def test_every_policy_flag_is_a_field() -> None:
+    fields = policy_mapping(UpgradePolicy()).keys() | {
+        *("minAvailable", "clusterMinAvailable", "maxPerZone", "maxParallel", "expectWork")
+    }
+    flags = {flag.field for flag in _POLICY if flag.field}
+    assert flags <= fields
+    by_other_ways = {
+        *("work", "selector", "nodes", "drain", "namespace", "canaryNodes", "canaryTemplate")
+    }
+    assert fields - flags <= by_other_ways, "each field can be given"
+
+
+def test_flags_are_read_as_the_file_would_be() -> None:
+    found = policy(*BLUE, "--max-unavailable", "3", "--soak", "90s", "--target", "bootID=changed")
+    assert (found.max_unavailable, found.soak_ns) == (3, 90 * SECOND_NS)
+    assert [str(target) for target in found.target] == ["bootID=changed"]
+    assert not policy(*BLUE, "--no-shield").shield and policy(*BLUE).shield
+    assert policy(*BLUE, "--force", "--grace-period", "5").drain == {
+        "force": True,
+        "gracePeriod": 5,
+    }
+
+
+def test_the_canaries_are_a_number_or_names() -> None:
+    assert policy(*BLUE, "--canary", "2").canary == 2
+    named = policy(*BLUE, "--canary", "b1,b2")
+    assert (named.canary, named.canary_nodes) == (2, ("b1", "b2"))
+
+
+def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "upgrade.yaml"
+    path.write_text(
+        "apiVersion: nodelife.dev/v1alpha1\nkind: Upgrade\n"
+        "spec: {selector: pool=blue, maxUnavailable: 20%, soak: 1m, work: {mode: nothing}}\n"
+    )
+    found = policy("-f", str(path), "--soak", "2m")
+    assert (found.selector, found.max_unavailable) == ("pool=blue", "20%")
+    assert found.soak_ns == 120 * SECOND_NS
+    path.write_text("kind: Upgrade\n")
+    with pytest.raises(BadInput, match="nodelife"):
+        policy("-f", str(path))
+
+
+def test_the_work_is_one_of_five() -> None:
+    found = policy("n1", "--run", "ssh $NODE reboot", "--rerun-safe").work
+    assert (found.mode, found.command, found.rerun_safe) == (WorkMode.RUN, "ssh $NODE reboot", True)
+    assert policy("n1", "--replace").work.command == ""
+    assert policy("n1", "--replace", "delete-vm").work.command == "delete-vm"
+    with pytest.raises(BadInput, match="exclude each other"):
+        policy("n1", "--run", "x", "--nothing")
+    with pytest.raises(BadInput, match="no work"):
+        policy("n1")
+    with pytest.raises(BadInput, match="no nodes"):
+        policy("--nothing")
+
+
+def test_the_connections_namespace_is_where_canaries_are_made() -> None:
+    assert policy(*BLUE, connection=CONNECTION._replace(namespace="ops")).namespace == "ops"
+
+
+def test_whether_anything_was_given_is_known() -> None:
+    assert not has_policy(given())
+    assert has_policy(given("--soak", "1m")) and has_policy(given("--wait"))
+
+
+def test_files_of_another_kind_are_dumps(tmp_path: Path) -> None:
+    order, dump = tmp_path / "upgrade.yaml", tmp_path / "dump.json"
+    order.write_text("apiVersion: nodelife.dev/v1alpha1\nkind: Upgrade\nspec: {}\n")
+    dump.write_text('{"kind": "List", "items": [{"kind": "Node"}]}')
+    kept, dumps = split_dumps(given("-f", str(order), "-f", str(dump)))
+    assert (kept["filename"], dumps) == ((str(order),), (str(dump),))
+    with pytest.raises(BadInput, match="is no Upgrade"):
+        policy("-f", str(dump))

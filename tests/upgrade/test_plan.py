@@ -1,0 +1,173 @@
+"""The plan of small clusters: decisions, order, estimate, findings, the document and the page."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.answers.upgrade_plan import upgrade_plan_document
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.upgrade_html import page
+from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline
+from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+from tests.drain.build import Json, budget, namespace, node, replica_set, snapshot, stateful_set
+
+SETTINGS = make_settings("v1.36")
+NAMES = [f"{zone}{number}" for zone in "abc" for number in (1, 2, 3, 4)]
+
+
+def blue(*names: str, **more: Any) -> list[Json]:
+    labels = {"metadata": {"labels": {"pool": "blue"}}}
+    return [obj for name in names for obj in node(name, zone=name[0], **{**labels, **more})]
+
+
+def plan(*objects: Json | list[Json], **policy: Any) -> UpgradePlan:
+    made = snapshot(namespace(), namespace("nodelife"), *objects)
+    return make_upgrade_plan(made, policy_from({"selector": "pool=blue", **policy}), SETTINGS)
+
+
+def reasons(of: UpgradePlan) -> dict[str, str]:
+    return {node.name: node.reason for node in of.nodes if node.reason}
+
+
+def order(of: UpgradePlan) -> list[list[str]]:
+    return [step.names for step in of.course.steps]
+
+
+def test_twelve_nodes_go_zone_by_zone_after_a_canary() -> None:
+    found = plan(blue(*NAMES))
+    assert order(found) == [
+        ["a1"], ["a2", "a3", "a4"], ["b1", "b2", "b3", "b4"], ["c1", "c2", "c3", "c4"],
+    ]  # fmt: skip
+    assert [step.soak_ns // 10**9 for step in found.course.steps] == [300, 300, 300, 0]
+    assert headline(found).startswith("12 of 12 nodes in 4 steps: ")
+    assert not found.undone and not found.refusals
+
+
+def test_at_most_max_unavailable_are_out_at_once_whoever_took_them() -> None:
+    sick = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    found = plan(blue(*NAMES, "c6", "c7", "c8"), blue("c5", **sick), maxUnavailable=2)
+    lowest = {s.kind: low.available for s, low in found.course.lowest.items() if s.kind == "pool"}
+    assert lowest == {"pool": 14}, "15 of 16 are available, one more may go"
+    assert reasons(found) == {"c5": "unhealthy before the run: Ready is Unknown"}
+
+
+def test_what_cannot_be_drained_is_skipped_with_what_unblocks_it() -> None:
+    db = budget("db", "db", healthy=1, desired=1, expected=1, minAvailable=1)
+    found = plan(blue(*NAMES), stateful_set("db", "c4"), db)
+    (stuck,) = found.undone
+    assert (stuck.name, stuck.decision) == ("c4", "skip")
+    assert "it can never spare one" in stuck.reason
+    assert stuck.remedy is not None and "--replicas=2" in stuck.remedy.change
+    assert len(found.done) == 11
+
+
+def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
+    web = budget("web", "web", healthy=4, desired=3, expected=4, minAvailable=3)
+    slow = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+    pods = replica_set("web", "a1", "a2", "a3", "a4", grace=30, **slow)
+    found = plan(blue(*NAMES), pods, web, maxUnavailable="50%", canary=4)
+    turns = sorted((found.course.turns[f"a{i}"] for i in (1, 2, 3, 4)), key=lambda t: t.claimed_ns)
+    for one, next_ in pairwise(turns):
+        assert one.drained_ns is not None and next_.claimed_ns >= one.drained_ns
+
+
+def test_13_a_zone_of_one_node_is_refused() -> None:
+    found = plan(blue("a1", "b1", "b2", "b3"))
+    refusal = "zone a: no Ready node of its zone's 1 would be left (--allow-dark-zone)"
+    assert found.refusals == [refusal] and not found.course.turns
+    assert not plan(blue("a1", "b1", "b2", "b3"), allowDarkZone=True).undone
+
+
+def test_13_a_zone_with_another_node_down_holds_the_rest() -> None:
+    sick = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    found = plan(blue("a1"), blue("a2", **sick), blue("b1", "b2", "b3"), maxUnavailable=3)
+    assert "no Ready node of its zone's 2 would be left" in reasons(found)["a1"]
+
+
+def test_a_floor_that_leaves_none_is_refused() -> None:
+    found = plan(blue("a1", "a2", "a3"), minAvailable="80%")
+    assert found.refusals == ["3 of 3 must be available in pool blue"]
+    assert headline(found) == "No run is started: 3 of 3 must be available in pool blue"
+
+
+def test_windows_hold_claims_until_they_open() -> None:
+    # The cluster's moment is 2026-01-01 01:00 UTC, a Thursday.
+    found = plan(blue("a1", "a2", "a3"), window=["Thu 02:00-03:00"], work={"mode": "nothing"})
+    assert found.course.turns["a1"].claimed_ns == 3600 * 10**9
+    short = plan(blue("a1", "a2", "a3"), window=["Thu 02:00-02:05"], expectWork="10m",
+                 work={"mode": "run", "command": "x"})  # fmt: skip
+    assert any(f.check == "windows" and f.severity == "refused" for f in short.findings)
+    with pytest.raises(BadInput, match="--window"):
+        plan(blue("a1"), window=["nightly"])
+
+
+def test_nodes_at_the_target_are_there_already() -> None:
+    there = {"status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}}}
+    found = plan(blue("a1", "a2", "a3"), blue("a4", **there), target=["kubeletVersion=v1.36.3"])
+    assert reasons(found) == {"a4": "is there already (kubeletVersion=v1.36.3)"}
+    assert not found.undone, "a node that is done needs nothing"
+
+
+@pytest.mark.parametrize("version, says", [("v1.37.0", "newer than"), ("v1.32.9", "3 minors")])
+def test_a_target_beyond_the_version_skew_is_refused(version: str, says: str) -> None:
+    found = plan(blue("a1", "a2", "a3"), target=[f"kubeletVersion={version}"])
+    assert any(f.severity == "refused" and says in f.text for f in found.findings)
+
+
+def test_control_plane_nodes_go_last_and_one_at_a_time() -> None:
+    role = {"node-role.kubernetes.io/control-plane": "", "pool": "blue"}
+    masters = [obj for i in (1, 2, 3) for obj in node(f"m{i}", metadata={"labels": role})]
+    assert len(plan(blue("a1", "a2", "a3"), masters).nodes) == 3
+    found = plan(blue("a1", "a2", "a3"), masters, includeControlPlane=True, zones=0)
+    assert order(found)[-2:] == [["m1"], ["m2", "m3"]]
+    assert found.course.turns["m3"].claimed_ns >= (found.course.turns["m2"].done_ns or 0)
+    two = plan(blue("a1", "a2", "a3"), masters[:4], includeControlPlane=True)
+    assert "of 2 control-plane nodes none" in reasons(two)["m1"]
+
+
+def test_the_estimate_covers_the_course_and_the_work_that_was_told() -> None:
+    work = {"mode": "run", "command": "x"}
+    found = plan(blue("a1", "a2", "a3"), work=work, expectWork="3m")
+    guessed = plan(blue("a1", "a2", "a3"), work=work)
+    assert found.estimate is not None and guessed.estimate is not None
+    expected = found.estimate.cold + found.course.end_ns / 1e9
+    assert found.estimate.low <= expected <= found.estimate.high < guessed.estimate.high
+    assert "the work takes 3m0s (--expect-work)" in found.assumptions
+    assert "the work takes 10m, which nobody has said: give --expect-work" in guessed.assumptions
+
+
+def test_the_document_holds_every_write_of_a_node() -> None:
+    found = plan(blue("a1", "a2", "a3"), replica_set("web", "a1", "a2"))
+    document = upgrade_plan_document(found, {"kind": "dump"})
+    assert (document["kind"], document["counts"]["claim"]) == ("UpgradePlan", 3)
+    writes = document["nodes"][0]["writes"]
+    assert [f"{w['verb']} {w['resource']}" for w in writes] == [
+        "patch nodes", "patch nodes", "create pods/eviction", "patch nodes", "patch nodes",
+        "patch nodes", "create pods", "delete pods", "patch nodes", "patch nodes", "patch nodes",
+    ]  # fmt: skip
+    claim = writes[1]["sets"]
+    assert claim[0] == "spec.unschedulable=true" and "karpenter.sh/do-not-disrupt=true" in claim
+    assert document["lowest"]["byPool"]["blue"]["available"] == 2
+    assert document["policy"]["selector"] == "pool=blue"
+
+
+def test_the_page_names_what_is_not_done() -> None:
+    db = budget("db", "db", healthy=1, desired=1, expected=1, minAvailable=1)
+    found = plan(blue(*NAMES), stateful_set("db", "c4"), db)
+    text = render(UpgradePlanPage(found, {}), "table")
+    assert "to do c4: " in text and "lowest: 11 of 12 available in pool blue" in text
+    assert render(UpgradePlanPage(found, {}), "name").splitlines()[0] == "node/a1"
+    markup = page(found, {})
+    assert markup.count("<svg") == 2 and "<script" not in markup
+
+
+def test_names_are_escaped_on_the_page() -> None:
+    found = plan(blue("a<b>", "a2", "a3"))
+    assert "a<b>" not in page(found, {}) and "a&lt;b&gt;" in page(found, {})
