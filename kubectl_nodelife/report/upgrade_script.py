@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.upgrade_plan import finding_lines, headline, lowest_lines
@@ -111,7 +110,7 @@ def _values(plan: UpgradePlan, flags: Sequence[str]) -> dict[str, object]:
 
 def _work(plan: UpgradePlan) -> str:
     work = plan.policy.work
-    if work.mode is WorkMode.NOTHING:
+    if work.mode == "nothing":
         return '  echo "nothing is done to $1"'
     if work.runs_command:
         return f"  NODE=$1 sh -c {shlex.quote(work.command)}"
