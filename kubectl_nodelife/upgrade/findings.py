@@ -32,8 +32,8 @@ from kubectl_nodelife.upgrade.plan_values import (
     NOT_EVALUATED,
     REFUSED_BY,
     WARNING,
-    Finding,
     PlannedNode,
+    PreflightFinding,
 )
 
 _NAMED: Final = 5
@@ -53,7 +53,7 @@ _LEASES: Final = ("kube-controller-manager", "kube-scheduler")
 
 def find(
     snapshot: PlanSnapshot, settings: Settings, policy: UpgradePolicy, nodes: Sequence[PlannedNode]
-) -> list[Finding]:
+) -> list[PreflightFinding]:
     """All findings, the refusals first."""
     found = [
         *_skew(settings, policy),
@@ -70,7 +70,7 @@ def find(
     return sorted(found, key=lambda finding: order[finding.severity])
 
 
-def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[Finding]:
+def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     """A kubelet is never newer than the API server, nor more than three minor releases older."""
     for target in policy.target:
         if target.kind != "nodeInfo" or target.key != "kubeletVersion":
@@ -78,24 +78,28 @@ def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[Finding]:
         match = _MINOR.match(target.value)
         server = settings.profile.minor
         if match is None:
-            yield Finding("version skew", NOT_EVALUATED, f"{target.value} is no version 1.N")
+            yield PreflightFinding(
+                "version skew", NOT_EVALUATED, f"{target.value} is no version 1.N"
+            )
         elif int(match[1]) > server:
             text = f"kubelet {target.value} is newer than the API server (v1.{server})"
-            yield Finding("version skew", REFUSED_BY, text)
+            yield PreflightFinding("version skew", REFUSED_BY, text)
         elif server - int(match[1]) > _MINORS_BEHIND:
             text = f"kubelet {target.value} is more than 3 minors older than the API server"
-            yield Finding("version skew", REFUSED_BY, f"{text} (v1.{server})")
+            yield PreflightFinding("version skew", REFUSED_BY, f"{text} (v1.{server})")
 
 
-def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Finding]:
+def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     name = policy.namespace
     if not snapshot.was_read("Namespace"):
-        yield Finding("namespace", NOT_EVALUATED, f"whether namespace {name} exists was not read")
+        yield PreflightFinding(
+            "namespace", NOT_EVALUATED, f"whether namespace {name} exists was not read"
+        )
     elif name not in snapshot.namespaces:
         text = (
             f"namespace {name}, for the canaries, does not exist: kubectl create namespace {name}"
         )
-        yield Finding("namespace", WARNING, text)
+        yield PreflightFinding("namespace", WARNING, text)
     elif policy.canary_template is not None:
         labels = snapshot.namespaces[name].metadata.labels or {}
         level = labels.get("pod-security.kubernetes.io/enforce", "")
@@ -103,27 +107,27 @@ def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Findin
             text = (
                 f"namespace {name} enforces Pod Security {level!r}; --canary-template must meet it"
             )
-            yield Finding("namespace", WARNING, text)
+            yield PreflightFinding("namespace", WARNING, text)
 
 
-def _canary_image(policy: UpgradePolicy) -> Iterator[Finding]:
+def _canary_image(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     if not policy.canary_image and policy.canary_template is None:
         text = "no --canary-image: a pause image that the nodes have is looked for at the start"
-        yield Finding("canary image", NOT_EVALUATED, text)
+        yield PreflightFinding("canary image", NOT_EVALUATED, text)
 
 
-def _control_plane(snapshot: PlanSnapshot) -> Iterator[Finding]:
+def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     """Proofs P2 and P3 need both; their Leases tell whether they live."""
     for name in _LEASES:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
-            yield Finding(name, NOT_EVALUATED, f"the Lease of {name} was not read")
+            yield PreflightFinding(name, NOT_EVALUATED, f"the Lease of {name} was not read")
         elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
             text = f"{name} has not renewed its Lease for more than a minute: nothing can be proven"
-            yield Finding(name, WARNING, text)
+            yield PreflightFinding(name, WARNING, text)
 
 
-def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[Finding]:
+def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[PreflightFinding]:
     rules = behaviour_of((1, settings.profile.minor), settings.gates)
     taint, names = (unproven("run"),), []
     for found in snapshot.all_of(DaemonSet):
@@ -138,10 +142,12 @@ def _daemon_sets(snapshot: PlanSnapshot, settings: Settings) -> Iterator[Finding
             "these DaemonSets do not tolerate nodelife.dev/unproven; their pods stay, and count as"
             f" misscheduled for the minutes of a proof: {first_names(sorted(names), _NAMED)}"
         )
-        yield Finding("DaemonSets", WARNING, text)
+        yield PreflightFinding("DaemonSets", WARNING, text)
 
 
-def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> Iterator[Finding]:
+def _tolerant_pods(
+    snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]
+) -> Iterator[PreflightFinding]:
     names = []
     for planned in nodes:
         for pod in snapshot.pods_by_node.get(planned.name, ()):
@@ -157,10 +163,10 @@ def _tolerant_pods(snapshot: PlanSnapshot, nodes: Sequence[PlannedNode]) -> Iter
     if names:
         shown = first_names(sorted(names), _NAMED)
         text = f"nothing keeps these off a node, they tolerate everything: {shown}"
-        yield Finding("tolerations", WARNING, text)
+        yield PreflightFinding("tolerations", WARNING, text)
 
 
-def _webhooks(snapshot: PlanSnapshot) -> Iterator[Finding]:
+def _webhooks(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
     configurations += snapshot.all_of(MutatingWebhookConfiguration)
     configurations += snapshot.all_of(ValidatingWebhookConfiguration)
@@ -172,10 +178,10 @@ def _webhooks(snapshot: PlanSnapshot) -> Iterator[Finding]:
     ]
     if names:
         text = f"these are asked about each eviction: {first_names(sorted(set(names)), _NAMED)}"
-        yield Finding("webhooks", WARNING, text)
+        yield PreflightFinding("webhooks", WARNING, text)
 
 
-def _upgraders(snapshot: PlanSnapshot) -> Iterator[Finding]:
+def _upgraders(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     found = set()
     for pod in snapshot.pods:
         owner = controller_of(pod.metadata)
@@ -183,11 +189,11 @@ def _upgraders(snapshot: PlanSnapshot) -> Iterator[Finding]:
         found |= {word for word in _UPGRADERS if name.startswith(word)}
     if found:
         text = f"another upgrader runs here and may take nodes out too: {', '.join(sorted(found))}"
-        yield Finding("other upgraders", WARNING, text)
+        yield PreflightFinding("other upgraders", WARNING, text)
 
 
-def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[Finding]:
+def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
     names = [node.name for node in nodes if node.reason.startswith("unhealthy")]
     if names:
         text = f"not healthy now, left out and counted as unavailable: {first_names(names, _NAMED)}"
-        yield Finding("unhealthy nodes", WARNING, text)
+        yield PreflightFinding("unhealthy nodes", WARNING, text)

@@ -54,8 +54,8 @@ from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
     HOLD,
     SKIP,
-    Finding,
     PlannedNode,
+    PreflightFinding,
     UpgradeEstimate,
     UpgradePlan,
 )
@@ -303,7 +303,7 @@ class _Planning:
         missing = [] if read is None else [kind for kind in wanted if kind not in read]
         return [f"{kind}: not read" for kind in missing]
 
-    def _window_findings(self) -> list[Finding]:
+    def _window_findings(self) -> list[PreflightFinding]:
         if not self._windows:
             return []
         _, _, high = self._times()
@@ -314,7 +314,7 @@ class _Planning:
             f"a node may take {format_duration(sum(high))} and its drain, the longest window is"
             f" {format_duration(longest)}: none is ever claimed"
         )
-        return [Finding("windows", "refused", text)]
+        return [PreflightFinding("windows", "refused", text)]
 
 
 def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:

@@ -21,7 +21,7 @@ WARNING: Final = "warning"
 NOT_EVALUATED: Final = "not evaluated"
 
 
-class Finding(NamedTuple):
+class PreflightFinding(NamedTuple):
     """Something to be said before the start. `check`: what was looked at; `severity`: `refused`
     (the start is), `warning`, or `not evaluated`.
     """
@@ -76,7 +76,7 @@ class UpgradePlan:
     estimate: UpgradeEstimate | None
     budgets: list[ScopeBudget] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[PreflightFinding] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     not_evaluated: list[str] = field(default_factory=list)
 
