@@ -1,8 +1,8 @@
 """`upgrade status`: how a run stands, from the nodes' annotations and the run's Lease alone.
 
 Anybody who may read nodes and that Lease gets the same answer, on any machine, whether or not a
-leader is there. What only the leader can know (evicted pods without a replacement, a command's exit
-code) is here where it has written it down.
+leader is there. What only the leader can know (gates, what a node waits for) it has written on the
+Lease with its last renewal.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     wish_of,
 )
+from kubectl_nodelife.controllers.upgrade.leader_report import LeaderReport, report_on
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAKEN,
     NodeMark,
@@ -60,7 +61,12 @@ def upgrade_status(
     policy = _policy(run, warnings)
     present = sorted(nodes, key=lambda node: node.name)
     marks = _marks(present, warnings)
-    rows = [_node(node, marks[node.name], policy, now_ns) for node in present if node.name in marks]
+    said = report_on(lease) if run is not None and run.phase not in OVER else LeaderReport()
+    rows = [
+        _node(node, marks[node.name], policy, now_ns, said)
+        for node in present
+        if node.name in marks
+    ]
     rows += _gone(run, {node.name for node in present})
     rows += _given_back(run, marks)
     if names:
@@ -75,7 +81,9 @@ def upgrade_status(
         wish=_wish(lease, warnings),
         step=_step(run),
         budgets=_budgets(run, policy, present, marks),
-        gates=_gates(run, policy, now_ns),
+        gates=_gates(run, policy, now_ns, said),
+        holds=[{"what": what, "because": why} for what, why in said.holds.items()],
+        skipped=[{"name": name, "because": why} for name, why in said.skipped.items()],
         counts=dict(sorted(Counter(row["state"] for row in rows).items())),
         nodes=rows,
         failures=sorted(run.failed) if run is not None else [],
@@ -157,7 +165,13 @@ def _step(run: RunDocument | None) -> Json | None:
     return {"pool": step.pool, "k": step.k, "window": step.window, "nodes": sorted(step.nodes)}
 
 
-def _node(node: Node, mark: NodeMark | None, policy: UpgradePolicy | None, now_ns: int) -> Json:
+def _node(
+    node: Node,
+    mark: NodeMark | None,
+    policy: UpgradePolicy | None,
+    now_ns: int,
+    said: LeaderReport,
+) -> Json:
     pool, zone = _place(node, policy)
     row: Json = {"name": node.name, "pool": pool, "zone": zone}
     if mark is None:
@@ -170,7 +184,7 @@ def _node(node: Node, mark: NodeMark | None, policy: UpgradePolicy | None, now_n
         "cordon": str(mark.cordon),
         "sinceSeconds": _seconds(now_ns, mark.since),
         "deadlineSeconds": _seconds_until(now_ns, mark.deadline),
-        "because": mark.reason,
+        "because": said.waits.get(node.name) or mark.reason,
         "for": mark.for_ or None,
     }
 
@@ -250,8 +264,10 @@ def _counted(
     )
 
 
-def _gates(run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int) -> list[Json]:
-    """The gates that hold, as far as Lease and clock tell."""
+def _gates(
+    run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int, said: LeaderReport
+) -> list[Json]:
+    """The gates that hold: pause and window as Lease and clock tell, the others as was said."""
     found: list[Json] = []
     if run is None or run.phase in OVER:
         return found
@@ -263,7 +279,10 @@ def _gates(run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int) -
             opens = opens_ns(windows, now_ns)
             until = f"; the next opens {format_time(opens)}" if opens is not None else ""
             found.append({"gate": "window", "because": f"no window is open{until}"})
-    return found
+    told = {"paused", "window"}
+    return found + [
+        {"gate": gate, "because": why} for gate, why in said.gates.items() if gate not in told
+    ]
 
 
 def _place(node: Node, policy: UpgradePolicy | None) -> tuple[str, str]:

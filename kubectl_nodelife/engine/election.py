@@ -46,7 +46,8 @@ CLIENT_GO: Final = ElectionTerms()
 class Election:
     """One candidate for one Lease. `taken_from`: who had it before us, if anybody did.
 
-    `deleted`: the Lease went while we held it, and is not made again.
+    `deleted`: the Lease went while we held it, and is not made again. `annotations`: what each
+    renewal says besides.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Election:
         self.transitions = 0
         self.taken_from = ""
         self.deleted = False
+        self.annotations: dict[str, str] = {}
         self._record: Spec | None = None
         self._raw: dict[str, Any] | None = None
         self._seen_ns = 0
@@ -192,6 +194,8 @@ class Election:
     def _put(self, spec: Spec) -> Replace:
         assert self._raw is not None
         meta = {k: v for k, v in self._raw["metadata"].items() if k != "managedFields"}
+        if self.annotations:
+            meta["annotations"] = {**(meta.get("annotations") or {}), **self.annotations}
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

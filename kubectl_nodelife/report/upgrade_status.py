@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
@@ -30,6 +31,7 @@ _BUDGET_COLUMNS: Final = (
     Column("most out", wide=True),
     Column("slots"),
 )
+_SHOWN: Final = 5
 _TONES: Final = {"Done": GOOD, "Failed": BAD, "Held": WARN, "Gone": WARN, "Unreadable": BAD}
 
 
@@ -77,6 +79,11 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         yield "Growth is over: nodes are taken whenever the budgets allow."
     for gate in status["gates"]:
         yield f"Held by gate {gate['gate']}: {gate['because']}"
+    for hold in status["holds"][:_SHOWN]:
+        yield f"Waits: {hold['what']}: {hold['because']}"
+    if status["skipped"]:
+        some = [f"{node['name']} ({node['because']})" for node in status["skipped"]]
+        yield f"Skipped: {first_names(some, _SHOWN, '; ')}"
     if status["failures"]:
         yield f"Failed: {', '.join(status['failures'])}"
     if status["counts"]:
@@ -85,12 +92,12 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
 
 def _leader(leader: dict[str, Any]) -> str:
     ago = leader["renewedSecondsAgo"]
-    since = f", {_span(ago)} ago" if ago is not None else ""
+    since = f"{_span(ago)} ago" if ago is not None else "at a time not told"
     if not leader["holder"]:
-        return f"No leader{f' since its last word{since}' if since else ''}"
+        return f"No leader; the last one left {since}"
     if leader["alive"]:
-        return f"Leader {leader['holder']} (last word{since.replace(',', '', 1)})"
-    return f"No leader: {leader['holder']} was the last{since}; start or resume goes on"
+        return f"Leader {leader['holder']}, heard {since}"
+    return f"No leader: {leader['holder']} was last heard {since}; start or resume goes on"
 
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:

@@ -115,7 +115,7 @@ def test_a_leader_lives_while_its_lease_is_renewed() -> None:
     assert status(TEN, lease(run()))["leader"]["alive"]
     old = status(TEN, lease(run(), age_s=600))
     assert not old["leader"]["alive"]
-    assert "No leader: me was the last, 10m ago" in text(old)
+    assert "No leader: me was last heard 10m ago" in text(old)
     assert "No leader" in text(status(TEN, lease(run(), holder="")))
 
 

@@ -20,7 +20,13 @@ from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.leader_report import (
+    ANNOTATION_REPORT,
+    encode_report,
+    report_of,
+)
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.calls import Answer, Result
@@ -41,7 +47,9 @@ KINDS: Final = (
     *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
     *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
     *("HorizontalPodAutoscaler", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
-    *("Service", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+    *("Service", "EndpointSlice", "ValidatingWebhookConfiguration"),
+    *("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"),
+    "ValidatingAdmissionPolicyBinding",
 )
 PATIENCE_NS: Final = 10 * SECOND_NS
 """What a guard holds for longer is decided anew."""
@@ -56,7 +64,7 @@ _LEAST_BETWEEN_S: Final = 0.2
 Tell = Callable[[str], None]
 
 
-MakeController = Callable[[int], UpgradeDecider]
+MakeController = Callable[[int], UpgradeController]
 """A controller for an epoch."""
 
 
@@ -97,7 +105,7 @@ class Leader:
         self._parts = parts
         self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
         self._numbers = ActionNumbers()
-        self._controller: UpgradeDecider | None = None
+        self._controller: UpgradeController | None = None
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -165,13 +173,13 @@ class Leader:
         self._outstanding.clear()
         self._epoch = self._lease.epoch
         self._controller = self._parts.make_controller(self._epoch)
-        self._cache.begin("the leader has just begun")
+        self._cache.begin()
 
     def _end(self, because: str) -> int:
         self.ended_because = because
         return 5
 
-    def _step(self, controller: UpgradeDecider) -> bool:
+    def _step(self, controller: UpgradeController) -> bool:
         """Whether anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
         self._blind = cache.blind()
@@ -191,6 +199,9 @@ class Leader:
         for action in controller.step(view, now_ns):
             decided = True
             self._start(self._numbers.give(action), now_ns)
+        if controller.last is not None:
+            report = encode_report(report_of(controller.last))
+            self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided
 
     def _start(self, action: Action, now_ns: int) -> None:
@@ -208,10 +219,10 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        due_ns = self._controller.next_due_ns if self._controller is not None else None
-        if due_ns is None:
+        if self._controller is None:
             return _LOOK_S
-        return min(_LOOK_S, max(0.0, (due_ns - self._cache.clock.now_ns()) / SECOND_NS))
+        left_ns = self._controller.next_due_ns - self._cache.clock.now_ns()
+        return min(_LOOK_S, max(0.0, left_ns / SECOND_NS))
 
     async def _gather(self, patience_s: float) -> None:
         for message in await self._cache.gather(patience_s):

@@ -2,7 +2,7 @@
 
 The same gate as the daemon's says when nothing may be decided: while a watch of Node, Lease or Pod
 is down, and after a sleep, a gap or a change of the server's clock until all was listed anew. For a
-grace period after that, and at the beginning, silence so far tells nothing: that is blindness too.
+grace period after that silence so far tells nothing: that is blindness too.
 """
 
 from __future__ import annotations
@@ -68,10 +68,9 @@ class LiveCache:
             return f"{self._cold_because}: watching for {left_s:.0f}s more first"
         return ""
 
-    def begin(self, because: str) -> None:
-        """All was listed: from here on silence is watched."""
+    def begin(self) -> None:
+        """All was listed: from here on silence is watched. The controller itself is cold then."""
         self._gate.begin()
-        self._go_cold(because)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -97,10 +96,13 @@ class LiveCache:
         return [one for one in messages if not await self._take_in(one)]
 
     def put(self, obj: KubeObject) -> None:
-        """Take in an object as an answer to a write showed it, unless something newer is known."""
+        """Take in an object as an answer to a write showed it, unless something newer is known.
+
+        What is not known is left to the watch: it may be gone by now. The run's Lease has none.
+        """
         kind = type(obj).__name__
         known = self.cache.get(kind, obj.key)
-        if known is None or _is_newer(obj, known):
+        if _is_newer(obj, known) if known is not None else kind == "Lease":
             take_in(self.cache, [Put(kind, obj)], self.clock.now_ns())
 
     # What `events_of` asks

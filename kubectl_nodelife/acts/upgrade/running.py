@@ -1,0 +1,229 @@
+"""Leads a run from the Lease to its end: what `start`, `resume`, `abort` and `prove` share.
+
+The first SIGINT asks for a pause and waits for what is in work; a second one, or SIGTERM, leaves at
+once: nodes and Lease say where the run stands, and whoever leads next goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.acts.carrier import LiveCarrier
+from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
+from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tell
+from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkRunner
+from kubectl_nodelife.acts.upgrade.rights import rights
+from kubectl_nodelife.acts.upgrade.run_edits import (
+    UPGRADE,
+    asking,
+    document_or_refused,
+    edit_run,
+    pause_wish,
+)
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, RunPhase
+from kubectl_nodelife.controllers.upgrade.marks import (
+    IN_FLIGHT,
+    NodeMark,
+    NodeState,
+    UnreadableMark,
+    mark_of,
+)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+from kubectl_nodelife.daemon.enforce.announcer import whoever
+from kubectl_nodelife.daemon.places import journal_path
+from kubectl_nodelife.engine.guard import Caps
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.target import Target
+
+EVICTIONS_A_MINUTE: Final = 300
+CLAIMS_A_MINUTE: Final = 60
+GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1")
+QPS: Final = 20.0
+BURST: Final = 40
+
+Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
+"""Comes to the run that is to be led, once the Lease is ours. Raises NodelifeError."""
+
+
+class LeadOrder(msgspec.Struct):
+    """What is led, and how. `identity`: of cluster and user, for the journal.
+
+    `ports`: what the controller is handed in; `lease_duration_ns` is for tests, which cannot wait.
+    """
+
+    policy: UpgradePolicy
+    settings: Settings
+    ports: UpgradePorts
+    opening: Opening
+    target: Target
+    environ: Mapping[str, str]
+    identity: str
+    max_writes: int
+    insecure: bool = False
+    lease_duration_ns: int = LEASE_DURATION_NS
+
+
+async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
+    """Acquire the Lease, open the run, lead it; the exit code. Raises NodelifeError."""
+    policy = order.policy
+    act = ActOrder(
+        UPGRADE,
+        rights(policy),
+        GROUPS,
+        order.max_writes,
+        insecure=order.insecure,
+        caps=Caps(None, EVICTIONS_A_MINUTE, None, None, nodes_gone_share=None),
+    )
+    opened = act_session(act, order.target, order.environ, order.identity, warn)
+    async with opened as session, contextlib.AsyncExitStack() as stack:
+        run = _Running(order, session, tell, warn)
+        stack.push_async_callback(run.close)
+        with run.signals():
+            return await run.run()
+
+
+class _Running:
+    """One leader's process."""
+
+    def __init__(self, order: LeadOrder, session: ActSession, tell: Tell, warn: Tell) -> None:
+        self._order, self._session = order, session
+        self._tell, self._warn = tell, warn
+        self._client = Client(Session(order.target, order.environ))
+        self._cache = LiveCache(self._client, KINDS, order.settings)
+        namespace = order.policy.lease_namespace
+        self._lease = RunLease(session, namespace, order.lease_duration_ns, self._lease_seen)
+        self._carrier = LiveCarrier(session, TokenBucket(QPS, BURST))
+        self._leader: Leader | None = None
+        self._run = ""
+        self._interrupted = False
+        self._pausing: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        """Lead until the run is over."""
+        await self._lease.acquire(self._tell)
+        document = await self._opened()
+        self._run = document.run
+        self._tell(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
+        self._leader = leader = Leader(self._parts(document))
+        code = await leader.run()
+        if leader.ended_because:
+            self._warn(f"ends: {leader.ended_because}")
+        return code
+
+    async def close(self) -> None:
+        """Give the Lease up, and close everything."""
+        if self._pausing is not None:
+            self._pausing.cancel()
+        await self._carrier.stop()
+        await self._lease.release()
+        await self._client.close()
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Handle SIGINT and SIGTERM as the module says."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, task)
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    def _interrupt(self, task: asyncio.Task[int]) -> None:
+        if self._interrupted or self._leader is None:
+            task.cancel()
+            return
+        self._interrupted = True
+        self._warn("pauses, and waits for what is in work; Ctrl-C once more leaves at once")
+        self._pausing = asyncio.get_running_loop().create_task(self._ask_for_pause())
+
+    async def _ask_for_pause(self) -> None:
+        because = f"interrupted by {whoever()}"
+        wish = pause_wish(because, whoever())
+        namespace = self._order.policy.lease_namespace
+        try:
+            await edit_run(self._session, self._carrier, namespace, asking(wish), because)
+        except NodelifeError as error:
+            self._warn(f"the run could not be paused: {error}")
+
+    async def _opened(self) -> RunDocument:
+        """Open the run while the Lease is kept."""
+        renewing = asyncio.get_running_loop().create_task(self._lease.run())
+        try:
+            return await self._order.opening(self._session, self._carrier)
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    def _parts(self, run: RunDocument) -> LeaderParts:
+        order, policy = self._order, self._order.policy
+
+        def make_controller(epoch: int) -> UpgradeController:
+            return UpgradeController(policy, order.ports, epoch, self._cache.clock.now_ns())
+
+        parts = LeaderParts(self._session, self._cache, self._lease, make_controller, self._over)
+        parts.tell, parts.warn = self._tell, self._warn
+        if policy.work.runs_command:
+            folder = os.path.join(
+                os.path.dirname(journal_path(dict(order.environ), order.identity)),
+                f"upgrade-{run.run}",
+            )
+            parts.work = WorkRunner(policy.work.command, folder, order.environ, self._work_ended)
+            self._tell(f"the output of the work on each node goes to {folder}/NODE.log")
+        if policy.gate:
+            parts.gate = GateCommand(policy.gate, order.environ)
+        return parts
+
+    def _work_ended(self, key: object, code: int) -> None:
+        if self._leader is not None:
+            self._leader.work_ended(key, code)  # type: ignore[arg-type]
+
+    def _lease_seen(self, lease: KubeObject) -> None:
+        if self._leader is not None:
+            self._leader.lease_seen(lease)
+        else:
+            self._cache.put(lease)
+
+    # The end
+
+    def _over(self) -> int | None:
+        """The exit code where there is nothing left for a leader to do."""
+        found = self._cache.cache.get("Lease", self._order.policy.lease_key)
+        run = document_or_refused(found) if isinstance(found, Lease) else None
+        if run is None or run.run != self._run:
+            return None
+        marks = list(self._marks())
+        if run.phase in OVER:
+            bad = any(mark.state in (NodeState.FAILED, NodeState.HELD) for mark in marks)
+            return EXIT_FAILED if bad or (run.proof_only and run.failed) else 0
+        if run.phase is not RunPhase.PAUSED or any(mark.state in IN_FLIGHT for mark in marks):
+            return None
+        if self._interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if len(run.failed) > self._order.policy.max_failures else None
+
+    def _marks(self) -> Iterator[NodeMark]:
+        for node in self._cache.cache.nodes.values():
+            with contextlib.suppress(UnreadableMark):
+                mark = mark_of(node)
+                if mark is not None and mark.run == self._run:
+                    yield mark
