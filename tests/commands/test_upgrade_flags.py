@@ -15,7 +15,6 @@ from kubectl_nodelife.commands.upgrade.flags import (
     has_policy,
     policy_flags,
     policy_of,
-    split_dumps,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
 from kubectl_nodelife.errors import BadInput
@@ -111,13 +110,3 @@ def test_the_connections_namespace_is_where_canaries_are_made() -> None:
 def test_whether_anything_was_given_is_known() -> None:
     assert not has_policy(given())
     assert has_policy(given("--soak", "1m")) and has_policy(given("--wait"))
-
-
-def test_files_of_another_kind_are_dumps(tmp_path: Path) -> None:
-    order, dump = tmp_path / "upgrade.yaml", tmp_path / "dump.json"
-    order.write_text("apiVersion: nodelife.dev/v1alpha1\nkind: Upgrade\nspec: {}\n")
-    dump.write_text('{"kind": "List", "items": [{"kind": "Node"}]}')
-    kept, dumps = split_dumps(given("-f", str(order), "-f", str(dump)))
-    assert (kept["filename"], dumps) == ((str(order),), (str(dump),))
-    with pytest.raises(BadInput, match="is no Upgrade"):
-        policy("-f", str(dump))

@@ -1,0 +1,257 @@
+"""The flags of `upgrade plan`, `start` and `resume`: work and policy, by flags or from a file.
+
+Each flag is a field of `UpgradePolicy` in another spelling: `--max-unavailable` is `maxUnavailable`
+in a file of `kind: Upgrade`. A flag wins over the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from kubectl_nodelife.commands.cluster.file_size import read_named
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_from
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.documents import utf8, yaml_documents
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.selectors import parse_selector
+
+API_VERSION: Final = "nodelife.dev/v1alpha1"
+KIND: Final = "Upgrade"
+_NO_COMMAND: Final = "\0"
+_BEGINNING: Final = 4096
+_OF_KIND: Final = re.compile(rb"""^\W*kind["']?\s*:\s*["']?Upgrade["']?\s*,?\s*$""", re.MULTILINE)
+
+
+class _Flag(NamedTuple):
+    """A flag. `kind`: text, many, names, number, share, switch (on), or off (a switch that is on
+    where nobody says `--no-...`).
+    """
+
+    name: str
+    field: str
+    kind: str
+    metavar: str
+    help: str
+
+
+_WORK: Final = (
+    _Flag("run", "", "text", "CMD", "Work: run by sh -c on this machine for each node."),
+    _Flag("job", "", "text", "FILE", "Work: a Job on the node; $(NODE) and others are put in."),
+    _Flag("wait", "", "switch", "", "Work: somebody else's; --target tells when it is done."),
+    _Flag("replace", "", "command", "CMD", "Work: the node goes and a new one of its pool comes."),
+    _Flag("nothing", "", "switch", "", "Work: none; drain, prove and release only."),
+    _Flag("rerun-safe", "", "switch", "", "Running the work twice at once does no harm."),
+)
+_POLICY: Final = (
+    _Flag("exclude", "exclude", "text", "NAMES|SELECTOR", "Nodes to leave out."),
+    _Flag("include-control-plane", "includeControlPlane", "switch", "", "These too, last."),
+    _Flag("target", "target", "many", "KEY=VALUE", "Evidence of change; repeatable."),
+    _Flag("max-unavailable", "maxUnavailable", "text", "N|P%", "Out of a pool at most [10%]."),
+    _Flag("min-available", "minAvailable", "text", "N|P%", "Available in a pool at least."),
+    _Flag("cluster-min-available", "clusterMinAvailable", "text", "N|P%", "In the cluster."),
+    _Flag("max-per-zone", "maxPerZone", "text", "N|P%", "Out of a pool's zone at most."),
+    _Flag("max-parallel", "maxParallel", "number", "N", "In flight at most."),
+    _Flag("low-water", "lowWater", "share", "PERCENT", "Cpu and memory to keep free [10]."),
+    _Flag("zones", "zones", "number", "N", "Zones at once, 0 for all [1]."),
+    _Flag("pools", "pools", "names", "NAMES", "The order of pools."),
+    _Flag("pool-label", "poolLabel", "text", "KEY", "The label that names a node's pool."),
+    _Flag("allow-dark-zone", "allowDarkZone", "switch", "", "A zone's only node may go."),
+    _Flag("canary", "canary", "text", "N|NAMES", "The first step: how many, or which [1]."),
+    _Flag("soak", "soak", "text", "DURATION", "Wait after each step [5m]."),
+    _Flag("node-soak", "nodeSoak", "text", "DURATION", "Watch of a released node [1m]."),
+    _Flag("max-failures", "maxFailures", "number", "N", "Failures before it pauses [0]."),
+    _Flag("drain-timeout", "drainTimeout", "text", "DURATION", "For a node's drain [15m]."),
+    _Flag("work-timeout", "workTimeout", "text", "DURATION", "For one try of the work [30m]."),
+    _Flag("return-timeout", "returnTimeout", "text", "DURATION", "To be well again [15m]."),
+    _Flag("prove-timeout", "proveTimeout", "text", "DURATION", "For the proof [5m]."),
+    _Flag("ready-for", "readyFor", "text", "DURATION", "Ready without a break for [1m]."),
+    _Flag("retries", "retries", "number", "N", "Further tries of the work [1]."),
+    _Flag("expect-work", "expectWork", "text", "DURATION", "How long the work will take."),
+    _Flag("window", "window", "many", "'DAYS FROM-TO ZONE'", "Claim only then; repeatable."),
+    _Flag("gate", "gate", "text", "CMD", "Hold while this fails."),
+    _Flag("unhealthy", "unhealthy", "text", "skip|include", "Nodes that were NotReady [skip]."),
+    _Flag("include-cordoned", "includeCordoned", "switch", "", "Nodes that others cordoned."),
+    _Flag("accept-unknown", "acceptUnknown", "switch", "", "Nodes of which too little is read."),
+    _Flag("shield", "shield", "off", "", "Ask autoscalers to leave nodes in work alone."),
+    _Flag("mark-outdated", "markOutdated", "off", "", "Softly taint nodes still to be done."),
+    _Flag("require", "require", "many", "TYPE=STATUS", "A condition to be met; repeatable."),
+    _Flag("allow-less", "allowLess", "switch", "", "Fewer resources than before will do."),
+    _Flag("conditions", "conditions", "switch", "", "Also write node conditions."),
+    _Flag("lease-namespace", "leaseNamespace", "text", "NS", "Of the Lease [kube-system]."),
+    _Flag("canary-image", "canaryImage", "text", "IMAGE", "The canary's; else a pause image."),
+    _Flag("canary-template", "", "text", "FILE", "A pod of your own as the canary."),
+    _Flag("canary-service", "canaryService", "switch", "", "Prove EndpointSlices as well."),
+)
+_DRAIN: Final = (
+    _Flag("force", "force", "switch", "", "As kubectl drain."),
+    _Flag("ignore-daemonsets", "ignoreDaemonsets", "switch", "", "As kubectl drain; always on."),
+    _Flag("delete-emptydir-data", "deleteEmptydirData", "switch", "", "As kubectl drain."),
+    _Flag("grace-period", "gracePeriod", "number", "SECONDS", "As kubectl drain."),
+    _Flag("pod-selector", "podSelector", "text", "SELECTOR", "As kubectl drain."),
+    _Flag(
+        "skip-wait-for-delete-timeout",
+        "skipWaitForDeleteTimeout",
+        "number",
+        "SECONDS",
+        "As kubectl drain.",
+    ),
+)
+_TYPES: Final[Mapping[str, Any]] = {"number": int, "share": float}
+
+
+def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command NODE... and all flags of work and policy, in one argument `given`: a dict."""
+
+    @functools.wraps(callback)
+    def with_given(*args: Any, **kwargs: Any) -> Any:
+        names = [_keyword(flag) for flag in (*_WORK, *_POLICY, *_DRAIN)]
+        given = {name: kwargs.pop(name) for name in (*names, "nodes", "selector", "filename")}
+        return callback(*args, given=given, **kwargs)
+
+    decorated: Callable[..., Any] = with_given
+    for flag in reversed((*_WORK, *_POLICY, *_DRAIN)):
+        decorated = _option(flag)(decorated)
+    decorated = click.option(
+        "-f", "--filename", multiple=True, metavar="PATH", help="A file of kind Upgrade."
+    )(decorated)
+    decorated = click.option("-l", "--selector", help="Nodes with these labels.")(decorated)
+    return click.argument("nodes", nargs=-1, metavar="[NODE...]")(decorated)
+
+
+def has_policy(given: Mapping[str, Any]) -> bool:
+    """Whether any flag of policy or work was given."""
+    return any(value not in (None, (), False) for value in given.values())
+
+
+def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
+    """What flags and file say, in the file's names. Raises BadInput."""
+    mapping: dict[str, Any] = {}
+    for path in given["filename"]:
+        mapping |= _of_file(path)
+    for flag in _POLICY:
+        value = given[_keyword(flag)]
+        if flag.field and value not in (None, ()):
+            mapping[flag.field] = value.split(",") if flag.kind == "names" else value
+    mapping |= _canary(mapping.get("canary"))
+    if given["nodes"]:
+        mapping["nodes"] = list(given["nodes"])
+    if given["selector"]:
+        mapping["selector"] = given["selector"]
+    if connection.namespace:
+        mapping["namespace"] = connection.namespace
+    drain = {f.field: given[_keyword(f)] for f in _DRAIN if given[_keyword(f)] is not None}
+    if drain:
+        mapping["drain"] = {**mapping.get("drain", {}), **drain}
+    if path := given["canary_template"]:
+        mapping["canaryTemplate"] = _document(path)
+    work = _work(given)
+    return mapping | ({"work": work} if work else {})
+
+
+def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
+    """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
+    mapping = given_mapping(given, connection)
+    if not mapping.get("nodes") and not mapping.get("selector"):
+        raise BadInput("no nodes are named", remedy="give NODE... or -l SELECTOR")
+    if "work" not in mapping:
+        raise BadInput(
+            "no work is named", remedy="give --run, --job, --wait, --replace or --nothing"
+        )
+    try:
+        parse_selector(mapping.get("selector", ""))
+    except ValueError as error:
+        raise BadInput(str(error), on="--selector") from None
+    return policy_from(mapping)
+
+
+def split_dumps(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The flags with the files of kind Upgrade alone, and the other files, which are dumps."""
+    files = tuple(path for path in given["filename"] if _is_order(path))
+    dumps = tuple(path for path in given["filename"] if path not in files)
+    return {**given, "filename": files}, dumps
+
+
+def _is_order(path: str) -> bool:
+    """Whether the file says at its beginning that it is of kind Upgrade."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return _OF_KIND.search(opened.read(_BEGINNING)) is not None
+
+
+def _canary(value: Any) -> dict[str, Any]:
+    """`--canary 2` is a size, `--canary b1,b2` are names."""
+    if value is None or isinstance(value, int):
+        return {}
+    if str(value).isdecimal():
+        return {"canary": int(value)}
+    names = str(value).split(",")
+    return {"canary": len(names), "canaryNodes": names}
+
+
+def _work(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The work of the flags, {} where none is named. Raises BadInput."""
+    named = [mode for mode in WorkMode if given[str(mode)] not in (None, False)]
+    if len(named) > 1:
+        raise BadInput(f"--{named[0]} and --{named[1]} exclude each other")
+    if not named:
+        return {}
+    (mode,) = named
+    work: dict[str, Any] = {"mode": str(mode), "rerunSafe": bool(given["rerun_safe"])}
+    if mode is WorkMode.JOB:
+        work["manifest"] = _document(given["job"])
+        check_job_manifest(work["manifest"], given["job"])
+    elif mode in (WorkMode.RUN, WorkMode.REPLACE):
+        work["command"] = given[str(mode)].replace(_NO_COMMAND, "")
+    if mode is WorkMode.RUN and not work["command"].strip():
+        raise BadInput("is empty", on="--run")
+    return work
+
+
+def _of_file(path: str) -> Mapping[str, Any]:
+    """The spec of a file of kind Upgrade. Raises BadInput."""
+    found = _document(path)
+    if (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
+        raise BadInput(f"is no {KIND} of {API_VERSION}", on=path)
+    spec = found.get("spec")
+    if not isinstance(spec, dict):
+        raise BadInput("has no spec", on=path)
+    return spec
+
+
+def _document(path: str) -> dict[str, Any]:
+    try:
+        found = list(yaml_documents(utf8(read_named(path), path), path))
+    except InputError as error:
+        raise BadInput(str(error)) from None
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise BadInput("is not one object", on=path)
+    return found[0]
+
+
+def _option(flag: _Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    name = f"--{flag.name}"
+    if flag.kind == "switch":
+        return click.option(name, is_flag=True, default=None, help=flag.help)
+    if flag.kind == "off":
+        return click.option(f"{name}/--no-{flag.name}", default=None, help=flag.help)
+    if flag.kind == "command":
+        return click.option(
+            name, is_flag=False, flag_value=_NO_COMMAND, metavar="[CMD]", help=flag.help
+        )
+    many = flag.kind == "many"
+    type_ = _TYPES.get(flag.kind)
+    return click.option(name, multiple=many, type=type_, metavar=flag.metavar, help=flag.help)
+
+
+def _keyword(flag: _Flag) -> str:
+    return flag.name.replace("-", "_")
