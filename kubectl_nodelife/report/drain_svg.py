@@ -93,12 +93,13 @@ class GanttChart(NamedTuple):
 
 
 class BudgetChart(NamedTuple):
-    """Two stepped lines, each as points `x,y`; `top`: the largest number, at `top_y`."""
+    """Two stepped lines, each as points `x,y`, from `bottom` to `top`, which is at `top_y`."""
 
     name: str
     width: int
     height: int
     left: int
+    bottom: int
     top: int
     top_y: str
     ticks: list[Tick]
@@ -242,12 +243,12 @@ def ticks(last: float) -> list[float]:
     return [float(i * step) for i in range(int(last // step) + 1)]
 
 
-def budget_chart(budget: BudgetPlan, last: float) -> BudgetChart:
-    """Healthy and desired pods of one budget over time, as two stepped lines."""
+def budget_chart(budget: BudgetPlan, last: float, bottom: int = 0) -> BudgetChart:
+    """Healthy and desired pods of one budget over time, as two stepped lines above `bottom`."""
     width, height, left = 520, 90, 34
     top = max([p.healthy for p in budget.points] + [p.desired for p in budget.points] + [1])
     x_scale = (width - left - 10) / last
-    y_scale = (height - 26) / top
+    y_scale = (height - 26) / max(1, top - bottom)
 
     def stepped(values: list[tuple[float, int]]) -> list[str]:
         points: list[str] = []
@@ -255,16 +256,18 @@ def budget_chart(budget: BudgetPlan, last: float) -> BudgetChart:
         for at, value in values:
             x = left + min(at, last) * x_scale
             if before is not None:
-                points.append(f"{x:.1f},{height - 16 - before * y_scale:.1f}")
-            points.append(f"{x:.1f},{height - 16 - value * y_scale:.1f}")
+                points.append(f"{x:.1f},{height - 16 - (before - bottom) * y_scale:.1f}")
+            points.append(f"{x:.1f},{height - 16 - (value - bottom) * y_scale:.1f}")
             before = value
         if before is not None:
-            points.append(f"{left + last * x_scale:.1f},{height - 16 - before * y_scale:.1f}")
+            points.append(
+                f"{left + last * x_scale:.1f},{height - 16 - (before - bottom) * y_scale:.1f}"
+            )
         return points
 
     shown = budget.points[:: -(-len(budget.points) // MOST_POINTS) or 1]
     healthy = stepped([(p.at, p.healthy) for p in shown])
     desired = stepped([(p.at, p.desired) for p in shown])
     axis = [Tick(f"{left + t * x_scale:.1f}", clock(t)) for t in ticks(last)[::2]]
-    top_y = f"{height - 12 - top * y_scale:.1f}"
-    return BudgetChart(budget.name, width, height, left, top, top_y, axis, healthy, desired)
+    top_y = f"{height - 12 - (top - bottom) * y_scale:.1f}"
+    return BudgetChart(budget.name, width, height, left, bottom, top, top_y, axis, healthy, desired)

@@ -85,7 +85,9 @@ def _availability(plan: UpgradePlan, last: float) -> BudgetChart:
         for at_ns, count in plan.course.available
     ]
     total = sum(b.base for b in pools)
-    return budget_chart(BudgetPlan("", "available nodes", "", total, floor, total, 0, points), last)
+    bottom = max(0, floor - max(1, (total - floor) // 4))
+    shown = BudgetPlan("", "available nodes", "", total, floor, total, 0, points)
+    return budget_chart(shown, last, bottom)
 
 
 def _gantt(plan: UpgradePlan, last: float) -> GanttChart:

@@ -35,6 +35,8 @@ FREE = {
     *("C[,C...]", "NAME", "UID", "URL", "TOKEN", "KEY=VALUE", "SELECTOR", "FORMAT", "None"),
     "all|none|NAME,...",
     *("KEY=VALUE:EFFECT", "KINDS", "TEXT"),
+    *("CMD", "[CMD]", "N|P%", "N|NAMES", "NAMES", "NAMES|SELECTOR", "TYPE=STATUS", "IMAGE"),
+    "'DAYS FROM-TO ZONE'",
 }
 
 

@@ -31,8 +31,8 @@ _OF_KIND: Final = re.compile(rb"""^\W*kind["']?\s*:\s*["']?Upgrade["']?\s*,?\s*$
 
 
 class _Flag(NamedTuple):
-    """A flag. `kind`: text, many, names, number, share, switch (on), or off (a switch that is on
-    where nobody says `--no-...`).
+    """A flag. `kind`: text, many, names, choice, number, share, switch (on), or off (a switch that
+    is on where nobody says `--no-...`).
     """
 
     name: str
@@ -77,7 +77,7 @@ _POLICY: Final = (
     _Flag("expect-work", "expectWork", "text", "DURATION", "How long the work will take."),
     _Flag("window", "window", "many", "'DAYS FROM-TO ZONE'", "Claim only then; repeatable."),
     _Flag("gate", "gate", "text", "CMD", "Hold while this fails."),
-    _Flag("unhealthy", "unhealthy", "text", "skip|include", "Nodes that were NotReady [skip]."),
+    _Flag("unhealthy", "unhealthy", "choice", "skip|include", "Nodes that were NotReady [skip]."),
     _Flag("include-cordoned", "includeCordoned", "switch", "", "Nodes that others cordoned."),
     _Flag("accept-unknown", "acceptUnknown", "switch", "", "Nodes of which too little is read."),
     _Flag("shield", "shield", "off", "", "Ask autoscalers to leave nodes in work alone."),
@@ -248,6 +248,8 @@ def _option(flag: _Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return click.option(
             name, is_flag=False, flag_value=_NO_COMMAND, metavar="[CMD]", help=flag.help
         )
+    if flag.kind == "choice":
+        return click.option(name, type=click.Choice(flag.metavar.split("|")), help=flag.help)
     many = flag.kind == "many"
     type_ = _TYPES.get(flag.kind)
     return click.option(name, multiple=many, type=type_, metavar=flag.metavar, help=flag.help)
