@@ -9,7 +9,8 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane
 from kubectl_nodelife.controllers.upgrade.settling import is_ready
-from kubectl_nodelife.controllers.upgrade.skipping import ask_planner, undrainable
+from kubectl_nodelife.controllers.upgrade.skipping import ask_planner
+from kubectl_nodelife.controllers.upgrade.skips import why_undrainable
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
 from kubectl_nodelife.kube.node import Node
@@ -41,7 +42,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     if because:
         return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
     verdict = ask_planner(p, name)
-    why = undrainable(p, verdict)
+    why = why_undrainable(verdict, p.policy)
     if why or verdict.waits:
         return ClaimHold("budget", why or verdict.sentence)
     leaving = {other: _leaving(p, other) for other in p.unavailable_after_claim()}

@@ -35,9 +35,9 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 )
 from kubectl_nodelife.controllers.upgrade.skipping import (
     drain_cost,
-    undrainable,
-    why_skipped,
+    why_no_candidate,
 )
+from kubectl_nodelife.controllers.upgrade.skips import why_undrainable
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 
@@ -72,7 +72,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
         node = p.nodes[name]
-        why = why_skipped(p, node)
+        why = why_no_candidate(p, node)
         if why:
             p.skipped[name] = why
             continue
@@ -120,7 +120,7 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
         if candidate.pool != pool or p.document.proof_only:
             continue
         cost = drain_cost(p, candidate.name)
-        why = undrainable(p, cost)
+        why = why_undrainable(cost, p.policy)
         if why:
             p.skipped[candidate.name] = why
             del candidates[index]

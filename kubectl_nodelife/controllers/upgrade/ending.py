@@ -47,7 +47,7 @@ def clean_up(p: UpgradePass) -> None:
             continue
         ours = mark.cordon is CordonOwner.OURS or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
         if mark.state is NodeState.DONE or (mark.state in _LEFT and not ours):
-            take_marks_off(p, node, mark, "the run is over")
+            take_marks_off(p, node, mark, "the run is over", MarkNode)
     for name, node in p.nodes.items():
         if node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE) and not p.is_busy(name):
             p.emit(

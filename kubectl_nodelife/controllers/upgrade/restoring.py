@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, RestoreNode
+from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
 from kubectl_nodelife.kube.node import Node
 
 Off = dict[str, str | None]
@@ -43,14 +43,20 @@ def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry
     take_marks_off(p, node, mark, p.document.given_back.get(node.name) or because)
 
 
-def take_marks_off(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+def take_marks_off(
+    p: UpgradePass,
+    node: Node,
+    mark: NodeMark,
+    because: str,
+    word: type[NodeMarkPatch] = RestoreNode,
+) -> None:
     """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
     annotations, labels = shield_off(mark)
     p.change(
         node,
         None,
         because,
-        word=RestoreNode,
+        word=word,
         was=mark.state,
         annotations=annotations,
         labels=labels,

@@ -4,44 +4,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.availability import foreign_mark
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD, NodeState
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.settling import is_ready
+from kubectl_nodelife.controllers.upgrade.skips import why_skipped
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
-AT_TARGET: Final = "is there already"
-CORDONED: Final = "cordoned by others"
 LOOKED_AT_NS: Final = 10 * MINUTE_NS
 LOOKED_AT_AGAIN_NS: Final = 60 * SECOND_NS
 CLAIMABLE: Final = frozenset({"ready", "slow"})
 
 
-def why_skipped(p: UpgradePass, node: Node) -> str:
+def why_no_candidate(p: UpgradePass, node: Node) -> str:
     """Why the node is not taken, whatever the drain planner says; "" where it may be."""
-    name, meta = node.name, node.metadata
+    name = node.name
     if name in p.strangers:
         return p.strangers[name]
-    if not p.document.proof_only and p.policy.is_target_met(node, ""):
-        return AT_TARGET
     if name in p.document.given_back:
         return p.document.given_back[name]
-    if LABEL_HOLD in (meta.labels or {}):
-        return f"label {LABEL_HOLD}"
-    foreign = foreign_mark(node)
-    if foreign:
-        return foreign
-    if node.spec.unschedulable and not p.policy.include_cordoned:
-        return CORDONED
-    if p.policy.unhealthy != "include":
-        sick = is_ready(node) or ("" if p.census.is_fresh(name) else "its Lease is not renewed")
-        if sick:
-            return f"unhealthy: {sick}"
-    if _is_too_new(p, node):
+    policy = replace(p.policy, target=()) if p.document.proof_only else p.policy
+    why = why_skipped(node, policy, lease_is_fresh=p.census.is_fresh(name))
+    if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
-    return ""
+    return why
 
 
 def _is_too_new(p: UpgradePass, node: Node) -> bool:
@@ -70,12 +58,3 @@ def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     verdict = p.ports.drains.verdict(p.cache, name, draining, p.now_ns)
     p.memory.costs[name] = (p.now_ns, verdict)
     return verdict
-
-
-def undrainable(p: UpgradePass, verdict: DrainVerdict) -> str:
-    """Why the planner's word makes the node no candidate; "" where it is one."""
-    if verdict.verdict in CLAIMABLE:
-        return ""
-    if verdict.verdict == "unknown" and p.policy.accept_unknown:
-        return ""
-    return verdict.sentence or f"the drain planner says {verdict.verdict}"

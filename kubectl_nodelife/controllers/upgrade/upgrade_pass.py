@@ -276,8 +276,8 @@ class UpgradePass:
             namespace=namespace,
             name=name,
             annotations=annotations,
-            phase_from=old.phase if old.phase != new.phase else "",
-            phase=new.phase if old.phase != new.phase else "",
+            phase_from=str(old.phase) if old.phase != new.phase else "",
+            phase=str(new.phase) if old.phase != new.phase else "",
             step=new.step.k if stepped else None,
             window=new.step.window if stepped else None,
         )
