@@ -10,30 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     RunDocument,
     Step,
-    StepNode,
-    Wish,
-    document_of,
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.gone_nodes import is_ordinary
 from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    CordonOwner,
-    NodeBefore,
     NodeMark,
-    NodeState,
-    WorkMark,
-    encode_mark,
     mark_of,
-    unproven,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.controllers.upgrade.ports import (
@@ -44,69 +31,39 @@ from kubectl_nodelife.controllers.upgrade.ports import (
 )
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.upgrade_actions import (
+    ClaimNode,
+    NodeMarkPatch,
     SetGate,
     StartWork,
 )
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import (
     Lease,
     Node,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-    NodeSystemInfo,
-    Taint,
 )
-from kubectl_nodelife.kube.pod import (
-    ContainerState,
-    ContainerStateRunning,
-    ContainerStateWaiting,
-    ContainerStatus,
-    Pod,
-    PodCondition,
-    PodSpec,
-    PodStatus,
-)
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
-from kubectl_nodelife.kube.wellknown import (
-    LABEL_ZONE,
-    NO_SCHEDULE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
-from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetSpec
-
-START_NS = 1_800_000_000 * SECOND_NS
-RUN = "r1"
-GRACE_NS = 50 * SECOND_NS
-CORDON_TAINT = Taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
-LEASE_KEY = ("kube-system", "kubectl-nodelife-upgrade")
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.workload import DaemonSet
+from tests.upgrade.stand_cluster import GRACE_NS, LEASE_KEY, RUN, START_NS, StandCluster
 
 
-class Stand:
+class Stand(StandCluster):
     """The cluster, the leader's controller, and what was decided so far (`did`)."""
 
     def __init__(self, *, grown: bool = True, cold: bool = False, **policy: Any) -> None:
-        self.cache = Cache()
-        self.now_ns = START_NS
+        super().__init__()
         self.policy: UpgradePolicy = policy_from(
             {"work": {"mode": "run", "command": "true"}, "canaryImage": "pause", **policy}
         )
         self.verdicts: dict[str, DrainVerdict] = {}
-        self.daemon_sets: list[DaemonSet] = []
         self.zone_states: dict[str, str] = {}
         self.short_of_room: Callable[[str, Collection[str]], str] = lambda name, leaving: ""
-        self.lifecycle = self.scheduler = self.kubelets = True
-        self.canary_waits = ""
-        self.canary_stays = False
         self.refuse: dict[str, tuple[int, str]] = {}
         self.blind = ""
         self.unread: tuple[str, ...] = ()
         self.gate_command: str | None = None
         self.gate_runs = 0
         self.did: list[Action] = []
-        self._version = 0
         step = Step(pool="", k=9, window=0) if grown else Step()
         self.put(
             Lease(
@@ -128,173 +85,6 @@ class Stand:
         began = self.now_ns if cold else self.now_ns - GRACE_NS
         self.epoch = epoch
         self.controller = UpgradeController(self.policy, self._ports(), epoch, began)
-
-    # What stands in the cluster
-
-    def put(self, obj: KubeObject) -> None:
-        """Store the object under a new version."""
-        self._version += 1
-        meta = replace(obj.metadata, resource_version=str(self._version))
-        self.cache.set(type(obj).__name__, obj.key, replace(obj, metadata=meta))
-        if isinstance(obj, Lease):
-            self.cache.set("Lease", obj.key, replace(obj, metadata=meta))
-
-    def add_nodes(self, *names: str, zone: str = "a", **fields: Any) -> None:
-        """Ready nodes with a beating kubelet."""
-        for name in names:
-            self.put(self.new_node(name, zone=zone, **fields))
-            self.cache.apply(Heartbeats(name, START_NS - 10 * SECOND_NS, 10 * SECOND_NS), START_NS)
-
-    def new_node(
-        self,
-        name: str,
-        *,
-        zone: str = "a",
-        labels: Mapping[str, str] | None = None,
-        uid: str = "",
-        born_ns: int = START_NS - 60 * MINUTE_NS,
-        taints: tuple[Taint, ...] = (),
-        allocatable: dict[str, str | int | float] | None = None,
-        cordoned: bool = False,
-        boot_id: str = "boot-1",
-        version: str = "v1.35.0",
-    ) -> Node:
-        meta = ObjectMeta(
-            name=name,
-            uid=uid or f"uid-{name}",
-            creation_timestamp=Time(born_ns),
-            labels={LABEL_ZONE: zone, **(labels or {})},
-        )
-        status = NodeStatus(
-            conditions=(NodeCondition("Ready", "True", "KubeletReady"),),
-            allocatable=allocatable or {"cpu": "4", "memory": "16Gi"},
-            node_info=NodeSystemInfo(kubelet_version=version, boot_id=boot_id),
-        )
-        return Node(metadata=meta, spec=NodeSpec(cordoned, taints), status=status)
-
-    def mark(self, name: str, state: NodeState, **fields: Any) -> None:
-        """A node in that state by the hand of this run, named in its document."""
-        node = self.node(name)
-        cordon = fields.pop("cordon", CordonOwner.OURS if state in _CORDONED else CordonOwner.NONE)
-        info = node.status.node_info
-        before = fields.pop(
-            "before",
-            NodeBefore(
-                uid=node.uid,
-                boot_id=info.boot_id,
-                allocatable=dict(node.status.allocatable or {}),
-            ),
-        )
-        stamp = format_time(self.now_ns)
-        mark = NodeMark(
-            run=RUN,
-            state=state,
-            epoch=fields.pop("epoch", self.epoch),
-            since=stamp,
-            cordon=cordon,
-            before=before,
-            work=fields.pop("work", WorkMark(started=stamp)),
-            **fields,
-        )
-        cordoned = cordon is not CordonOwner.NONE
-        taints = tuple(t for t in node.spec.taints if t != CORDON_TAINT)
-        if cordoned:
-            taints += (CORDON_TAINT,)
-        if state is NodeState.PROVING:
-            taints += (unproven(RUN),)
-        annotations = {**(node.metadata.annotations or {}), ANNOTATION: encode_mark(mark)}
-        self.put(
-            replace(
-                node,
-                metadata=replace(node.metadata, annotations=annotations),
-                spec=replace(node.spec, unschedulable=cordoned, taints=taints),
-            )
-        )
-        entry = {"uid": node.uid, "zone": (node.metadata.labels or {})[LABEL_ZONE], "pool": ""}
-        nodes = {**self.document.step.nodes, name: StepNode(**entry)}
-        self.write(step=replace(self.document.step, nodes=nodes))
-
-    def edit(self, name: str, *, spec: dict[str, Any] | None = None, **status: Any) -> None:
-        """Another hand changes the node."""
-        node = self.node(name)
-        self.put(
-            replace(
-                node,
-                spec=replace(node.spec, **(spec or {})),
-                status=replace(node.status, **status),
-            )
-        )
-
-    def label(self, name: str, **labels: str) -> None:
-        """Another hand labels the node."""
-        node = self.node(name)
-        merged = {**(node.metadata.labels or {}), **labels}
-        self.put(replace(node, metadata=replace(node.metadata, labels=merged)))
-
-    def ready(self, name: str, status: str = "True") -> None:
-        """The node's Ready condition."""
-        self.edit(name, conditions=(NodeCondition("Ready", status, "KubeletReady"),))
-
-    def silence(self, name: str) -> None:
-        """The kubelet renews its Lease no more."""
-        first = START_NS - 10 * SECOND_NS
-        event = Heartbeats(name, first, 10 * SECOND_NS, self.now_ns)
-        self.cache.apply(event, self.now_ns)
-
-    def add_pod(
-        self, name: str, node: str, *, owner: str = "rs", kind: str = "ReplicaSet", **fields: Any
-    ) -> Pod:
-        """A Ready pod."""
-        reference = OwnerReference(kind, owner, f"uid-{owner}", "apps/v1", True)
-        made = Pod(
-            metadata=ObjectMeta(
-                name=name,
-                namespace="default",
-                uid=f"uid-{name}-{self._version}",
-                creation_timestamp=Time(fields.pop("born_ns", self.now_ns - MINUTE_NS)),
-                owner_references=(reference,) if owner else (),
-            ),
-            spec=PodSpec(node_name=node, tolerations=fields.pop("tolerations", ())),
-            status=PodStatus(
-                phase="Running",
-                conditions=(PodCondition("Ready", fields.pop("ready", "True")),),
-                container_statuses=(
-                    ContainerStatus("c", container_id=fields.pop("container", f"c-{name}")),
-                ),
-            ),
-        )
-        self.put(made)
-        return made
-
-    def add_daemon_set(self, name: str = "cni") -> DaemonSet:
-        """A DaemonSet that is to run on every node."""
-        meta = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}")
-        self.daemon_sets.append(DaemonSet(metadata=meta, spec=DaemonSetSpec()))
-        return self.daemon_sets[-1]
-
-    # The run's Lease
-
-    @property
-    def document(self) -> RunDocument:
-        """The run's document."""
-        lease = self.cache.get("Lease", LEASE_KEY)
-        document = document_of(lease if isinstance(lease, Lease) else None)
-        assert document is not None
-        return document
-
-    def write(self, **fields: Any) -> None:
-        """Another hand, or an earlier pass, has written the document so."""
-        self._annotate(ANNOTATION_RUN, encode_document(replace(self.document, **fields)))
-
-    def wish(self, verb: str, **fields: Any) -> None:
-        """A person asks something of the leader."""
-        self._annotate(ANNOTATION_WISH, encode_document(Wish(verb=verb, **fields)))  # type: ignore[arg-type]
-
-    def _annotate(self, key: str, text: str) -> None:
-        lease = self.cache.get("Lease", LEASE_KEY)
-        assert lease is not None
-        annotations = {**(lease.metadata.annotations or {}), key: text}
-        self.put(replace(lease, metadata=replace(lease.metadata, annotations=annotations)))
 
     # Time
 
@@ -319,7 +109,7 @@ class Stand:
         """Passes at one instant until nothing more is decided."""
         found: list[Action] = []
         for _ in range(50):
-            self._world()
+            self.react()
             actions = self.step()
             found += actions
             if not [a for a in actions if a.writes or isinstance(a, (StartWork, SetGate))]:
@@ -358,9 +148,14 @@ class Stand:
         assert mark is not None, name
         return mark
 
+    def went_through(self, name: str) -> list[str]:
+        """The states that the node has entered, in order."""
+        found = [a for a in self.did if isinstance(a, NodeMarkPatch) and a.node == name]
+        return [a.to for a in found if a.to]
+
     def claimed(self) -> list[str]:
         """Names of the nodes claimed so far."""
-        return [a.node for a in self.did if type(a).__name__ == "ClaimNode"]  # type: ignore[attr-defined]
+        return [a.node for a in self.did if isinstance(a, ClaimNode)]
 
     @property
     def gates(self) -> dict[str, str]:
@@ -399,45 +194,6 @@ class Stand:
             self.cache.set(kind, key, None)
         else:
             self.put(obj)
-
-    def _world(self) -> None:
-        for node in list(self.cache.nodes.values()):
-            has = CORDON_TAINT in node.spec.taints
-            if self.lifecycle and node.spec.unschedulable != has:
-                taints = tuple(t for t in node.spec.taints if t != CORDON_TAINT)
-                taints += (CORDON_TAINT,) if node.spec.unschedulable else ()
-                self.put(replace(node, spec=replace(node.spec, taints=taints)))
-        for pod in list(self.cache.pods.values()):
-            if pod.name.startswith("nodelife-canary-"):
-                self._canary(pod)
-
-    def _canary(self, pod: Pod) -> None:
-        if pod.metadata.deletion_timestamp is not None:
-            if not self.canary_stays:
-                self.cache.set("Pod", pod.key, None)
-            return
-        node = pod.metadata.owner_references[0].name
-        if self.scheduler and not pod.spec.node_name:
-            waiting = ContainerStateWaiting(*self.canary_waits.split(": ", 1))
-            runs = ContainerState(running=ContainerStateRunning())
-            if self.canary_waits:
-                runs = ContainerState(waiting=waiting)
-            is_ready = self.kubelets and not self.canary_waits
-            scheduled = PodCondition("PodScheduled", "True")
-            ready = PodCondition("Ready", "True" if is_ready else "False")
-            self.put(
-                replace(
-                    pod,
-                    spec=replace(pod.spec, node_name=node),
-                    status=replace(
-                        pod.status,
-                        phase="Running",
-                        conditions=(scheduled, ready),
-                        pod_ip="10.0.0.9",
-                        container_statuses=(ContainerStatus("canary", state=runs),),
-                    ),
-                )
-            )
 
     def _ports(self) -> UpgradePorts:
         return UpgradePorts(
@@ -480,6 +236,3 @@ class Stand:
     def image_for(self, cache: Cache, node: Node) -> str:
         """Images."""
         return ""
-
-
-_CORDONED = {NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING, NodeState.FAILED}

@@ -55,9 +55,10 @@ def claim(p: UpgradePass) -> bool:
         _begin_pool(p, pool)
     mine = [c for c in candidates if c.pool == pool]
     named_ones = [c for c in mine if c.name in p.document.step.nodes]
+    _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
     others = [c for c in mine if c.name not in p.next.step.nodes]
-    _name_more(p, pool, others, flying)
+    _name_more(p, pool, others, flying, {c.name: c.zone for c in named_ones})
     mark_outdated(p, [c.name for c in candidates])
     return True
 
@@ -161,6 +162,22 @@ def _begin_pool(p: UpgradePass, pool: str) -> None:
     p.edit(step=Step(pool=pool, k=0, window=width, nodes=kept))
 
 
+def _drop_skipped_names(p: UpgradePass, candidates: set[str]) -> None:
+    """A node that was named and is no candidate any more makes room for another."""
+    kept = {
+        name: entry
+        for name, entry in p.next.step.nodes.items()
+        if name in candidates
+        or name in p.marks
+        or name in p.awaited
+        or name in p.next.given_back
+        or name in p.next.failed
+        or entry.mark is not None
+    }
+    if len(kept) < len(p.next.step.nodes):
+        p.edit(step=replace(p.next.step, nodes=kept))
+
+
 def _claim_named(p: UpgradePass, candidates: list[UpgradeCandidate]) -> None:
     """Claim the nodes that the document names. One that is held now loses its name again."""
     held = {}
@@ -183,13 +200,15 @@ def _name_more(
     pool: str,
     candidates: list[UpgradeCandidate],
     flying: dict[str, tuple[str, str]],
+    named_ones: dict[str, str],
 ) -> None:
-    """Name the nodes that can be claimed next; they are claimed once the document shows it."""
+    """Name the nodes that can be claimed next; they are claimed once the document shows it.
+
+    `named_ones`: those that are named, and not claimed yet, and their zones.
+    """
     step = p.next.step
     in_pool = {name: zone for name, (where, zone) in flying.items() if where == pool}
-    for name, entry in step.nodes.items():
-        if name not in p.marks and name in p.nodes and name not in in_pool:
-            in_pool[name] = entry.zone  # named, and not claimed yet
+    in_pool |= {name: zone for name, zone in named_ones.items() if name in step.nodes}
     place = _place(p, pool)
     stage = stage_of(place, candidates, in_pool, _canary_width(p), p.policy.zones)
     if stage.soak:

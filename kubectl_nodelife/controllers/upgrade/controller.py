@@ -86,12 +86,13 @@ class UpgradeController:
         self._look(p)
         if self.superseded:
             return []
-        self.last = p
+        before, self.last = self.last, p
         p.census.begin_from(document.base_counts)
         gates.evaluate(p)
         if gates.BLIND in p.gates:
             _stand_still(p)
         elif document.phase in OVER:
+            p.skipped = before.skipped if before is not None else {}
             ending.clean_up(p)
         else:
             self._decide(p)
