@@ -8,14 +8,14 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+
+from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.upgrade.flags import (
     _POLICY,
     has_policy,
     policy_flags,
     policy_of,
 )
-
-from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
