@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from kubectl_nodelife.daemon.enforce.host import RESTART, EnforcingHost
-from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetZoneState
+from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
 from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.guard import is_capped_taint
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
@@ -29,6 +30,8 @@ class Cluster:
     def __init__(self) -> None:
         self.open: list[Action] = []
         self.states: list[str] = []
+        self.evicted: list[str] = []
+        self.watch_is_first = False
         self.host = EnforcingHost(RESTART, lambda names: None, ActionNumbers())
         self.host.executor = cast(Any, self)
         for number in range(4):
@@ -48,8 +51,13 @@ class Cluster:
     def start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, SetNodeConditions):
             self.open.append(action)
+            if self.watch_is_first:
+                shown = action.effect(self.host.cache.get(*action.target), now_ns)
+                self.host.cache.apply(Put("Node", cast(Node, shown)), now_ns)
         elif isinstance(action, SetZoneState):
             self.states.append(action.to)
+        elif isinstance(action, AddTaints) and is_capped_taint(action):
+            self.evicted.append(action.node)
 
     def step(self, at_ns: int, *events: Any) -> None:
         """Take a step, and all that is due until right after it."""
@@ -65,6 +73,7 @@ class Cluster:
 
     def answer(self, at_ns: int, *codes: int) -> None:
         """The writes that are on their way are answered so, in their order."""
+        self._until(at_ns)
         answered, self.open = self.open, []
         outcomes = [Outcome(a, code, "") for a, code in zip(answered, codes, strict=True)]
         self.step(at_ns, *outcomes)
@@ -103,3 +112,16 @@ def test_a_node_is_tried_again_before_its_zone_is_counted_and_then_left_out() ->
     assert not cluster.open and cluster.states == ["Normal"], "two of three are lost: no disruption"
     assert cluster.host.lifecycle is not None
     assert cluster.host.lifecycle.memory.zones.counts() == {"": (1, 2)}
+
+
+def test_no_node_is_tainted_before_its_zone_is_counted() -> None:
+    cluster = Cluster()
+    cluster.watch_is_first = True
+    cluster.post("n0", LOST)
+    cluster.step(LOST)
+    cluster.step(LOST + 2 * SECOND_NS)
+    assert cluster.evicted == [], "the answers are on their way"
+    cluster.answer(LOST + 3 * SECOND_NS, 200, 200, 200)
+    cluster.step(LOST + 4 * SECOND_NS)
+    assert cluster.states == ["Normal", "PartialDisruption"]
+    assert cluster.evicted == [], "no node of a small zone that is disrupted is tainted"
