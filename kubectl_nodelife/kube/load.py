@@ -8,13 +8,15 @@ long to be held in memory goes there in parts (`kube.large_file`).
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kubectl_nodelife.kube.decode import decode, decode_json
 from kubectl_nodelife.kube.documents import json_starts, looks_like_json, utf8, yaml_documents
+from kubectl_nodelife.kube.envelope import unknown_name
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
-from kubectl_nodelife.kube.kinds import Kind
+from kubectl_nodelife.kube.kinds import Kind, find_kind
 from kubectl_nodelife.kube.large_file import LargeJson, large_yaml
 from kubectl_nodelife.kube.object_reader import Loaded, ObjectReader, Seen
 
@@ -28,6 +30,8 @@ __all__ = [
     "load_pieces",
 ]
 
+_YAML_HEAD = re.compile(rb"^(apiVersion|kind):[ \t]*([\w./-]+)[ \t]*\r?$", re.MULTILINE)
+_MORE_YAML = re.compile(rb"^(?:---|\.\.\.)", re.MULTILINE)
 _LARGEST_FLOW_YAML = 1 << 20  # a bigger file that begins like JSON was meant to be JSON
 _NAME_A_DUMP = "name a file that 'kubectl get ... -o json' or '-o yaml' wrote"
 
@@ -90,8 +94,30 @@ def _read_text(reader: ObjectReader, text: bytes) -> None:
         raise NotKubernetes("is empty", source=source, remedy=_NAME_A_DUMP)
     if looks_like_json(text):
         _read_json(reader, text)
-    else:
+    elif not _passed_over(reader, text):
         reader.read_documents(yaml_documents(text, source))
+
+
+def _passed_over(reader: ObjectReader, text: bytes) -> bool:
+    """Whether YAML is one object, or one List, of a kind that is not read; if so, it is counted.
+
+    What begins at the first column belongs to the outermost mapping, so that its kind is known
+    without reading the rest: must-gather has a hundred megabytes of such YAML.
+    """
+    if _MORE_YAML.search(text, 1):
+        return False
+    heads = _YAML_HEAD.findall(text)
+    told = {name: value.decode() for name, value in heads}
+    if len(heads) != 2 or len(told) != 2:
+        return False
+    version, kind = told[b"apiVersion"], told[b"kind"]
+    of_items = kind.removesuffix("List")
+    if not of_items or find_kind(version, kind) or find_kind(version, of_items):
+        return False
+    count = 1 if kind == of_items else text.count(b"\n- ")
+    reader.documents += 1
+    reader.count_unknown(unknown_name(version, of_items), count)
+    return True
 
 
 def _finished(reader: ObjectReader) -> Loaded:

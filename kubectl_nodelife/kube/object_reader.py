@@ -220,7 +220,7 @@ class ObjectReader:
         if head is None:
             return 0
         if isinstance(head.kind, str):
-            self._count_unknown(head.kind)
+            self.count_unknown(head.kind)
             return 1
         decode, begins, namespaced = DECODERS[head.kind.type], head.begins, head.kind.namespaced
         check = CHECKS.get(head.kind.type)
@@ -304,7 +304,7 @@ class ObjectReader:
             raise self._stranger("is missing: this is not a Kubernetes object", join(path, "kind"))
         kind = find_kind(version, name)
         if kind is None:
-            self._count_unknown(unknown_name(version, name))
+            self.count_unknown(unknown_name(version, name))
             return
         obj = convert(mended(version, kind, raw), kind.type, self.source, path)
         self._keep(obj, kind, path)
@@ -357,9 +357,11 @@ class ObjectReader:
         self.loaded.kinds_read.add(kind.name)
         self._advance(1)
 
-    def _count_unknown(self, name: str) -> None:
-        self.loaded.unknown_kinds[name] += 1
-        self._advance(1)
+    def count_unknown(self, name: str, count: int = 1) -> None:
+        """Note objects of a kind that is not read."""
+        if count:
+            self.loaded.unknown_kinds[name] += count
+        self._advance(count)
 
     def _advance(self, count: int) -> None:
         self.done += count

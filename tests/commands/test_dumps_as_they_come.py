@@ -287,3 +287,27 @@ def test_a_node_with_and_without_its_managers_is_one(richer: str, tmp_path: Path
         (tmp_path / name).write_text(text(found))
     (kept,) = read_dump([str(tmp_path)]).objects
     assert isinstance(kept, Node) and kept.managers
+
+
+HELM = "apiVersion: apps/v1\nkind: Deployment\n{{- if .Values.on }}\nspec: {}\n{{- end }}\n"
+
+
+def test_a_helm_chart_is_a_stranger(tmp_path: Path) -> None:
+    files = {**STRANGERS, "chart/templates/deployment.yaml": HELM}
+    dump = read_dump([folder_of(files, tmp_path / "dump")])
+    assert told(dump) == ["Node a1"]
+    broken = "apiVersion: v1\nkind: Pod\nmetadata: [\n"
+    with pytest.raises(BadInput, match="broken"):
+        read_dump([folder_of({**files, "broken.yaml": broken}, tmp_path / "dump")])
+
+
+def test_yaml_of_kinds_that_are_not_read_is_counted_unparsed(tmp_path: Path) -> None:
+    """Its kind stands at the first column; a broken end shows that nothing else was looked at."""
+    secret = {"apiVersion": "v1", "items": [{"data": {"a": "x"}}] * 3, "kind": "SecretList"}
+    route = "apiVersion: route.openshift.io/v1\nkind: Route\nspec: [\n"
+    several = "apiVersion: v1\nkind: Secret\n---\n" + yaml.safe_dump(of_kind("Pod", pod()))
+    files = {"secrets.yaml": yaml.safe_dump(secret), "route.yaml": route, "both.yaml": several}
+    dump = read_dump([folder_of(files, tmp_path / "dump")])
+    assert told(dump) == ["Pod shop/web-0"]
+    (warning,) = dump.warnings[:1]
+    assert warning.endswith("passed over: Route (1), Secret (4)")

@@ -30,6 +30,7 @@ from kubectl_nodelife.kube.kinds import Kind, find_resource, group_of
 STDIN: Final = "standard input"
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _NAMED: Final = 3
+_TEMPLATE: Final = re.compile(rb"^[^\"'#\n]*\{\{", re.MULTILINE)
 _SONOBUOY: Final = re.compile(r"(?P<group>[a-z0-9.-]+)_v\d\w*_(?P<plural>[a-z]+)")
 
 
@@ -124,10 +125,15 @@ def _kind_of_word(word: str) -> Kind | None:
 
 
 def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
-    """Whether a file that cannot be read never was Kubernetes': nothing of the dump is missing."""
+    """Whether a file that cannot be read never was Kubernetes': nothing of the dump is missing.
+
+    Of templates as Helm has them nothing is known before they are filled in.
+    """
     if not file.found or (file.kind is not None and not begins.strip()):
         return False
-    return isinstance(error, NotKubernetes) or (file.kind is None and b"apiVersion" not in begins)
+    if isinstance(error, NotKubernetes) or _TEMPLATE.search(begins):
+        return True
+    return file.kind is None and b"apiVersion" not in begins
 
 
 def _plain(name: str) -> str:
