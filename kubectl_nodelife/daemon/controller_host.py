@@ -244,9 +244,12 @@ class ControllerHost:
         waiting = view
         while True:
             view, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-            for action in self.engine.step(now_ns, view):
-                waiting += self._plan_contained(action, now_ns)
-                yield
+            for decided in self.engine.turns(now_ns, view):
+                for action in decided:
+                    waiting += self._plan_contained(action, now_ns)
+                    yield
+                if not decided:
+                    yield
             if not waiting:
                 self.overlay.applied()
                 return

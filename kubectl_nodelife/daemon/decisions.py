@@ -1,7 +1,7 @@
 """The daemon's decision task: the one place from which the engine is touched.
 
 News of the watches, new settings, outcomes of actions and the passing of time come through one
-queue. Each batch becomes ticks for the host, which `live.loop` plays in slices of some 20 ms, so
+queue. Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10 ms, so
 that a burst (a zone lost is 50,000 actions) never holds up who asks; nothing interrupts a batch.
 
 No decision is taken while a required watch (Node, Lease, Pod) is down, and after a suspend, a gap,

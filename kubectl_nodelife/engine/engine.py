@@ -117,10 +117,12 @@ class Engine:
 
         Raises RequeueInThePast.
         """
-        return chain.from_iterable(self._turns(now_ns, events))
+        return chain.from_iterable(self.turns(now_ns, events))
 
-    def _turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
-        """The same, by what is decided together."""
+    def turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+        """The same, by what is decided together: of a node in a monitor pass often nothing, but a
+        live driver may pause there too.
+        """
         cache = self.cache
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
