@@ -38,7 +38,6 @@ class PlannedPod:
         "gone_ns",
         "held",
         "ledgers",
-        "marked_ns",
         "node",
         "placed_ns",
         "pod",
@@ -57,7 +56,6 @@ class PlannedPod:
         self.node = node
         self.ready = pod.ready()
         self.going = pod.metadata.deletion_timestamp is not None
-        self.marked_ns: int | None = None
         self.gone_ns: int | None = None
         self.goes_ns: int | None = None
         self.created_ns: int | None = None

@@ -113,7 +113,6 @@ class PlanWorld:
         )
         deleted = pod.metadata.deletion_timestamp
         if deleted is not None:
-            actor.marked_ns = 0
             self._will_go(actor, deleted - self.snapshot.now_ns)
         elif is_starting(pod) and pod.spec.node_name:
             self._will_be_ready(actor, self._age_ns(pod))
@@ -212,7 +211,6 @@ class PlanWorld:
         now_ns = self.timeline.now_ns
         self.version += 1
         actor.going = True
-        actor.marked_ns = now_ns
         counted = actor.pod.status.phase not in TERMINAL_PHASES
         if actor.ready:
             for ledger in actor.ledgers:

@@ -9,7 +9,6 @@ There are three executors: `PlanningOnly` (dry-run, nothing is ever sent), the v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from kubectl_nodelife.engine.actions import Action
@@ -28,19 +27,3 @@ class PlanningOnly:
 
     def start(self, action: Action, now_ns: int) -> None:
         """Leave the action a plan."""
-
-
-class ByController:
-    """Gives each action to the executor of the controller that decided it.
-
-    A controller that is not named stays planning only: enforcing some controllers and foretelling
-    the others happens in one process, on one cache.
-    """
-
-    def __init__(self, executors: Mapping[str, Executor]) -> None:
-        self._executors = dict(executors)
-        self._other = PlanningOnly()
-
-    def start(self, action: Action, now_ns: int) -> None:
-        """Begin one action."""
-        self._executors.get(action.controller, self._other).start(action, now_ns)

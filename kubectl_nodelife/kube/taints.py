@@ -20,7 +20,6 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration
 from kubectl_nodelife.kube.strconv import parse_int64
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
     TAINT_EFFECTS,
@@ -128,23 +127,9 @@ def min_toleration_seconds(tolerations: Iterable[Toleration]) -> int | None:
     return max(0, min(limits)) if limits else None
 
 
-def min_toleration_time_ns(tolerations: Iterable[Toleration]) -> int | None:
-    """`min_toleration_seconds` in nanoseconds; None: for ever."""
-    seconds = min_toleration_seconds(tolerations)
-    return None if seconds is None else seconds * SECOND_NS
-
-
 def no_execute_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """The taints with effect NoExecute, in order. Follows `getNoExecuteTaints`."""
     return tuple(taint for taint in taints if taint.effect == NO_EXECUTE)
-
-
-def find_taint(taints: Iterable[Taint], key: str, effect: str) -> Taint | None:
-    """The first taint of that key and effect, or None."""
-    for taint in taints:
-        if taint.key == key and taint.effect == effect:
-            return taint
-    return None
 
 
 def add_or_update_taints(taints: tuple[Taint, ...], new: Iterable[Taint]) -> tuple[Taint, ...]:
@@ -194,15 +179,6 @@ def swap_taints(
     Follows `SwapNodeControllerTaint`; upstream writes two patches, with both sets there in between.
     """
     return remove_taints(add_or_update_taints(taints, stamp_taints(add, now_ns)), remove)
-
-
-def taint_set_diff(
-    wanted: Sequence[Taint], present: Sequence[Taint]
-) -> tuple[tuple[Taint, ...], tuple[Taint, ...]]:
-    """(to add, to remove) that make `present` the same set as `wanted`. Follows `TaintSetDiff`."""
-    add = tuple(taint for taint in wanted if not any(taint.matches(p) for p in present))
-    remove = tuple(taint for taint in present if not any(taint.matches(w) for w in wanted))
-    return add, remove
 
 
 def parse_taint(text: str) -> Taint:

@@ -53,7 +53,6 @@ ANNOTATION_RUNNING: Final = "nodelife.dev/running"
 
 # Conditions and their statuses
 NODE_READY: Final = "Ready"
-POD_READY: Final = "Ready"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 # Conditions by which people and their programs say what they do with a node (KEP-5683)

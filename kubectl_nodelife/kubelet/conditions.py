@@ -151,13 +151,6 @@ def pod_scheduled_condition() -> PodCondition:
     return PodCondition(type=POD_SCHEDULED, status="True")
 
 
-def ready_to_start_containers_condition(sandbox_has_network: bool) -> PodCondition:
-    """PodReadyToStartContainers: the sandbox is there and has its network."""
-    return PodCondition(
-        type=READY_TO_START_CONTAINERS, status="True" if sandbox_has_network else "False"
-    )
-
-
 def terminal_phase_condition(type_: str, phase: str) -> PodCondition:
     """`type_` False, for the reason of that terminal phase."""
     return _not_ready(type_, _REASON_OF_TERMINAL_PHASE.get(phase, ""))

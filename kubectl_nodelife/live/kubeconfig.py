@@ -144,22 +144,6 @@ def load_kubeconfig(files: Sequence[str], *, must_exist: bool = False) -> KubeCo
     return merged
 
 
-def to_wire(config: KubeConfig) -> dict[str, Any]:
-    """The config as one kubeconfig document, as kubectl prints it: entries by name."""
-    return {
-        "kind": "Config",
-        "apiVersion": "v1",
-        "clusters": _named(config.clusters, "cluster"),
-        "users": _named(config.users, "user"),
-        "contexts": _named(config.contexts, "context"),
-        "current-context": config.current_context,
-    }
-
-
-def _named(entries: Mapping[str, _Stanza], field: str) -> list[dict[str, Any]]:
-    return [{"name": name, field: msgspec.to_builtins(entries[name])} for name in sorted(entries)]
-
-
 def _read(path: str, must_exist: bool) -> KubeConfig | None:
     """One file; None if it may be missing and is."""
     try:

@@ -51,7 +51,6 @@ class Targets(msgspec.Struct, frozen=True):
 
     nodes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
-    selector_text: str = ""
 
 
 class ReportedCondition(msgspec.Struct, frozen=True):
@@ -171,7 +170,7 @@ def _targets(value: dict[str, Any], at: FieldPath) -> Targets:
         return Targets(nodes=texts(value["nodes"], at.key("nodes")))
     written = text(value["selector"], at.key("selector"))
     try:
-        return Targets(selector=parse_selector(written), selector_text=written)
+        return Targets(selector=parse_selector(written))
     except ValueError as error:
         raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
 

@@ -34,7 +34,6 @@ TWO_BUDGETS: Final = (
 VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 # Gates: which rule decided. The words are those of the plan's JSON.
-GATE_NONE: Final = "none"
 GATE_PDB: Final = "pdb"
 GATE_TWO_PDBS: Final = "two-pdbs"
 GATE_SYNC_FAILED: Final = "pdb-sync-failed"

@@ -14,11 +14,11 @@ from kubectl_nodelife.kube.taints import (
     default_tolerations,
     find_matching_untolerated_taint,
     matching_tolerations,
-    min_toleration_time_ns,
+    min_toleration_seconds,
     no_execute_taints,
     tolerates,
 )
-from kubectl_nodelife.kube.times import SECOND_NS, decode_time
+from kubectl_nodelife.kube.times import decode_time
 from kubectl_nodelife.kube.zones import zone_key
 from tests.conformance.checks import only
 from tests.conformance.world import api_times
@@ -58,7 +58,7 @@ def min_toleration_time(case: Case) -> None:
     """The shortest time over some tolerations."""
     given = _given(case, "toleration_seconds")
     used = [Toleration(toleration_seconds=seconds) for seconds in given["toleration_seconds"]]
-    _expect(case, _time(min_toleration_time_ns(used)))
+    _expect(case, _time(min_toleration_seconds(used)))
 
 
 def used_tolerations(case: Case) -> None:
@@ -67,7 +67,7 @@ def used_tolerations(case: Case) -> None:
     everything, used = matching_tolerations(
         _taints(given["taints"]), _tolerations(given["tolerations"])
     )
-    time = _time(min_toleration_time_ns(used)) if everything else {}
+    time = _time(min_toleration_seconds(used)) if everything else {}
     _expect(case, {"all_tolerated": everything, **time})
 
 
@@ -110,10 +110,10 @@ def _expect(case: Case, got: dict[str, Any], **read: Callable[[Any], Any]) -> No
             assert got[key] == (read[key](value) if key in read and value is not None else value)
 
 
-def _time(minimum_ns: int | None) -> dict[str, Any]:
-    if minimum_ns is None:
+def _time(minimum_seconds: int | None) -> dict[str, Any]:
+    if minimum_seconds is None:
         return {"infinite": True}
-    return {"min_seconds": minimum_ns / SECOND_NS, "infinite": False}
+    return {"min_seconds": minimum_seconds, "infinite": False}
 
 
 def _comparison_operators(case: Case) -> bool:

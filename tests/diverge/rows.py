@@ -33,7 +33,7 @@ def at(seconds: float) -> int:
 
 def record(*parts: ExpectedWrite | ObservedWrite | UnwatchedSpan, **more: Any) -> Observations:
     """A record of 40 s grace, 5 s period, 0.1 nodes a second, with a lease that is held."""
-    assumed = AssumedSettings(5 * SECOND, 40 * SECOND, 0.1, 0.01, {"node-monitor-period": "--set"})
+    assumed = AssumedSettings(5 * SECOND, 40 * SECOND, 0.1, {"node-monitor-period": "--set"})
     made = Observations(assumed=assumed, since_ns=T0 - 600 * SECOND, lease=HELD)
     return replace(
         made,

@@ -20,7 +20,6 @@ from kubectl_nodelife.engine.events import (
     Put,
     Synced,
 )
-from kubectl_nodelife.engine.executor import ByController
 from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
@@ -210,20 +209,3 @@ def test_what_was_done_is_no_news_to_the_controller_and_an_unknown_end_is() -> N
     action = DeletePod(controller="one", because="", namespace="d", pod="p")
     assert said(engine, 2, [Outcome(action, 200)]) == []
     assert said(engine, 3, [Outcome(action, NO_ANSWER)]) == ["one failed 0"]
-
-
-def test_actions_go_to_the_executor_of_their_controller_and_stay_plans_without_one() -> None:
-    class Sender:
-        def __init__(self) -> None:
-            self.sent: list[object] = []
-
-        def start(self, action: Action, now_ns: int) -> None:
-            self.sent.append(action)
-
-    sender = Sender()
-    executor = ByController({"one": sender})
-    ours = DeletePod(controller="one", because="", namespace="d", pod="p")
-    others = DeletePod(controller="two", because="", namespace="d", pod="p")
-    executor.start(ours, 1)
-    executor.start(others, 1)
-    assert sender.sent == [ours]

@@ -7,13 +7,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.live.kubeconfig import kubeconfig_files, load_kubeconfig, to_wire
+from kubectl_nodelife.live.kubeconfig import KubeConfig, kubeconfig_files, load_kubeconfig
 
 KUBECTL = shutil.which("kubectl")
 
@@ -108,7 +110,7 @@ def folder(tmp_path: Path) -> Path:
 def test_merge_equals_kubectl_config_view(folder: Path, names: tuple[str, ...]) -> None:
     listed = os.pathsep.join(str(folder / name / "config") for name in names)
     theirs = _kubectl_view(listed, folder)
-    ours = to_wire(load_kubeconfig(kubeconfig_files(None, {"KUBECONFIG": listed})))
+    ours = _as_document(load_kubeconfig(kubeconfig_files(None, {"KUBECONFIG": listed})))
     assert _plain(ours) == _plain(theirs)
 
 
@@ -119,7 +121,7 @@ def test_relative_names_in_kubeconfig_are_against_the_working_folder(
     monkeypatch.chdir(folder)
     theirs = _kubectl_view(os.pathsep.join(("b/config", "", "a/config")), folder)
     files = kubeconfig_files(None, {"KUBECONFIG": os.pathsep.join(("b/config", "", "a/config"))})
-    assert _plain(to_wire(load_kubeconfig(files))) == _plain(theirs)
+    assert _plain(_as_document(load_kubeconfig(files))) == _plain(theirs)
 
 
 RELATIVE = """
@@ -243,6 +245,22 @@ def _kubectl_view(listed: str, cwd: Path, *flags: str) -> dict[str, Any]:
     )
     view: dict[str, Any] = json.loads(done.stdout)
     return view
+
+
+def _as_document(config: KubeConfig) -> dict[str, Any]:
+    """The config as one kubeconfig document, as kubectl prints it: entries by name."""
+    return {
+        "kind": "Config",
+        "apiVersion": "v1",
+        "clusters": _named(config.clusters, "cluster"),
+        "users": _named(config.users, "user"),
+        "contexts": _named(config.contexts, "context"),
+        "current-context": config.current_context,
+    }
+
+
+def _named(entries: Mapping[str, msgspec.Struct], field: str) -> list[dict[str, Any]]:
+    return [{"name": name, field: msgspec.to_builtins(entries[name])} for name in sorted(entries)]
 
 
 def _plain(view: Any) -> Any:

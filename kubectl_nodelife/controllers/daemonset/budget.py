@@ -11,7 +11,6 @@ import re
 from kubectl_nodelife.kube.workload import DaemonSet, IntOrString
 
 ROLLING_UPDATE = "RollingUpdate"
-ON_DELETE = "OnDelete"
 
 _PERCENT = re.compile(r"^(-?[0-9]+)%$")
 

@@ -124,7 +124,6 @@ def _assumed(outlook: Outlook) -> AssumedSettings:
         period_ns=settings.node_monitor_period_ns,
         grace_ns=settings.node_monitor_grace_period_ns,
         rate=settings.node_eviction_rate,
-        secondary_rate=settings.secondary_node_eviction_rate,
         origins=settings.origins,
     )
 

@@ -148,7 +148,6 @@ class AssumedSettings(msgspec.Struct, frozen=True, gc=False):
     period_ns: int
     grace_ns: int
     rate: float
-    secondary_rate: float
     origins: dict[str, str] = {}
 
 
