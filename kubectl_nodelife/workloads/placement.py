@@ -16,14 +16,9 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.interpod import (
-    InterPodAffinity,
-    affinity_terms,
-    anti_affinity_terms,
-)
-from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
-from kubectl_nodelife.workloads.pod_classes import Demands, PodClass, PodClasses
+from kubectl_nodelife.workloads.placement_rules import PlacementRules
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.preferences import OwnersPods, preference_of
 from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import (
@@ -34,12 +29,10 @@ from kubectl_nodelife.workloads.scheduling import (
     static_reason,
 )
 from kubectl_nodelife.workloads.scoring import Candidates, Scoring
-from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
 from kubectl_nodelife.workloads.volumes import (
     NO_NEEDS,
     VolumeNeeds,
     claim_names,
-    volume_needs,
 )
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
@@ -84,11 +77,7 @@ class PlacementSimulator:
         self._classes = classes
         self._candidates: dict[Demands, Candidates] = {}
         self._stale: dict[Demands, set[str]] = {}
-        self._anti_affinity = any(True for _ in cache.placed_anti_affinity())
-        self._rules: dict[PodClass, PodRequirements] = {}
-        self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
-        self._spreading: list[TopologySpread] = []
-        self._interpods: list[InterPodAffinity] = []
+        self._rules = PlacementRules(cache)
         self._owners = OwnersPods()
 
     # --- what changes ----------------------------------------------------------------------------
@@ -108,14 +97,7 @@ class PlacementSimulator:
             self._infos.pop(name, None)
         for stale in self._stale.values():
             stale.add(name)
-        moved = old is None or new is None or old.metadata.labels != new.metadata.labels
-        if moved or any(spread.honours_taints() for spread in self._spreading):
-            self._forget_rules()
-
-    def _forget_rules(self) -> None:
-        """The counts of spread and rules between pods are taken anew when they are next needed."""
-        self._rules.clear()
-        self._spreads, self._spreading, self._interpods = SelectorIndex(), [], []
+        self._rules.node_changed(old, new)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, went, was bound, has ended, or began to terminate."""
@@ -128,12 +110,7 @@ class PlacementSimulator:
                 self._takes_room(old, before, -1)
                 for stale in self._stale.values():
                     stale.add(before)
-        if self._spreading:
-            counted_before = before if _counts_for_spread(old) else ""
-            counted_after = after if _counts_for_spread(new) else ""
-            if counted_before != counted_after:
-                self._spread(old, counted_before, -1)
-                self._spread(new, counted_after, 1)
+        self._rules.pod_changed(old, new, before, after)
 
     def _takes_room(self, pod: Pod, name: str, by: int) -> None:
         info = self._infos.get(name)
@@ -143,22 +120,7 @@ class PlacementSimulator:
                 info.add(wanted.requests, wanted.ports)
             else:
                 info.remove(wanted.requests, wanted.ports)
-        node = self._cache.nodes.get(name)
-        if pod.spec.affinity is not None and not self._anti_affinity and anti_affinity_terms(pod):
-            # From now on labels tell classes apart that were one.
-            self._anti_affinity = True
-            self._forget_rules()
-        if node is not None:
-            for interpod in self._interpods:
-                interpod.change(pod, node, by)
-
-    def _spread(self, pod: Pod | None, name: str, by: int) -> None:
-        node = self._cache.nodes.get(name) if name else None
-        if pod is None or node is None:
-            return
-        # Each once, though two of its selectors match.
-        for spread in dict.fromkeys(self._spreads.find(pod.namespace, pod.metadata.labels)):
-            spread.change(pod, node, by)
+        self._rules.pod_moved(pod, name, by)
 
     def end(self) -> None:
         """Undo the circle in which candidates hold the simulator."""
@@ -195,7 +157,7 @@ class PlacementSimulator:
     def place(self, pod: Pod) -> str | None:
         """The node that the pod would be bound to now, wherever it may be; None: none fits."""
         demands = self._classes.demands_of(pod)
-        wanted = self._wanted(pod, demands)
+        wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return None
         pinned = pinned_node(pod.spec)
@@ -211,17 +173,17 @@ class PlacementSimulator:
 
     def line_of(self, pod: Pod) -> Hashable:
         """Pods with the same value fit the same nodes: where one waits, all do."""
-        class_ = self._classes.demands_of(pod).class_of(pod, self._anti_affinity)
+        class_ = self._rules.class_of(pod, self._classes.demands_of(pod))
         return (class_, _is_daemon_pod(pod), claim_names(pod))
 
     def follows_pods(self) -> bool:
         """Whether a pod that comes may let in another that had nowhere to go."""
-        return bool(self._rules)
+        return self._rules.are_counted()
 
     def candidates(self, pod: Pod, most: int) -> list[str]:
         """Nodes on which the pod fits now, at most so many."""
         demands = self._classes.demands_of(pod)
-        wanted = self._wanted(pod, demands)
+        wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return []
         found: list[str] = []
@@ -234,7 +196,7 @@ class PlacementSimulator:
 
     def no_room(self, pod: Pod) -> NoRoom:
         """Why the pod fits nowhere, counted over all nodes."""
-        wanted = self._wanted(pod, self._classes.demands_of(pod))
+        wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
         nodes = self._cache.nodes
         nowhere = self._nowhere(wanted)
         if nowhere:
@@ -255,7 +217,7 @@ class PlacementSimulator:
 
     def needs(self, pod: Pod) -> VolumeNeeds:
         """What the pod's volumes ask of a node."""
-        return volume_needs(pod, self._cache, created_anew=True)
+        return self._rules.volume_needs(pod)
 
     def _fits(self, wanted: PodRequirements, name: str) -> bool:
         node = self._cache.nodes.get(name)
@@ -321,58 +283,6 @@ class PlacementSimulator:
             stale.clear()
         return found
 
-    # --- which pods are alike --------------------------------------------------------------------
-
-    def _wanted(self, pod: Pod, demands: Demands) -> PodRequirements:
-        """What the pod wants, its volumes included."""
-        class_ = demands.class_of(pod, self._anti_affinity)
-        if class_ is demands.plain:
-            shared = demands.wanted
-        else:
-            found = self._rules.get(class_)
-            if found is None:
-                sample = class_.sample
-                found = PodRequirements(sample, self._spread_of(sample), self._interpod_of(sample))
-                self._rules[class_] = found
-            shared = found
-        volumes = pod.spec.volumes
-        if not volumes or not any(v.persistent_volume_claim or v.ephemeral for v in volumes):
-            return shared
-        needs = self.needs(pod)
-        if needs is NO_NEEDS:
-            return shared
-        return PodRequirements(pod, shared.spread, shared.interpod, needs, self._cache)
-
-    def _spread_of(self, pod: Pod) -> TopologySpread | None:
-        if not hard_constraints(pod):
-            return None
-        spread = TopologySpread(pod, self._cache.nodes.values())
-        for placed, node in self._cache.placed(pod.namespace):
-            if placed.metadata.deletion_timestamp is None:
-                spread.change(placed, node, 1)
-        self._spreading.append(spread)
-        for selector in spread.selectors():
-            self._spreads.add(pod.namespace, selector, spread)
-        return spread
-
-    def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
-        terms = affinity_terms(pod) + anti_affinity_terms(pod)
-        if not terms and not self._anti_affinity:
-            return None
-        interpod = InterPodAffinity(pod, self._cache.namespace_labels)
-        if all(t.namespace_selector is None and t.namespaces == {pod.namespace} for t in terms):
-            # Its own terms are about its namespace alone; elsewhere only others' terms count.
-            for other, node in self._cache.placed(pod.namespace) if terms else ():
-                interpod.change(other, node, 1)
-            for other, node in self._cache.placed_anti_affinity():
-                if not terms or other.namespace != pod.namespace:
-                    interpod.change(other, node, 1)
-        else:
-            for other, node in self._cache.placed(None):
-                interpod.change(other, node, 1)
-        self._interpods.append(interpod)
-        return interpod
-
 
 def pinned_node(spec: PodSpec) -> str | None:
     """The one node that the pod's affinity names, as the DaemonSet controller writes it."""
@@ -394,7 +304,3 @@ def _is_daemon_pod(pod: Pod) -> bool:
 def _place_of(pod: Pod | None) -> str:
     """The node on which the pod takes room, "" for none."""
     return "" if pod is None or pod.status.phase in TERMINAL_PHASES else pod.spec.node_name
-
-
-def _counts_for_spread(pod: Pod | None) -> bool:
-    return pod is not None and pod.metadata.deletion_timestamp is None

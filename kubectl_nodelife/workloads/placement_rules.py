@@ -1,0 +1,147 @@
+"""What pods want of a node, with the counts behind their rules kept up while pods come and go.
+
+Rules are those that look beyond a single node: topology spread, and affinity and anti-affinity
+between pods. They are counted once for a class of pods that are alike, when first asked for.
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.workloads.interpod import (
+    InterPodAffinity,
+    affinity_terms,
+    anti_affinity_terms,
+)
+from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
+from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
+from kubectl_nodelife.workloads.scheduling import PodRequirements
+from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
+from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, volume_needs
+
+
+class PlacementRules:
+    """The rules of all classes of pods that were asked about. It is told what changes, as
+    `PlacementSimulator` is.
+    """
+
+    def __init__(self, cache: SchedulerCache) -> None:
+        self._cache = cache
+        self._anti_affinity = any(True for _ in cache.placed_anti_affinity())
+        self._counted: dict[PodClass, PodRequirements] = {}
+        self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
+        self._spreading: list[TopologySpread] = []
+        self._interpods: list[InterPodAffinity] = []
+
+    def class_of(self, pod: Pod, demands: Demands) -> PodClass:
+        """The pod's class; labels count where some pod has a required anti-affinity to others."""
+        return demands.class_of(pod, self._anti_affinity)
+
+    def wanted(self, pod: Pod, demands: Demands) -> PodRequirements:
+        """What the pod wants, its volumes included."""
+        class_ = self.class_of(pod, demands)
+        shared = demands.wanted if class_ is demands.plain else self._of_class(class_)
+        volumes = pod.spec.volumes
+        if not volumes or not any(v.persistent_volume_claim or v.ephemeral for v in volumes):
+            return shared
+        needs = self.volume_needs(pod)
+        if needs is NO_NEEDS:
+            return shared
+        return PodRequirements(pod, shared.spread, shared.interpod, needs, self._cache)
+
+    def volume_needs(self, pod: Pod) -> VolumeNeeds:
+        """What the pod's volumes ask of a node."""
+        return volume_needs(pod, self._cache, created_anew=True)
+
+    def are_counted(self) -> bool:
+        """Whether the rules of some class are, so that a pod that comes may let in another."""
+        return bool(self._counted)
+
+    # What changes
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, went, or changed in something that a filter looks at."""
+        moved = old is None or new is None or old.metadata.labels != new.metadata.labels
+        if moved or any(spread.honours_taints() for spread in self._spreading):
+            self._forget()
+
+    def pod_moved(self, pod: Pod, name: str, by: int) -> None:
+        """A pod takes room on the node from now on (`by` 1), or no longer (-1)."""
+        node = self._cache.nodes.get(name)
+        if pod.spec.affinity is not None and not self._anti_affinity and anti_affinity_terms(pod):
+            # From now on labels tell classes apart that were one.
+            self._anti_affinity = True
+            self._forget()
+        if node is not None:
+            for interpod in self._interpods:
+                interpod.change(pod, node, by)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None, before: str, after: str) -> None:
+        """A pod changed that takes room on these nodes, "" for none; terminating ones are not
+        spread any more.
+        """
+        if not self._spreading:
+            return
+        counted_before = before if _counts_for_spread(old) else ""
+        counted_after = after if _counts_for_spread(new) else ""
+        if counted_before != counted_after:
+            self._spread(old, counted_before, -1)
+            self._spread(new, counted_after, 1)
+
+    def _spread(self, pod: Pod | None, name: str, by: int) -> None:
+        node = self._cache.nodes.get(name) if name else None
+        if pod is None or node is None:
+            return
+        # Each once, though two of its selectors match.
+        for spread in dict.fromkeys(self._spreads.find(pod.namespace, pod.metadata.labels)):
+            spread.change(pod, node, by)
+
+    def _forget(self) -> None:
+        """All counts are taken anew when they are next needed."""
+        self._counted.clear()
+        self._spreads, self._spreading, self._interpods = SelectorIndex(), [], []
+
+    # The counts of a class
+
+    def _of_class(self, class_: PodClass) -> PodRequirements:
+        found = self._counted.get(class_)
+        if found is None:
+            sample = class_.sample
+            found = PodRequirements(sample, self._spread_of(sample), self._interpod_of(sample))
+            self._counted[class_] = found
+        return found
+
+    def _spread_of(self, pod: Pod) -> TopologySpread | None:
+        if not hard_constraints(pod):
+            return None
+        spread = TopologySpread(pod, self._cache.nodes.values())
+        for placed, node in self._cache.placed(pod.namespace):
+            if placed.metadata.deletion_timestamp is None:
+                spread.change(placed, node, 1)
+        self._spreading.append(spread)
+        for selector in spread.selectors():
+            self._spreads.add(pod.namespace, selector, spread)
+        return spread
+
+    def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
+        terms = affinity_terms(pod) + anti_affinity_terms(pod)
+        if not terms and not self._anti_affinity:
+            return None
+        interpod = InterPodAffinity(pod, self._cache.namespace_labels)
+        if all(t.namespace_selector is None and t.namespaces == {pod.namespace} for t in terms):
+            # Its own terms are about its namespace alone; elsewhere only others' terms count.
+            for other, node in self._cache.placed(pod.namespace) if terms else ():
+                interpod.change(other, node, 1)
+            for other, node in self._cache.placed_anti_affinity():
+                if not terms or other.namespace != pod.namespace:
+                    interpod.change(other, node, 1)
+        else:
+            for other, node in self._cache.placed(None):
+                interpod.change(other, node, 1)
+        self._interpods.append(interpod)
+        return interpod
+
+
+def _counts_for_spread(pod: Pod | None) -> bool:
+    return pod is not None and pod.metadata.deletion_timestamp is None
