@@ -214,7 +214,8 @@ class Fleet(VirtualUpgrades):
         self.world.agenda.add(back_ns, SCRIPT, self._again)
 
     def _again(self, at_ns: int) -> None:
-        if not self.leaders and not self._to_lead:
+        lost = (leader for leader in self._faulty() if leader.slept or leader.cut_off_since_ns)
+        if len(self.leaders) == len(list(lost)) and not self._to_lead:
             self._to_lead.append(None)
 
     def _suspend(self, length_ns: int, at_ns: int) -> None:

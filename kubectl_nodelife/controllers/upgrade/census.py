@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -19,16 +18,14 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
-from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.token_bucket import as_float32
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.wellknown import TRUE
-from kubectl_nodelife.kube.zones import zone_key
 
+STALE = "its Lease is not renewed"
 _GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
 
 
@@ -53,7 +50,7 @@ class Census:
 
     def __init__(
         self,
-        nodes: Mapping[str, Node],
+        readings: Mapping[str, NodeReading],
         marks: Mapping[str, NodeMark],
         policy: UpgradePolicy,
         ports: UpgradePorts,
@@ -62,33 +59,28 @@ class Census:
     ) -> None:
         self._cache, self._now_ns, self._ports = cache, now_ns, ports
         self._policy = policy
-        self._zone_of = {name: zone_key(node.metadata.labels) for name, node in nodes.items()}
+        self._readings = readings
         self._zones: dict[str, list[str]] = {}
         self._down: set[str] = set()
         self._ours: set[str] = set()
         self.unavailable: dict[str, str] = {}
         counted = []
-        for name, node in nodes.items():
-            mark = marks.get(name)
-            if ports.zones.counts(node):
-                self._zones.setdefault(self._zone_of[name], []).append(name)
-            ready = node.ready()
-            if ready is None or ready.status != TRUE:
+        for name, node in readings.items():
+            if node.counts:
+                self._zones.setdefault(node.zone_key, []).append(name)
+            if node.is_down:
                 self._down.add(name)
-            if mark is not None and mark.state in _GOING_DOWN:
-                self._ours.add(name)
-            why = why_unavailable(node, lease_is_fresh=self.is_fresh(name))
+            why = node.unavailable
+            if not node.is_down and not self.is_fresh(name):
+                why = STALE
             if why:
                 self.unavailable[name] = why
+            mark = marks.get(name)
+            is_taken = mark is not None and mark.state in TAKEN
+            if mark is not None and mark.state in _GOING_DOWN:
+                self._ours.add(name)
             counted.append(
-                CountedNode(
-                    name,
-                    pool_name(node, policy),
-                    zone_name(node),
-                    why,
-                    mark is not None and mark.state in TAKEN,
-                    is_control_plane(node),
-                )
+                CountedNode(name, node.pool, node.zone, why, is_taken, node.is_control_plane)
             )
         self._counted = {node.name: node for node in counted}
         self.counts = NodeCounts.of(counted, limits_of(policy))
@@ -118,7 +110,7 @@ class Census:
 
     def zone_hold(self, name: str) -> str:
         """Why the zone brake holds the node; "" where it does not."""
-        zone = self._zone_of[name]
+        zone = self._readings[name].zone_key
         members = self._zones.get(zone, [])
         if name not in members:
             return ""
@@ -150,7 +142,7 @@ class Census:
 
     def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
         """Whether the node's zone is disrupted even if all of ours in flight are thought Ready."""
-        members = self._zones.get(self._zone_of[name], [])
+        members = self._zones.get(self._readings[name].zone_key, [])
         down = sum(1 for other in members if other in self._down and other not in flying)
         ready = len(members) - down
         if down and not ready:

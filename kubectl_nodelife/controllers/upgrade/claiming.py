@@ -28,18 +28,12 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
 )
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
-from kubectl_nodelife.controllers.upgrade.selection import (
-    is_control_plane,
-    pool_name,
-    zone_name,
-)
 from kubectl_nodelife.controllers.upgrade.skipping import (
     drain_cost,
     why_no_candidate,
 )
 from kubectl_nodelife.controllers.upgrade.skips import why_undrainable
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.kube.node import Node
 
 
 def claim(p: UpgradePass) -> bool:
@@ -78,18 +72,19 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
             p.skipped[name] = why
             continue
         found.append(
-            UpgradeCandidate(name, _pool(p, node), zone_name(node)),
+            UpgradeCandidate(name, _pool(p, name), p.readings[name].zone),
         )
     return found
 
 
-def _pool(p: UpgradePass, node: Node) -> str:
-    return CONTROL_PLANE if is_control_plane(node) else pool_name(node, p.policy)
+def _pool(p: UpgradePass, name: str) -> str:
+    node = p.readings[name]
+    return CONTROL_PLANE if node.is_control_plane else node.pool
 
 
 def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
     """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
-    flying = {n: (_pool(p, p.nodes[n]), zone_name(p.nodes[n])) for n in p.flying}
+    flying = {n: (_pool(p, n), p.readings[n].zone) for n in p.flying}
     for name, entry in p.next.step.nodes.items():
         if name in p.awaited:
             flying[name] = (entry.pool, entry.zone)
@@ -226,7 +221,7 @@ def _name_more(
 
 def _place(p: UpgradePass, pool: str) -> PoolPlace:
     step = p.next.step
-    begun = {zone_name(p.nodes[n]) for n in p.marks if _pool(p, p.nodes[n]) == pool}
+    begun = {p.readings[n].zone for n in p.marks if _pool(p, n) == pool}
     return PoolPlace(pool, step.k if step.window else None, frozenset(step.nodes), frozenset(begun))
 
 

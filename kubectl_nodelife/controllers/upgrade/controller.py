@@ -23,6 +23,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
+from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView, WorkReport
 from kubectl_nodelife.controllers.upgrade.proving import prove
@@ -63,7 +64,7 @@ class UpgradeController:
         self, policy: UpgradePolicy, ports: UpgradePorts, epoch: int, began_ns: int
     ) -> None:
         self.policy, self.ports, self.epoch = policy, ports, epoch
-        self.memory = UpgradeMemory(began_ns)
+        self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.superseded = ""
         self.last: UpgradePass | None = None
         self._now_ns = began_ns

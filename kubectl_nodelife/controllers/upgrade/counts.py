@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.workload import IntOrString
@@ -43,6 +44,11 @@ def zone_scope(pool: str, zone: str) -> NodeScope:
     return NodeScope("zone", pool, zone)
 
 
+@lru_cache(maxsize=1 << 10)
+def _scopes_in(pool: str, zone: str) -> tuple[NodeScope, ...]:
+    return (CLUSTER, pool_scope(pool), zone_scope(pool, zone))
+
+
 class CountedNode(NamedTuple):
     """What the counts know of a node. `unavailable`: why it is not available, "" where it is.
 
@@ -59,9 +65,7 @@ class CountedNode(NamedTuple):
     @property
     def scopes(self) -> tuple[NodeScope, ...]:
         """The scopes in which a claim of this node needs a slot."""
-        if self.control_plane:
-            return ()
-        return (CLUSTER, pool_scope(self.pool), zone_scope(self.pool, self.zone))
+        return () if self.control_plane else _scopes_in(self.pool, self.zone)
 
     @property
     def available(self) -> bool:
@@ -139,6 +143,8 @@ class NodeCounts:
     _nodes: dict[str, CountedNode] = field(default_factory=dict)
     _total: dict[NodeScope, int] = field(default_factory=dict)
     _available: dict[NodeScope, int] = field(default_factory=dict)
+    _holds: dict[NodeScope, str] = field(default_factory=dict)
+    """Why a scope has no slot, "" where it has one; as long as nothing changes."""
 
     @classmethod
     def of(
@@ -200,9 +206,12 @@ class NodeCounts:
         if not node.available:
             return ""
         for scope in node.scopes:
-            budget = self.budget(scope)
-            if not budget.slots:
-                return self._why_none(budget)
+            because = self._holds.get(scope)
+            if because is None:
+                budget = self.budget(scope)
+                because = self._holds[scope] = "" if budget.slots else self._why_none(budget)
+            if because:
+                return because
         return ""
 
     def _why_none(self, budget: ScopeBudget) -> str:
@@ -215,7 +224,9 @@ class NodeCounts:
         return text + self._others_in(budget.scope)
 
     def _others_in(self, scope: NodeScope) -> str:
-        others = [n for n in self._of(scope) if n.unavailable and not n.claimed]
+        others = sorted(
+            n for n in self._nodes.values() if n.unavailable and not n.claimed and scope in n.scopes
+        )
         parts = []
         if others:
             shown = [f"{n.name} ({n.unavailable})" for n in others[:NAMES_SHOWN]]
@@ -226,10 +237,8 @@ class NodeCounts:
             parts.append(f"{vanished} vanished since the start (resume --rebase forgets them)")
         return f"; not by this run: {'; '.join(parts)}" if parts else ""
 
-    def _of(self, scope: NodeScope) -> list[CountedNode]:
-        return sorted(node for node in self._nodes.values() if scope in node.scopes)
-
     def _add(self, node: CountedNode, sign: int) -> None:
+        self._holds.clear()
         for scope in node.scopes:
             self._total[scope] = self._total.get(scope, 0) + sign
             if node.available:

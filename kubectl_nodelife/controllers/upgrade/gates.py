@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.upgrade_actions import SetGate
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
-from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.kube.zones import zone_display
 
 BLIND: Final = "blind"
 ZONE: Final = "zone"
@@ -98,7 +98,7 @@ def _cold(p: UpgradePass) -> str:
 
 def _zone(p: UpgradePass) -> str:
     states = p.ports.zones.states(p.cache, p.now_ns)
-    zones = {zone_key(p.nodes[name].metadata.labels) for name in p.selected if name in p.nodes}
+    zones = {p.readings[name].zone_key for name in p.selected}
     bad = [
         f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}"
         for z in sorted(zones)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
+from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.pending import PendingWrites
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, WorkReport
 
@@ -80,8 +81,9 @@ class EvictedPod(msgspec.Struct):
 class UpgradeMemory:
     """All that one leader remembers. A new leader, and a new epoch, begin with a new one."""
 
-    def __init__(self, began_ns: int) -> None:
+    def __init__(self, began_ns: int, readings: NodeReadings) -> None:
         self.began_ns = began_ns
+        self.readings = readings
         self.pending = PendingWrites()
         self.nodes: dict[str, NodeSightings] = {}
         self.work: dict[str, WorkSight] = {}

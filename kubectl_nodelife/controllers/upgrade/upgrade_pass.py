@@ -29,10 +29,10 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
+from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
-from kubectl_nodelife.controllers.upgrade.selection import is_selected
 from kubectl_nodelife.controllers.upgrade.sightings import (
     NodeSightings,
     ProofSight,
@@ -88,7 +88,13 @@ class UpgradePass:
     @cached_property
     def census(self) -> Census:
         """Counts of nodes and zones; claims of this pass lower them."""
-        return Census(self.nodes, self.marks, self.policy, self.ports, self.cache, self.now_ns)
+        return Census(self.readings, self.marks, self.policy, self.ports, self.cache, self.now_ns)
+
+    @cached_property
+    def readings(self) -> dict[str, NodeReading]:
+        """What each node says of itself."""
+        of = self.memory.readings.of
+        return {name: of(node) for name, node in self.nodes.items()}
 
     @property
     def phase(self) -> RunPhase:
@@ -114,7 +120,7 @@ class UpgradePass:
     @cached_property
     def selected(self) -> list[str]:
         """Names of the nodes that the run is about, in order."""
-        return sorted(n for n, node in self.nodes.items() if is_selected(node, self.policy))
+        return [name for name, node in self.readings.items() if node.is_selected]
 
     @cached_property
     def flying(self) -> dict[str, NodeMark]:
