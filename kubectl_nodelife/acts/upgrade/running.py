@@ -65,7 +65,7 @@ Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
 class LeadOrder(msgspec.Struct):
     """What is led, and how. `identity`: of cluster and user, for the journal.
 
-    `ports`: what the controller is handed in; `lease_duration_ns` is for tests, which cannot wait.
+    `ports`: what the controller is handed in.
     """
 
     policy: UpgradePolicy

@@ -14,6 +14,10 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "kubectl_nodelife.commands.upgrade.plan:plan",
         "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
     ),
+    "start": (
+        "kubectl_nodelife.commands.upgrade.start:start",
+        "Show the plan, ask, and lead the run to its end.",
+    ),
     "status": (
         "kubectl_nodelife.commands.upgrade.status:status",
         "Show a run: leader, gates, each node's state and why.",
@@ -21,6 +25,18 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "pause": (
         "kubectl_nodelife.commands.upgrade.pause:pause",
         "Pause a run: nothing more is taken out of service.",
+    ),
+    "resume": (
+        "kubectl_nodelife.commands.upgrade.resume:resume",
+        "End a pause, and lead the run where nobody does.",
+    ),
+    "abort": (
+        "kubectl_nodelife.commands.upgrade.abort:abort",
+        "End a run in good order.",
+    ),
+    "prove": (
+        "kubectl_nodelife.commands.upgrade.prove:prove",
+        "Prove that nodes are usable, as they are.",
     ),
     "clean": (
         "kubectl_nodelife.commands.upgrade.clean:clean",

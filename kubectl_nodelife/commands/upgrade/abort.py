@@ -1,0 +1,41 @@
+"""`kubectl nodelife upgrade abort`: end a run in good order, as its leader where there is none."""
+
+from __future__ import annotations
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.upgrade.continuing import go_on
+from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
+from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
+from kubectl_nodelife.daemon.enforce.announcer import whoever
+
+
+@click.command("abort")
+@click.option("--now", is_flag=True, help="Cut the work off as well; its nodes are left Held.")
+@click.option("--because", default="", metavar="TEXT", help="Why; everybody is told.")
+@click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
+@lead_flags
+@connection_flags
+def abort(
+    now: bool, because: str, lease_namespace: str, lead: LeadFlags, connection: Connection
+) -> int:
+    """End a run: give back what is drained, wait for work, prove what was worked on.
+
+    Nothing is rolled back on a machine. Nodes Failed or Held are left, and listed with kubectl's
+    lines. --now cuts the work off; those nodes stay cordoned and Held.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade abort
+      kubectl nodelife upgrade abort --now --because wrong-image
+    """
+    reason = f"aborted by {whoever()}" + (f": {because}" if because else "")
+    wish = Wish(verb=Verb.ABORT, because=reason, by=whoever(), now=now)
+    return go_on(wish, {}, lease_namespace, connection, lead)

@@ -1,0 +1,137 @@
+"""What `upgrade start`, `resume`, `abort` and `prove` share: becoming the run's leader."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import click
+
+from kubectl_nodelife.acts.upgrade.canary_images import PauseImages, read_pause_images
+from kubectl_nodelife.acts.upgrade.leader import KINDS
+from kubectl_nodelife.acts.upgrade.running import LeadOrder, Opening
+from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
+from kubectl_nodelife.commands.acting import environ, identity_of
+from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
+from kubectl_nodelife.commands.cluster.drain import DrainLook
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.selection import is_selected
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.upgrade.ports import make_ports
+
+NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
+"""Kinds that the leader follows beside those that a plan reads."""
+
+WRITES_A_NODE: Final = 20
+"""PATCHes, canary, Lease and Job of one node, with a new try and a new leader."""
+
+
+class LeadFlags(NamedTuple):
+    """The flags of all verbs that lead."""
+
+    yes: bool
+    insecure: bool
+    lease_duration: str
+    assignments: tuple[str, ...]
+
+
+def lead_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these flags; its callback gets one argument, `lead`."""
+
+    @functools.wraps(callback)
+    def with_lead(*args: Any, **kwargs: Any) -> Any:
+        lead = LeadFlags(*(kwargs.pop(name) for name in LeadFlags._fields))
+        return callback(*args, lead=lead, **kwargs)
+
+    decorated: Callable[..., Any] = with_lead
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS = (
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option(
+        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
+    ),
+    click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    ),
+    click.option(
+        "--lease-duration",
+        default="60s",
+        show_default=True,
+        metavar="DURATION",
+        help="So long a silent leader keeps the Lease.",
+    ),
+)
+
+
+def lead_run(
+    policy: UpgradePolicy,
+    look: DrainLook,
+    opening: Opening,
+    connection: Connection,
+    flags: LeadFlags,
+) -> int:
+    """Lead the run in the foreground; the exit code. Raises NodelifeError."""
+    images = asyncio.run(_images(connection, policy))
+    _check_images(policy, images, look)
+    snapshot = look.snapshot
+    read = {kind for kind in KINDS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
+    order = LeadOrder(
+        policy,
+        look.settings,
+        make_ports(policy, look.settings, images, read),
+        opening,
+        target_of(connection),
+        environ(),
+        identity_of(connection),
+        _most_writes(policy, look),
+        flags.insecure,
+        parse_duration(flags.lease_duration),
+    )
+    try:
+        return asyncio.run(lead_the_run(order, _tell, terminal.warn))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _images(connection: Connection, policy: UpgradePolicy) -> PauseImages:
+    if policy.canary_image or policy.canary_template:
+        return PauseImages({}, {}, policy.pool_label)
+    async with bulk_client(target_of(connection)) as client:
+        return await read_pause_images(client, policy.pool_label)
+
+
+def _check_images(policy: UpgradePolicy, images: PauseImages, look: DrainLook) -> None:
+    """Raises BadInput where a node would have no canary."""
+    if policy.canary_image or policy.canary_template:
+        return
+    cache = Cache()
+    for node in look.snapshot.nodes.values():
+        if is_selected(node, policy) and not images.image_for(cache, node):
+            raise BadInput(
+                f"no pause image is known to be on node {node.name} or on one of its pool",
+                on="--canary-image",
+                remedy="name an image that runs without rights, such as registry.k8s.io/pause:3.10",
+            )
+
+
+def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
+    """Twice what a run over the nodes with their pods writes at most."""
+    nodes = [name for name, node in look.snapshot.nodes.items() if is_selected(node, policy)]
+    pods = sum(len(look.snapshot.pods_by_node.get(name, ())) for name in nodes)
+    return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
+
+
+def _tell(text: str) -> None:
+    terminal.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    terminal.flush()

@@ -1,0 +1,79 @@
+"""`kubectl nodelife upgrade prove`: only the proof, on nodes as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kubectl_nodelife.acts.carrier import LiveCarrier
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.opening import open_run
+from kubectl_nodelife.commands.acting import ActFlags
+from kubectl_nodelife.commands.acting import is_confirmed as is_confirmed_act
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags, lead_run
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.report import terminal
+
+
+@click.command("prove")
+@click.argument("nodes", nargs=-1, metavar="NODE...")
+@click.option("--prove-timeout", metavar="DURATION", help="For the proof [5m].")
+@click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
+@click.option("--canary-service", is_flag=True, help="Prove EndpointSlices as well.")
+@click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
+@lead_flags
+@connection_flags
+def prove(
+    nodes: tuple[str, ...],
+    prove_timeout: str | None,
+    canary_image: str | None,
+    canary_service: bool,
+    lease_namespace: str | None,
+    lead: LeadFlags,
+    connection: Connection,
+) -> int:
+    """Prove that nodes are usable: a canary pod is scheduled there, runs, and is stopped.
+
+    For new or repaired nodes. Nothing is cordoned and nobody evicted; for the minutes of the canary
+    the node has a taint, and no mark stays whatever comes of it. Exits with 1 where a node is not
+    proven. For a node of a run that is under way, use `upgrade resume --assume-done`.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade prove worker-7
+      kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
+    """
+    if not nodes:
+        raise BadInput("no node is named", remedy="give NODE...")
+    flags: dict[str, Any] = {
+        "proveTimeout": prove_timeout,
+        "canaryImage": canary_image,
+        "canaryService": canary_service or None,
+        "leaseNamespace": lease_namespace,
+        "namespace": connection.namespace,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True, "maxParallel": len(nodes)}
+    policy = policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
+    look = look_for_drain(Where(connection, assignments=lead.assignments))
+    for name in nodes:
+        if name not in look.snapshot.nodes:
+            raise NotFound("nodes", name)
+    server = str(look.source.get("server", ""))
+    act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
+    many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
+    if not is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server):
+        terminal.note("not confirmed: nothing was changed")
+        return 0
+    there = list(look.snapshot.nodes.values())
+
+    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
+        return await open_run(session, carrier, there, policy, proof_only=True)
+
+    return lead_run(policy, look, opening, connection, lead)

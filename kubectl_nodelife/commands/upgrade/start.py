@@ -1,0 +1,84 @@
+"""`kubectl nodelife upgrade start`: show the plan, ask, and lead the run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from kubectl_nodelife.acts.carrier import LiveCarrier
+from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.opening import check_start, open_run
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
+from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags, lead_run
+from kubectl_nodelife.commands.upgrade.plan import rendered
+from kubectl_nodelife.commands.upgrade.reading import read_run
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+
+
+@click.command("start")
+@policy_flags
+@lead_flags
+@connection_flags
+def start(given: dict[str, Any], lead: LeadFlags, connection: Connection) -> int:
+    """Upgrade nodes: show the plan, ask for the number of nodes, and lead the run to its end.
+
+    The state of the run stands on the nodes and on its Lease: typed again after a crash, on any
+    machine, with the same nodes, work and policy, it goes on. The first Ctrl-C pauses and waits for
+    what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
+    ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade start -l pool=blue --run ./upgrade-node --target bootID=changed
+      kubectl nodelife upgrade start -f upgrade.yaml --yes
+    """
+    policy = policy_of(given, connection)
+    read = asyncio.run(read_run(connection, policy.lease_namespace))
+    goes_on = check_start(read.lease, read.nodes, policy)
+    look = look_for_drain(Where(connection, assignments=lead.assignments))
+    made = make_upgrade_plan(look.snapshot, policy, look.settings)
+    for warning in look.warnings:
+        terminal.warn(warning)
+    if not made.nodes:
+        raise Failed("no node matches", on="--selector", remedy="check the labels")
+    terminal.write(rendered(made, look.source, "table", headers=True))
+    server = str(look.source.get("server", ""))
+    if goes_on:
+        terminal.write(f"\nRun {goes_on} is under way, and is gone on with.\n")
+    elif made.refusals:
+        raise Refused("; ".join(made.refusals), on=server)
+    todo = len(made.nodes) if goes_on else len(made.done)
+    if not is_confirmed(lead.yes, todo, server):
+        terminal.note("not confirmed: nothing was changed")
+        return 0
+
+    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
+        return await open_run(session, carrier, read.nodes, policy)
+
+    return lead_run(policy, look, opening, connection, lead)
+
+
+def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
+    """Whether the number of nodes was typed. Raises Refused where there is nobody to type it."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise Refused(
+            "nothing is changed: there is no terminal to ask on",
+            on=server,
+            remedy="give --yes to begin",
+        )
+    terminal.flush()
+    typed = click.prompt(
+        f"Type the number of nodes to be upgraded ({nodes}) to begin", default="", err=True
+    )
+    return str(typed).strip() == str(nodes)
