@@ -83,9 +83,9 @@ class Course:
 
 
 DEFAULT_WORK_NS = 10 * MINUTE_NS
-SETTLE_EXTRA_NS = 5 * SECOND_NS
+SETTLE_EXTRA_NS = 2 * SECOND_NS
 """Beside `--ready-for`: the checks are looked at every few seconds."""
 THREE_RENEWALS_NS = 30 * SECOND_NS
 """Check S2 at the kubelet's interval of 10 s."""
-CANARY_NS = 15 * SECOND_NS
+CANARY_NS = 14 * SECOND_NS
 """Scheduled, started, 10 s without a restart, deleted."""

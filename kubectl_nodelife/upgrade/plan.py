@@ -30,6 +30,7 @@ from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, par
 from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
+from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.timing import MIDDLE
 from kubectl_nodelife.engine.settings import Settings
@@ -38,6 +39,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import add_or_update_taints
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.course import (
     CANARY_NS,
@@ -78,15 +80,16 @@ def make_upgrade_plan(
 
 class _Planning:
     def __init__(self, snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> None:
-        self._snapshot, self._policy, self._settings = snapshot, policy, settings
+        self._policy, self._settings = policy, settings
         self._options = drain_options(policy)
-        self._facts = DrainFacts.of(snapshot, self._options)
         self._windows = _windows(policy)
         self._selected = [
             snapshot.nodes[name]
             for name in sorted(snapshot.nodes)
             if is_selected(snapshot.nodes[name], policy)
         ]
+        self._snapshot = _with_budget_statuses(snapshot, [node.name for node in self._selected])
+        self._facts = DrainFacts.of(self._snapshot, self._options)
         self._control_plane = [n for n in snapshot.nodes.values() if is_control_plane(n)]
         self._counted = [self._count(node) for node in snapshot.nodes.values()]
 
@@ -269,7 +272,7 @@ class _Planning:
         least, most = _WORK_RANGE[policy.expect_work_ns is not None]
         settle = max(policy.ready_for_ns, THREE_RENEWALS_NS)
         return (
-            PhaseTimes(int(work * least), settle - SETTLE_EXTRA_NS, 11 * SECOND_NS),
+            PhaseTimes(int(work * least), settle, 11 * SECOND_NS),
             PhaseTimes(work, settle + SETTLE_EXTRA_NS, CANARY_NS),
             PhaseTimes(
                 min(int(work * most), policy.work_timeout_ns),
@@ -331,6 +334,18 @@ def _windows(policy: UpgradePolicy) -> list[Window]:
         return [parse_window(text) for text in policy.window]
     except ValueError as error:
         raise BadInput(str(error), on="--window") from None
+
+
+def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanSnapshot:
+    """The cluster with a status for budgets that were written by hand and have none yet."""
+    ledgers = Scope(snapshot, names).ledgers.values()
+    written = [ledger.budget for ledger in ledgers if not _has_status(snapshot, ledger.budget)]
+    return snapshot.changed(written) if written else snapshot
+
+
+def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
+    found = snapshot.find("PodDisruptionBudget", *budget.key)
+    return found is budget
 
 
 def _is_ready(node: Node) -> bool:

@@ -297,6 +297,7 @@ class _Rehearsal:
         turn.settled_ns = self._timeline.now_ns
         self._down.discard(turn.name)
         self._timeline.at(turn.settled_ns + self._times.prove_ns, self._released, turn)
+        self._pass_soon()  # its zone is one node better off
 
     def _released(self, turn: NodeTurn) -> None:
         turn.released_ns = self._timeline.now_ns

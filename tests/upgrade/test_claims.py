@@ -91,3 +91,5 @@ def test_once_growth_is_over_zones_follow_one_another_with_a_soak_between() -> N
 def test_all_zones_at_once() -> None:
     assert stage(PoolPlace("p", None), ["a1", "b1", "c1"], [], zones=0).zones == ("a", "b", "c")
     assert stage(PoolPlace("p", None), ["a1", "b1", "c1"], [], zones=2).zones == ("a", "b")
+    begun = PoolPlace("p", None, zones=frozenset("ab"))
+    assert stage(begun, ["c1"], ["b1"], zones=2).zones == ("b", "c"), "no soak: b goes on anyway"

@@ -62,8 +62,9 @@ def stage_of(
 ) -> ClaimStage:
     """What may be claimed of a pool.
 
-    `candidates`: its nodes that could be claimed but for slots and gates. `in_flight`: its nodes in
-    Draining to Soaking, or waiting for a newcomer, and their zones.
+    Where zones follow one another there is a soak between two of them. `candidates`: its nodes that
+    could be claimed but for slots and gates. `in_flight`: its nodes in Draining to Soaking, or
+    waiting for a newcomer, and their zones.
     """
     waiting = {candidate.zone for candidate in candidates}
     unfinished = waiting | set(in_flight.values())
@@ -77,9 +78,8 @@ def stage_of(
         return ClaimStage(soak=bool(waiting), over=not unfinished)
     if not unfinished:
         return ClaimStage(over=True)
-    begun = tuple(zone for zone in zones if zone in place.zones)
-    if begun or not place.zones:
-        return ClaimStage(len(candidates), begun or zones)
+    if zones_at_once != 1 or not place.zones or zones[0] in place.zones:
+        return ClaimStage(len(candidates), zones)
     return ClaimStage(soak=True)
 
 

@@ -1,0 +1,78 @@
+"""The plan of an upgrade against the run itself, played by the controller in the virtual cluster.
+
+What `plan` says beforehand of the time, the lowest point and the nodes must hold what the run then
+takes. The work takes what it is expected to take.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.upgrade.counts import pool_scope
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.run import PASS_DRIFT_NS, run
+from kubectl_nodelife.sim.scenario import Setting, assemble, parse_scenario
+from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+from kubectl_nodelife.upgrade.simulated import decider_for
+from tests.sim.documents import Json, document
+from tests.upgrade.fleet_objects import fleet_objects
+
+POLICY: Json = {
+    "target": ["bootID=changed"],
+    "lowWater": 0,
+    "work": {"mode": "run", "command": "-", "rerunSafe": True},
+}
+WORK: Json = {"mode": "reboot", "duration": "3m", "down": "40s", "daemonPods": "10s"}
+
+
+def setting_of(policy: Json) -> Setting:
+    spec = {key: value for key, value in policy.items() if key != "work"}
+    act = {"selector": "pool=blue", "policy": spec, "work": WORK}
+    events = [{"at": "1s", "upgrade": act}]
+    content = json.dumps(document(objects=fleet_objects(), events=events, duration="12h")).encode()
+    return assemble(parse_scenario(content, "fleet.yaml"))
+
+
+def plan_of(setting: Setting, policy: Json) -> UpgradePlan:
+    cluster = setting.cluster
+    objects = [*cluster.nodes.values(), *cluster.pods.values()]
+    objects += [obj for kind, store in cluster.objects.items() for obj in store.values()
+                if kind != "Lease"]  # fmt: skip
+    made = policy_from({**POLICY, **policy, "selector": "pool=blue", "expectWork": "3m"})
+    settings = make_settings(setting.profile, {})
+    return make_upgrade_plan(PlanSnapshot(objects, setting.start_ns), made, settings)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param({"maxUnavailable": "10%"}, id="one-after-another"),
+        pytest.param({"maxUnavailable": 3, "soak": "1m", "zones": 0}, id="three-at-once"),
+        pytest.param({"maxUnavailable": "25%", "minAvailable": "80%", "canary": 2}, id="a-floor"),
+    ],
+)
+def test_the_plan_holds_what_the_run_takes(policy: Json) -> None:
+    setting = setting_of({**POLICY, **policy})
+    planned = plan_of(setting, policy)
+    settings = make_settings(setting.profile, {})
+    controllers = make_controllers(
+        settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS
+    )
+    decider = decider_for(settings)
+    came = run(setting, controllers, make_decider=decider, until_upgraded=True)
+    result: dict[str, Any] = came.upgrade or {}
+    assert planned.estimate is not None and len(planned.done) == 12, planned.nodes
+    assert len(result["done"]) == 12
+    assert planned.estimate.low <= result["seconds"] <= planned.estimate.high
+    lowest = planned.course.lowest[pool_scope("blue")].available
+    assert result["lowestAvailable"]["byPool"]["blue"] == lowest
+    expected = planned.estimate.cold + planned.course.end_ns / SECOND_NS
+    assert abs(result["seconds"] - expected) < 0.1 * expected, "and the middle is a good guess"
