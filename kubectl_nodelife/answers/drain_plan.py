@@ -16,6 +16,7 @@ from kubectl_nodelife.drain.results import (
     WavePlan,
     WorkloadPlan,
 )
+from kubectl_nodelife.drain.webhooks import EvictionWebhook
 
 
 def drain_document(plan: DrainPlan, source: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +42,21 @@ def _plan(plan: DrainPlan) -> dict[str, Any]:
         "maintenanceSeconds": plan.maintenance,
         "budgets": [_budget(budget) for budget in plan.budgets],
         "workloads": [_workload(workload) for workload in plan.workloads],
+        "webhooks": [_webhook(webhook) for webhook in plan.webhooks],
         "assumptions": plan.assumptions,
         "warnings": plan.warnings,
+    }
+
+
+def _webhook(webhook: EvictionWebhook) -> dict[str, Any]:
+    return {
+        "configuration": webhook.configuration,
+        "name": webhook.name,
+        "selects": webhook.selects,
+        "failurePolicy": webhook.failure_policy,
+        "timeoutSeconds": webhook.timeout_seconds,
+        "failing": webhook.failing,
+        "pods": [f"{pod.namespace}/{pod.name}" for pod in webhook.pods],
     }
 
 

@@ -43,6 +43,7 @@ from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.wave_times import set_wave_estimates
 from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
+from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.sim.kubectl.options import (
@@ -212,7 +213,16 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         workloads=workload_plans(play),
         assumptions=assumptions(play),
         warnings=[*doubts, *warnings_of(play)],
+        webhooks=_webhooks(play, admission, waves),
     )
+
+
+def _webhooks(play: Play, admission: Admission, waves: list[WavePlan]) -> list[EvictionWebhook]:
+    if not admission.webhooks:
+        return []
+    going = {(p.namespace, p.name) for wave in waves for p in wave.pods if p.verdict != KEPT}
+    pods = [pod for pod in play.scope.snapshot.pods if pod.key in going]
+    return list(eviction_webhooks(admission, pods))
 
 
 def _add_doubts(node: NodePlan, unread: Unread) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kubectl_nodelife.drain.webhooks import EvictionWebhook
+
 READY: Final = "ready"
 SLOW: Final = "slow"
 UNKNOWN: Final = "unknown"
@@ -201,6 +203,7 @@ class DrainPlan:
 
     `together`: the largest set of its nodes that was found to go at once, None if not looked for.
     `maintenance`: for so many seconds a drained node is out of service, 0 where it stays so.
+    `webhooks`: that are asked before one of its pods is evicted.
     """
 
     verdict: str
@@ -219,6 +222,7 @@ class DrainPlan:
     cordon: Cordon | None = None
     together: list[str] | None = None
     maintenance: float = 0.0
+    webhooks: list[EvictionWebhook] = field(default_factory=list)
 
     def stranded(self) -> list[PodPlan]:
         """Pods that go and whose replacement finds no node."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kubectl_nodelife.drain.admission import Admission, eviction_of
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import Webhook
 from kubectl_nodelife.kube.cel import CelError, Unknown
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector
 
@@ -22,6 +22,7 @@ WEBHOOK_KINDS = (
 """The kinds that tell it."""
 
 DEFAULT_TIMEOUT_SECONDS = 10
+_MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,24 @@ class EvictionWebhook:
     pods: list[Pod]
     failing: str
 
+    def told(self) -> str:
+        """In a sentence: who is asked about what, and what comes of no answer."""
+        names = first_names([f"{pod.namespace}/{pod.name}" for pod in self.pods], _MOST_NAMES)
+        asked = f"is asked about {names} (it selects {self.selects})"
+        name = f"{self.name} of {self.configuration}"
+        if not self.failing:
+            fails = "refuses the eviction" if self.failure_policy == "Fail" else "lets it go on"
+            return f"{name} {asked}; no answer within {self.timeout_seconds}s {fails}."
+        if self.failure_policy == "Ignore":
+            return f"{name} {asked}; it cannot be called and is ignored: {self.failing}."
+        return f"{name} {asked}; it cannot be called, so that every eviction fails: {self.failing}."
 
-def eviction_webhooks(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:
+
+def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:
     """The webhooks that are asked about the eviction of one of these pods.
 
     A match condition that cannot be evaluated from what was read counts as one that holds.
     """
-    admission = Admission(snapshot)
     for configuration, webhook in admission.webhooks:
         asked = [pod for pod in pods if _is_asked(admission, webhook, pod)]
         if asked:

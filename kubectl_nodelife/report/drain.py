@@ -13,6 +13,8 @@ from kubectl_nodelife.drain.results import (
     NOT_READ,
     READY,
     REFUSED,
+    SLOW,
+    UNKNOWN,
     BudgetPlan,
     DrainPlan,
     NodePlan,
@@ -23,6 +25,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
 from kubectl_nodelife.report.table import Column, Table
 
 _NODE_COLUMNS = (
@@ -67,6 +70,8 @@ _BUDGET_COLUMNS = (
     Column("healthy"),
     Column("allowed"),
 )
+_TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
+
 _MANY = 40
 """Pods of which the plain page shows only those that do not go at the first try."""
 
@@ -118,7 +123,7 @@ def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
     if wide and plan.budgets:
         yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
     if plan.with_flags is None:
-        yield "\n".join(_footnotes(plan))
+        yield "\n".join([*(f"webhook {hook.told()}" for hook in plan.webhooks), *_footnotes(plan)])
 
 
 def blockers(plan: DrainPlan) -> list[PodPlan]:
@@ -177,11 +182,16 @@ def not_read(plan: DrainPlan) -> Iterable[str]:
         yield f"not evaluated, because not read: {'; '.join(told)}"
 
 
+def _verdict(verdict: str) -> str:
+    tone = _TONES.get(verdict)
+    return verdict if tone is None else Toned(verdict, tone)
+
+
 def _node_row(node: NodePlan) -> tuple[object, ...]:
     return (
         node.name,
         node.zone,
-        node.verdict,
+        _verdict(node.verdict),
         node.pods,
         len(node.kept),
         clock(node.start),
@@ -195,7 +205,7 @@ def _pod_row(pod: PodPlan) -> tuple[object, ...]:
         pod.namespace,
         pod.name,
         pod.node,
-        pod.verdict,
+        _verdict(pod.verdict),
         pod.gate,
         clock(pod.start),
         clock(pod.gone),
@@ -218,7 +228,7 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     return (
         workload.namespace,
         workload_name(workload),
-        workload.outage,
+        Toned(workload.outage, BAD if workload.outage == "full" else WARN),
         clock(workload.seconds) if workload.seconds is not None else "no end seen",
         workload.ready,
         workload.lowest,

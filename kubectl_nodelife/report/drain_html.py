@@ -70,6 +70,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         workloads=_workloads(shown),
         pods=pods,
         more_pods=more_pods,
+        webhooks=[hook.told() for hook in shown.webhooks[:_MOST_NOTES]],
         notes=_notes(shown),
     )
 

@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife.answers.replay import replay_document
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.outlook.replay.lanes import state_spans
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.replay_lanes import lanes
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS: Final = (
@@ -56,9 +58,11 @@ class ReplayPage:
         self.warnings = warnings
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """One table. The day is told where there are two."""
+        """The lines, then the lanes. The day is told where there are two."""
         short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
         yield Table(_COLUMNS, [_row(folded, short) for folded in fold(self.lines)])
+        begin_ns = min((line.time_ns for line in self.lines), default=self.since_ns)
+        yield from lanes(state_spans(self.lines), begin_ns, self.until_ns)
 
     def document(self) -> object:
         """The Replay document."""

@@ -1,8 +1,8 @@
 """A replay as one self-contained page: a lane for each node, and below it every line.
 
-No script, no font, nothing fetched: the file can be mailed, archived and printed. A mark in a lane
-leads to its line, and a line to the one that led to it. What is here are plain values;
-templates/replay.html makes markup of them.
+No script, no font, nothing fetched: the file can be mailed, archived and printed. A lane's bars are
+the node's states, and a stroke is something that happened: it leads to its line, and a line to the
+one that led to it. What is here are plain values; templates/replay.html makes markup of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.replay.lanes import (
+    CORDONED,
+    MAINTENANCE,
+    NOT_READY,
+    STATES,
+    TAINTED,
+    ZONE,
+    state_spans,
+)
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.report.html import LONGEST, Tick, render_page
 from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
@@ -25,22 +34,42 @@ _MOST_NOTES: Final = 200
 _LONGEST_TITLE: Final = 200
 _WIDTH, _LEFT, _ROW, _TOP = 1120, 170, 22, 26
 _TICKS: Final = 6
+_BAR: Final = 4
+"""The height of a state's bar in its lane."""
+
+_KINDS: Final = {
+    NOT_READY: "not-ready",
+    TAINTED: "tainted",
+    CORDONED: "cordoned",
+    MAINTENANCE: "maintenance",
+    ZONE: "braked",
+}
 
 _ACTORS: Final = (
     ("controller", "a controller"),
     ("kubelet", "a kubelet"),
     ("user", "a user of kubectl"),
-    ("us", "we, in dry run: not done"),
+    ("us", "kubectl nodelife, in dry run: not done"),
     ("other", "others, or not known"),
 )
 
 
 class Mark(NamedTuple):
-    """A dot in a lane: where, by whom, and the number of its row in the table."""
+    """A stroke in a lane: where, by whom, and the number of its row in the table."""
 
     x: str
     kind: str
     number: int
+    told: str
+
+
+class StateBar(NamedTuple):
+    """A state in a lane: from where, how wide, at which height. `kind`: a class of the style."""
+
+    x: str
+    width: str
+    y: int
+    kind: str
     told: str
 
 
@@ -49,6 +78,7 @@ class Lane(NamedTuple):
 
     label: str
     y: int
+    bars: list[StateBar]
     marks: list[Mark]
 
 
@@ -76,6 +106,7 @@ def page(replay: ReplayPage, subject: str) -> str:
         server=str(replay.source.get("server", "")),
         count=len(replay.lines),
         actors=_ACTORS,
+        states=[(kind, state) for state, kind in _KINDS.items()],
         chart=_chart(replay.lines, folded, len(rows)) if folded else None,
         rows=rows,
         more_rows=len(folded) - len(rows),
@@ -87,10 +118,13 @@ def _chart(lines: Sequence[ReplayLine], folded: Sequence[Folded], rows: int) -> 
     begin_ns = min(line.time_ns for line in lines)
     end_ns = max(max(line.time_ns for line in lines), begin_ns + SECOND_NS)
     lanes, drawn, left = _lanes(folded, rows), [], _MOST_MARKS
+    bars = _bars(lines, begin_ns, end_ns)
     for row, (name, happened) in enumerate(list(lanes.items())[:_MOST_LANES]):
         on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
         marks = [_mark(one, line, begin_ns, end_ns) for one, line in on_top]
-        drawn.append(Lane(name[:26], _TOP + _ROW * row + _ROW // 2, marks))
+        y = _TOP + _ROW * row + _ROW // 2
+        own = [bar._replace(y=y + bar.y) for bar in bars.get(name, ())]
+        drawn.append(Lane(name[:26], y, own, marks))
         left -= len(marks)
     ticks = []
     for tick in range(_TICKS + 1):
@@ -98,6 +132,21 @@ def _chart(lines: Sequence[ReplayLine], folded: Sequence[Folded], rows: int) -> 
         ticks.append(Tick(_x(at_ns, begin_ns, end_ns), clock(at_ns)[11:19]))
     height = _TOP + _ROW * len(drawn) + 8
     return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(lanes) - len(drawn))
+
+
+def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, list[StateBar]]:
+    """Lane -> its bars, each state at a height of its own within the lane."""
+    found: dict[str, list[StateBar]] = {}
+    for span in state_spans(lines):
+        until_ns = end_ns if span.end_ns is None else span.end_ns
+        x, right = (float(_x(at_ns, begin_ns, end_ns)) for at_ns in (span.begin_ns, until_ns))
+        zone = span.state == ZONE
+        height = 0 if zone else STATES.index(span.state) * _BAR - 2 * _BAR
+        ends = "" if span.end_ns is None else f" to {clock(span.end_ns)}"
+        told = f"{span.state} {span.what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
+        bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], told)
+        found.setdefault(f"zone {span.name}" if zone else span.name, []).append(bar)
+    return found
 
 
 def _mark(one: Folded, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:

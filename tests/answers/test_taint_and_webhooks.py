@@ -108,3 +108,29 @@ def test_a_webhook_without_a_server_fails_every_eviction(ask: Ask) -> None:
     ignored = webhook(clientConfig=service, failurePolicy="Ignore")
     assert "is ignored" in ask([*cluster[:2], ignored], "explain", "pod", "p").out
     assert "None." in ask(cluster[:2], "explain", "pod", "p").out
+
+
+def test_a_drain_plan_lists_them_in_the_table_the_page_and_the_document(ask: Ask) -> None:
+    cluster = [node("a1"), node("a2"), pod("p", "a1"), webhook(timeoutSeconds=3)]
+    told = "guard.example.com of guards is asked about default/p (it selects every eviction)"
+    words = ("drain-plan", "a1", "--force")
+    assert f"webhook {told}" in ask(cluster, *words).out
+    assert "Webhooks that are asked" in (html := ask(cluster, *words, "-o", "html").out)
+    assert told in html
+    (found,) = ask(cluster, *words, "-o", "json").document["webhooks"]
+    assert (found["name"], found["failurePolicy"]) == ("guard.example.com", "Fail")
+    assert (found["timeoutSeconds"], found["pods"]) == (3, ["default/p"])
+    assert "Webhooks that are asked" not in ask(cluster[:3], *words, "-o", "html").out
+
+
+def test_verdicts_of_a_drain_plan_are_coloured_by_what_they_mean(ask: Ask) -> None:
+    cluster = [node("a1"), node("a2"), pod("p", "a1")]
+    green, red = "\x1b[32mready\x1b[0m", "\x1b[31mrefused\x1b[0m"
+    forced = ask(cluster, "drain-plan", "a1", "--force", "--color", "always").out
+    assert green in forced and red not in forced
+    assert red in ask(cluster, "drain-plan", "a1", "--color", "always").out
+    plain = ask(cluster, "drain-plan", "a1", "--force", "--color", "never").out
+    assert plain == ask(cluster, "drain-plan", "a1", "--force").out  # not a terminal
+    for sequence in ("\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[0m"):
+        forced = forced.replace(sequence, "")
+    assert forced == plain

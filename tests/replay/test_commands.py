@@ -88,7 +88,8 @@ def replay(capsys: Capture, *words: str, code: int = 0) -> tuple[str, str]:
 
 def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) -> None:
     out, err = replay(capsys)
-    header, *rows = out.splitlines()
+    table, _, lanes = out.partition("\n\n")
+    header, *rows = table.splitlines()
     assert header.split() == ["#", "TIME", "WHO", "WHAT", "OBJECT", "AFTER", "WHY"]
     told = [" ".join(row.split()[2:7]) for row in rows]
     assert told[0].startswith("kubectl (a user) Cordon unschedulable")
@@ -97,6 +98,8 @@ def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) ->
     assert "ReplicaSet/shop/web-1" in rows[3] and "#3?" in rows[3]
     assert "Pod/shop/web-1-b" in rows[4] and "#4?" in rows[4]
     assert len(rows) == 6
+    bar = lanes.splitlines()[1].split()
+    assert bar[:2] == ["a1", "cordoned"] and bar[-3:] == ["goes", "on", "<none>"]
     assert "\x1b" not in out
     assert "daemon start" in err
 
@@ -164,7 +167,7 @@ def test_the_page_is_one_file_and_its_links_lead_somewhere(
     out, _ = replay(capsys, "-o", "html")
     page = Page(out)
     assert "script" not in page.tags and "link" not in page.tags
-    assert {"svg", "circle", "table"} <= page.tags
+    assert {"svg", "rect", "table"} <= page.tags
     assert page.links and {link.removeprefix("#") for link in page.links} <= page.ids
     assert "&lt;script&gt;" in out and "\x1b" not in out
     assert "kubectl (a user)" in out
@@ -203,7 +206,8 @@ def test_a_dump_tells_as_much_as_the_cluster(
             json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
         )
     out, err = replay(capsys, "-f", str(tmp_path))
-    rows = [" ".join(row.split()[2:7]) for row in out.splitlines()[1:]]
+    table = out.partition("\n\n")[0]
+    rows = [" ".join(row.split()[2:7]) for row in table.splitlines()[1:]]
     assert rows[0].startswith("kubectl (a user) Cordon unschedulable")
     assert rows[1].startswith("kubelet a1 Killing Pod/shop/web-1-a")
     assert len(rows) == 2 and "daemon" not in err
