@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.pod import ContainerStatus, Pod
+from kubectl_nodelife.kube.pod import Pod
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -29,8 +29,6 @@ _SPEC_PARTS: Final = (
     "topology_spread_constraints",
     "volumes",
 )
-_SPEC_WORDS: Final = ("node_name", "restart_policy", "scheduler_name")
-_CONDITION_WORDS: Final = ("type", "status", "reason", "message")
 
 
 class Sharing:
@@ -47,8 +45,10 @@ class Sharing:
         meta = obj.metadata
         if meta.namespace:
             force_setattr(meta, "namespace", intern(meta.namespace))
-        self._part(meta, "labels", meta.labels)
-        self._part(meta, "owner_references", meta.owner_references)
+        if meta.labels:
+            self._part(meta, "labels", meta.labels)
+        if meta.owner_references:
+            self._part(meta, "owner_references", meta.owner_references)
         if type(obj) is Pod:
             self._share_pod(obj)
         if len(self._parts) > self._limit:
@@ -57,34 +57,33 @@ class Sharing:
     def _share_pod(self, pod: Pod) -> None:
         spec, status = pod.spec, pod.status
         for name in _SPEC_PARTS:
-            self._part(spec, name, getattr(spec, name))
-        for name in _SPEC_WORDS:
-            force_setattr(spec, name, intern(getattr(spec, name)))
+            part = getattr(spec, name)
+            if part:
+                self._part(spec, name, part)
+        force_setattr(spec, "node_name", intern(spec.node_name))
+        force_setattr(spec, "restart_policy", intern(spec.restart_policy))
+        force_setattr(spec, "scheduler_name", intern(spec.scheduler_name))
         force_setattr(status, "phase", intern(status.phase))
         force_setattr(status, "qos_class", intern(status.qos_class))
         if status.host_ip:
             force_setattr(status, "host_ip", intern(status.host_ip))
         for condition in status.conditions:
-            for name in _CONDITION_WORDS:
-                word = getattr(condition, name)
-                if word:
-                    force_setattr(condition, name, intern(word))
+            force_setattr(condition, "type", intern(condition.type))
+            force_setattr(condition, "status", intern(condition.status))
+            if condition.reason:
+                force_setattr(condition, "reason", intern(condition.reason))
+            if condition.message:
+                force_setattr(condition, "message", intern(condition.message))
         for statuses in (status.container_statuses, status.init_container_statuses):
             for container in statuses or ():
-                _share_words(container)
+                force_setattr(container, "name", intern(container.name))
+                force_setattr(container, "image", intern(container.image))
 
     def _part(self, owner: Any, name: str, part: Any) -> None:
         """One field: by value, which its encoding stands for, since a dict has no hash."""
-        if not part:
-            return
         key = _encode((name, part))
         known = self._parts.get(key)
         if known is None:
             self._parts[key] = part
         else:
             force_setattr(owner, name, known)
-
-
-def _share_words(container: ContainerStatus) -> None:
-    force_setattr(container, "name", intern(container.name))
-    force_setattr(container, "image", intern(container.image))
