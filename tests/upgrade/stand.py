@@ -60,6 +60,7 @@ class Stand(StandCluster):
         self.short_of_room: Callable[[str, Collection[str]], str] = lambda name, leaving: ""
         self.refuse: dict[str, tuple[int, str]] = {}
         self.blind = ""
+        self.clock_ns = 0
         self.unread: tuple[str, ...] = ()
         self.gate_command: str | None = None
         self.gate_runs = 0
@@ -92,7 +93,7 @@ class Stand(StandCluster):
         """One pass of the controller; what it decides is done. Events are left out."""
         view = UpgradeView(
             cache=self.cache,
-            clock_ns=self.now_ns,
+            clock_ns=self.clock_ns or self.now_ns,
             blind=self.blind,
             unread=self.unread,
             gate_command=self.gate_command,

@@ -162,3 +162,86 @@ def test_54_what_a_dry_run_decides_is_what_a_run_decides() -> None:
     s.settle()
     assert all(isinstance(a, NodeMarkPatch) for a in s.did if type(a).__name__ == "ClaimNode")
     assert s.claimed()
+
+
+def test_prove_leaves_no_mark_and_takes_each_node_once() -> None:
+    s = Stand(nodes=["x", "y"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    s.write(proof_only=True)
+    s.add_pod("p", "x")
+    s.run(120)
+    assert s.document.phase is RunPhase.FINISHED and not s.document.failed
+    assert sorted(s.claimed()) == ["x", "y"] and "EvictPod" not in words(s.did)
+    assert s.document.given_back == {"x": "proven", "y": "proven"}
+    for name in ("x", "y"):
+        node = s.node(name)
+        assert not node.spec.taints and not node.metadata.annotations
+        assert s.went_through(name) == [SETTLING, PROVING]
+
+
+def test_prove_that_fails_leaves_no_mark_and_is_told_by_the_document() -> None:
+    s = Stand(nodes=["x"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    s.write(proof_only=True)
+    s.canary_stays = True
+    s.run(200)
+    assert s.document.phase is RunPhase.FINISHED and s.document.failed == ("x",)
+    node = s.node("x")
+    assert not node.spec.taints and not node.metadata.annotations and not node.spec.unschedulable
+
+
+def test_a_patch_refused_by_a_webhook_is_tried_each_minute() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y", "z")
+    s.refuse["ClaimNode"] = (403, "denied by a webhook")
+    s.run(125)
+    assert len(s.claimed()) == 3
+
+
+def test_a_blind_leader_writes_nothing_and_its_clocks_stand() -> None:
+    s = one(SETTLING)
+    s.run(30)
+    s.blind = "the watch of pods is broken"
+    before = len(s.did)
+    s.run(20 * 60, every=30)
+    assert words(s.did[before:]) == ["SetGate"] and s.state("x") == SETTLING
+    s.blind = ""
+    s.run(59)
+    assert s.state("x") == SETTLING, "the gate lifts after a minute"
+    s.run(120)
+    assert PROVING in s.went_through("x")
+
+
+def test_a_new_leader_writes_nothing_in_its_first_grace_period() -> None:
+    s = Stand(cold=True, nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y", "z")
+    s.run(45)
+    assert words(s.did) == ["SetGate"]
+    s.run(10)
+    assert s.claimed() == ["x"]
+
+
+def test_an_annotation_edited_by_another_hand_is_left_alone() -> None:
+    s = one(SETTLING)
+    s.mark("x", SETTLING, reason="edited")
+    s.run(200)
+    assert (
+        s.went_through("x") == [] and "edited by another hand" in s.controller.memory.hands_off["x"]
+    )
+
+
+def test_retry_assume_done_and_skip_do_what_a_person_asks() -> None:
+    s = Stand(maxUnavailable=9, nodes=["a", "b", "c"])
+    s.add_nodes("a", "b", "c", "d", "e", "f", "g")
+    for name in ("a", "b", "c"):
+        s.mark(name, FAILED)
+    s.add_pod("p", "a")
+    s.verdicts["a"] = DrainVerdict("slow")
+    s.write(failed=("a", "b", "c"), phase=RunPhase.PAUSED)
+    s.settle()
+    s.wish("resume", retry=("a",), assume_done=("b",), skip=("c",))
+    s.settle()
+    assert s.document.phase is RunPhase.RUNNING and not s.document.failed
+    assert s.state("a") == DRAINING and s.state("b") == SETTLING and s.state("c") == ""
+    assert not s.node("c").spec.unschedulable and "skipped" in s.document.given_back["c"]
+    assert not s.document.asked

@@ -97,6 +97,10 @@ class Census:
         """The numbers now, for the document of a run that begins, or `--rebase`."""
         return {scope_key(scope): n for scope, n in self.counts.totals().items()}
 
+    def scopes_of(self, name: str) -> tuple[NodeScope, ...]:
+        """The scopes in which the node counts."""
+        return self._counted[name].scopes
+
     def is_fresh(self, name: str) -> bool:
         """Whether the node's Lease was renewed within the grace period, as we saw it."""
         beat = self._cache.heartbeat(name)

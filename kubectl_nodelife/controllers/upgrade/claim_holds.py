@@ -58,11 +58,10 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
 
 def _leaving(p: UpgradePass, name: str) -> tuple[tuple[str, str], ...]:
     """What still leaves a node that is out of service."""
-    mark = p.marks.get(name)
-    if mark is None or mark.state is NodeState.DRAINING:
-        known = p.memory.costs.get(name)
-        return known[1].moving if known else ()
-    return ()
+    draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
+    if name not in draining:
+        return ()
+    return p.ports.drains.verdict(p.cache, name, draining, p.now_ns).moving
 
 
 def expected_ns(p: UpgradePass, drain_seconds: float) -> int:

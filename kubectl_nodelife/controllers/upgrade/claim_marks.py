@@ -19,7 +19,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
-from kubectl_nodelife.controllers.upgrade.skipping import ask_planner
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.upgrade_actions import ClaimNode, MarkNode
 from kubectl_nodelife.kube.node import Node
@@ -51,7 +50,6 @@ def claim_node(p: UpgradePass, node: Node) -> None:
     if not proof_only:
         p.census.claim(node.name)
         p.claimed.append(node.name)
-        ask_planner(p, node.name)
     p.change(
         node,
         p.entered(mark, state),

@@ -12,8 +12,20 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import claiming, ending, gates, gone_nodes, wishes
-from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, document_of
+from kubectl_nodelife.controllers.upgrade import (
+    claiming,
+    ending,
+    gates,
+    gone_nodes,
+    shrinking,
+    wishes,
+)
+from kubectl_nodelife.controllers.upgrade.document import (
+    OVER,
+    RunPhase,
+    UnreadableDocument,
+    document_of,
+)
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -50,6 +62,7 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
 _CAN_FAIL: Final = IN_FLIGHT - {NodeState.DRAINING}
 _CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
 _REFUSED: Final = range(400, 500)
+_LOOK_AGAIN: Final = frozenset({404, 409, 429})
 IDLE_NS: Final = 30 * SECOND_NS
 
 
@@ -78,7 +91,11 @@ class UpgradeController:
         key = self.policy.lease_key
         lease = self.memory.pending.laid_over("Lease", key, view.cache.get("Lease", key), now_ns)
         shown = view.cache.get("Lease", key)
-        document = document_of(shown if isinstance(shown, Lease) else None)
+        try:
+            document = document_of(shown if isinstance(shown, Lease) else None)
+        except UnreadableDocument as error:
+            self.superseded = f"the run's document cannot be read: {error}"
+            return []
         if not isinstance(lease, Lease) or document is None:
             return []
         p = UpgradePass(
@@ -114,6 +131,10 @@ class UpgradeController:
     ) -> None:
         """What came of an action: an HTTP status, the server's words, the object as answered."""
         self.memory.pending.ended(action, code, obj)
+        if code in _REFUSED and code not in _LOOK_AGAIN:
+            self.memory.refused[action.target] = (self._now_ns, message or f"code {code}")
+        else:
+            self.memory.refused.pop(action.target, None)
         if isinstance(action, CreateCanary) and code in _REFUSED and code not in (404, 409):
             proof = self.memory.proof_of(action.node, self._now_ns)
             proof.refused, proof.refused_ns = message or f"code {code}", self._now_ns
@@ -169,6 +190,7 @@ class UpgradeController:
 
     def _decide(self, p: UpgradePass) -> None:
         wishes.take(p)
+        shrinking.follow(p)
         gone_nodes.follow(p)
         wishes.do_asked(p)
         for name, mark in list(p.marks.items()):

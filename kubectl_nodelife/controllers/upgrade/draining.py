@@ -14,7 +14,7 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
 from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import REFUSED_NS, UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.kube.meta import controller_of
@@ -147,6 +147,9 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
         if pod is None or pod.metadata.deletion_timestamp is not None:
             continue
         if pod.spec.node_name != node.name or p.memory.pending.holds("Pod", key):
+            continue
+        refused = p.memory.refused.get(("Pod", key))
+        if refused is not None and not p.is_over(refused[0], REFUSED_NS):
             continue
         p.emit(
             EvictPod(

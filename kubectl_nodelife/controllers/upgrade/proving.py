@@ -26,10 +26,10 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.restoring import (
+    end_proof,
     fail,
     hold,
     shield_off,
-    take_marks_off,
     update_mark,
 )
 from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
@@ -235,7 +235,7 @@ def _p7_gone(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod:
 def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Taint and shield off: the node serves again, and is watched for a while."""
     if p.document.proof_only:
-        take_marks_off(p, node, mark, "proven", ReleaseNode)
+        end_proof(p, node, mark, "")
         return
     annotations, labels = shield_off(mark)
     stays = "; a person's cordon stays" if mark.cordon is CordonOwner.THEIRS else ""

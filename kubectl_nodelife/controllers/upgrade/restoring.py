@@ -6,6 +6,8 @@ follows once the document shows it, so that a leader that dies in between loses 
 
 from __future__ import annotations
 
+from typing import Final
+
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary
 from kubectl_nodelife.controllers.upgrade.marks import (
     SHIELD_ANNOTATIONS,
@@ -16,10 +18,17 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
+from kubectl_nodelife.engine.upgrade_actions import (
+    FailNode,
+    MarkNode,
+    NodeMarkPatch,
+    ReleaseNode,
+    RestoreNode,
+)
 from kubectl_nodelife.kube.node import Node
 
 Off = dict[str, str | None]
+PROVEN: Final = "proven"
 
 
 def shield_off(mark: NodeMark) -> tuple[Off, Off]:
@@ -66,8 +75,31 @@ def take_marks_off(
     p.memory.forget(node.name)
 
 
+def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
+    """A proof alone has ended, and no mark stays. `fault`: why it failed, "" where it did not.
+
+    The document keeps which nodes were proven, so that none is taken again.
+    """
+    name = node.name
+    if fault and name not in p.document.failed:
+        if name not in p.next.failed:
+            p.edit(failed=(*p.next.failed, name))
+        p.memory.failing.setdefault(name, (fault, False))
+    elif not fault and name not in p.document.given_back:
+        p.edit(given_back={**p.next.given_back, name: PROVEN})
+    elif fault:
+        fault, _ = p.memory.failing.pop(name, (fault, False))
+        take_marks_off(p, node, mark, f"not proven: {fault}")
+    else:
+        take_marks_off(p, node, mark, PROVEN, ReleaseNode)
+
+
 def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bool = True) -> None:
     """The node was worked on and not proven. `cordon` False: it is left in service, and told so."""
+    if p.document.proof_only:
+        delete_canary(p, node, f"{node.name} is not proven")
+        end_proof(p, node, mark, because)
+        return
     if node.name not in p.document.failed:
         if node.name not in p.next.failed:
             p.edit(failed=(*p.next.failed, node.name))
@@ -76,9 +108,6 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
         return
     because, cordon = p.memory.failing.pop(node.name, (because, cordon))
     delete_canary(p, node, f"{node.name} failed")
-    if p.document.proof_only:
-        take_marks_off(p, node, mark, f"not proven: {because}")
-        return
     cordons = cordon and not node.spec.unschedulable
     if cordons:
         owner = CordonOwner.OURS
@@ -103,7 +132,7 @@ def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: obj
     """Hands off: somebody intervened, or nobody can know what happened. A person decides."""
     delete_canary(p, node, f"{node.name} is held")
     if p.document.proof_only:
-        take_marks_off(p, node, mark, f"not proven: {because}")
+        end_proof(p, node, mark, because)
         return
     p.change(node, p.entered(mark, NodeState.HELD, because, **fields), because, was=mark.state)
 

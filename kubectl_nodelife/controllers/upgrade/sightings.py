@@ -14,7 +14,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
-from kubectl_nodelife.controllers.upgrade.pending import PendingWrites
+from kubectl_nodelife.controllers.upgrade.pending import ObjectKey, PendingWrites
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, WorkReport
 
 
@@ -91,6 +91,8 @@ class UpgradeMemory:
         self.containers: dict[str, frozenset[str]] = {}
         self.marks: dict[str, tuple[str, str | None]] = {}
         self.expected: dict[str, str | None] = {}
+        self.refused: dict[ObjectKey, tuple[int, str]] = {}
+        self.leaving: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.hands_off: dict[str, str] = {}
         self.costs: dict[str, tuple[int, DrainVerdict]] = {}
         self.failing: dict[str, tuple[str, bool]] = {}

@@ -25,6 +25,8 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return p.strangers[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
+    if p.document.proof_only and name in p.document.failed:
+        return "not proven"
     policy = replace(p.policy, target=()) if p.document.proof_only else p.policy
     why = why_skipped(node, policy, lease_is_fresh=p.census.is_fresh(name))
     if not why and _is_too_new(p, node):

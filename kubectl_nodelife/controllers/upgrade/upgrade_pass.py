@@ -16,6 +16,7 @@ from kubectl_nodelife.controllers.upgrade.census import Census
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,
+    DOCUMENT_LIMIT,
     RunDocument,
     RunPhase,
     encode_document,
@@ -45,6 +46,8 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 
 NAME: Final = "upgrade"
 PROOF: Final = "proof"
+REFUSED_NS: Final = 60 * SECOND_NS
+"""A write that was refused with other than 409 is tried again after so long."""
 PASS_NS: Final = 10 * SECOND_NS
 """The controller is stepped at least so often while a node is in flight."""
 
@@ -136,8 +139,12 @@ class UpgradePass:
         return [name for name, mark in self.marks.items() if mark.state in states]
 
     def is_busy(self, name: str) -> bool:
-        """Whether a write on the node is under way."""
-        return self.memory.pending.holds("Node", ("", name))
+        """Whether a write on the node is under way, or was refused less than a minute ago."""
+        key = ("", name)
+        if self.memory.pending.holds("Node", key):
+            return True
+        refused = self.memory.refused.get(("Node", key))
+        return refused is not None and not self.is_over(refused[0], REFUSED_NS)
 
     def sight(self, name: str, mark: NodeMark) -> NodeSightings:
         """What was seen of the node in its present state."""
@@ -268,7 +275,12 @@ class UpgradePass:
     def _update(self) -> UpdateRun:
         old, new = self.document, self.next
         namespace, name = self.policy.lease_key
-        annotations: dict[str, str | None] = {ANNOTATION_RUN: encode_document(new)}
+        text = encode_document(new)
+        if len(text) > DOCUMENT_LIMIT:
+            because = f"the run's document is full: {len(text)} of {DOCUMENT_LIMIT} bytes"
+            new = replace(old, phase=RunPhase.PAUSED, because=because)
+            text = encode_document(new)
+        annotations: dict[str, str | None] = {ANNOTATION_RUN: text}
         if self.strikes_wish:
             annotations[ANNOTATION_WISH] = None
         stepped = (old.step.pool, old.step.k, old.step.window) != (

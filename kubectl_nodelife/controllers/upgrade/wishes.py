@@ -15,6 +15,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     Ask,
     RunPhase,
+    UnreadableDocument,
     Verb,
     Wish,
     wish_of,
@@ -36,7 +37,11 @@ LEFT_TO_A_PERSON = frozenset({NodeState.FAILED, NodeState.HELD})
 
 def take(p: UpgradePass) -> None:
     """Take the wish on the Lease into the document."""
-    wish = wish_of(p.lease)
+    try:
+        wish = wish_of(p.lease)
+    except UnreadableDocument:
+        p.strikes_wish = True  # of no version of ours: nobody can know what was meant
+        return
     if wish is None or p.phase in OVER:
         p.strikes_wish = wish is not None
         return
