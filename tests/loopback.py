@@ -19,7 +19,8 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sandbox.inputs import read_beginning
 from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
@@ -86,7 +87,7 @@ async def sandbox(
 
 def target_of(served: Sandbox) -> Target:
     """The sandbox as kubeconfig has it."""
-    return find_target(Overrides(kubeconfig=served.kubeconfig), {})
+    return find_target(Connection(kubeconfig=served.kubeconfig), {})
 
 
 @contextlib.asynccontextmanager

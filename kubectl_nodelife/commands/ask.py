@@ -178,9 +178,9 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
     """
     from kubectl_nodelife.live.identity import cluster_identity
     from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-    from kubectl_nodelife.live.target import Overrides, find_target
+    from kubectl_nodelife.live.target import find_target
 
-    overrides = Overrides(**connection._replace(namespace=None)._asdict())
+    overrides = connection._replace(namespace=None)
     target = find_target(overrides, os.environ)
     known = CachedIdentity(
         cluster_identity(target), target.server, target.context, target.namespace

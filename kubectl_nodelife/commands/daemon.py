@@ -126,14 +126,13 @@ def run(
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.options import Options
     from kubectl_nodelife.daemon.run import run_daemon
-    from kubectl_nodelife.live.target import Overrides
 
     connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
     orders = enforcing.orders_of(given)
     if orders.controllers:
         enforcing.confirm(given, ask.resolve(connection))
     options = Options(
-        overrides=Overrides(**connection._asdict()),
+        overrides=connection,
         environ=dict(os.environ),
         profile=profile or "",
         assignments=assignments,

@@ -14,41 +14,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from kubectl_nodelife.live.connection import Connection as Connection
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
-
-
-class Connection(NamedTuple):
-    """The connection flags as given; None, empty or False where a flag was not."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    namespace: str | None = None
-    impersonate: str | None = None
-    impersonate_groups: tuple[str, ...] = ()
-    request_timeout: str | None = None
-    cluster: str | None = None
-    user: str | None = None
-    server: str | None = None
-    token: str | None = None
-    impersonate_uid: str | None = None
-    impersonate_user_extra: tuple[str, ...] = ()
-    tls_server_name: str | None = None
-    insecure_skip_tls_verify: bool = False
-    certificate_authority: str | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
-    cache_dir: str | None = None
-    disable_compression: bool = False
-    max_response_size: str | None = None
-
-    def overridden_by(self, nearer: Connection) -> Connection:
-        """These flags with those of `nearer` on top; repeatable flags add up."""
-        merged = self._asdict()
-        for field, theirs in nearer._asdict().items():
-            mine = merged[field]
-            merged[field] = mine + theirs if isinstance(mine, tuple) else theirs or mine
-        return Connection(**merged)
 
 
 class ConnectionFlag(NamedTuple):

@@ -68,10 +68,10 @@ def _socket(connection: Connection) -> str:
 
 async def _kill_switch(connection: Connection, *, make: bool) -> str:
     from kubectl_nodelife.live.kill_switch import change_kill_switch
-    from kubectl_nodelife.live.target import Overrides, find_target
+    from kubectl_nodelife.live.target import find_target
 
     environ = dict(os.environ)
-    target = find_target(Overrides(**connection._asdict()), environ)
+    target = find_target(connection, environ)
     answer = await change_kill_switch(target, environ, make=make)
     name = "configmap kube-system/nodelife-stop"
     if answer.ok:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.identity import cluster_identity
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.target import Target, find_target
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -20,7 +21,7 @@ class Options(msgspec.Struct, frozen=True):
     `tell`: prints the line that says so.
     """
 
-    overrides: Overrides
+    overrides: Connection
     environ: Mapping[str, str]
     profile: str = ""
     assignments: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ def from_anywhere(options: Options) -> Options:
             replaced[name] = os.path.abspath(path)
             flag = f"--{name.replace('_', '-')}="
             arguments = [flag + replaced[name] if a == flag + path else a for a in arguments]
-    overrides = msgspec.structs.replace(options.overrides, **replaced)
+    overrides = options.overrides._replace(**replaced)
     return msgspec.structs.replace(
         options, overrides=overrides, environ=environ, arguments=tuple(arguments)
     )
@@ -58,5 +59,5 @@ def target_now(options: Options, identity: str, context: str) -> Target:
     target = find_target(options.overrides, options.environ)
     if options.overrides.context or cluster_identity(target) == identity:
         return target
-    pinned = msgspec.structs.replace(options.overrides, context=context)
+    pinned = options.overrides._replace(context=context)
     return find_target(pinned, options.environ)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.quantity import value as quantity_value
+from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.kubeconfig import (
     Cluster,
     Context,
@@ -30,31 +31,6 @@ from kubectl_nodelife.live.kubeconfig import (
 MAX_RESPONSE_BYTES = 512 << 20
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-class Overrides(msgspec.Struct, frozen=True):
-    """The connection flags, named as in `commands/flags.py`; None, empty or False: not given."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    namespace: str | None = None
-    impersonate: str | None = None
-    impersonate_groups: tuple[str, ...] = ()
-    request_timeout: str | None = None
-    cluster: str | None = None
-    user: str | None = None
-    server: str | None = None
-    token: str | None = None
-    impersonate_uid: str | None = None
-    impersonate_user_extra: tuple[str, ...] = ()
-    tls_server_name: str | None = None
-    insecure_skip_tls_verify: bool = False
-    certificate_authority: str | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
-    cache_dir: str | None = None
-    disable_compression: bool = False
-    max_response_size: str | None = None
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -81,7 +57,7 @@ class Target(msgspec.Struct, frozen=True):
         return self.cluster.server.rstrip("/")
 
 
-def find_target(overrides: Overrides, environ: Mapping[str, str]) -> Target:
+def find_target(overrides: Connection, environ: Mapping[str, str]) -> Target:
     """The cluster that kubectl would talk to with these flags in this environment.
 
     Reads the kubeconfig files; with none of use, inside a pod, the pod's service account.
@@ -101,7 +77,7 @@ def find_target(overrides: Overrides, environ: Mapping[str, str]) -> Target:
     return resolve(config, overrides)
 
 
-def resolve(config: KubeConfig, overrides: Overrides) -> Target:
+def resolve(config: KubeConfig, overrides: Connection) -> Target:
     """One context of the config with the flags on top. Raises BadInput."""
     context_name = overrides.context or config.current_context
     context = config.contexts.get(context_name)
@@ -191,7 +167,7 @@ def _find(known: Mapping[str, object], name: str, kind: str, context: str) -> ob
     return known[name]
 
 
-def _override_cluster(cluster: object, flags: Overrides) -> Cluster:
+def _override_cluster(cluster: object, flags: Connection) -> Cluster:
     """Follows `getCluster`: a CA, or the word to skip checks, replaces both; --server drops the
     name to check.
     """
@@ -212,7 +188,7 @@ def _override_cluster(cluster: object, flags: Overrides) -> Cluster:
     )
 
 
-def _override_user(user: object, flags: Overrides) -> User:
+def _override_user(user: object, flags: Connection) -> User:
     """Follows `getAuthInfo`: a certificate or key given replaces the file's in both forms."""
     assert isinstance(user, User)
     if flags.client_certificate:
@@ -304,7 +280,7 @@ def _check_plugin(user: User, on_user: str) -> None:
         raise BadInput(f"interactiveMode {plugin.interactive_mode!r} is unknown", on=on_user)
 
 
-def _in_cluster(flags: Overrides, environ: Mapping[str, str]) -> Target | None:
+def _in_cluster(flags: Connection, environ: Mapping[str, str]) -> Target | None:
     """The service account of the pod that we run in, or None. Follows `InClusterConfig`."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token_file = f"{SERVICE_ACCOUNT}/token"

@@ -14,7 +14,7 @@ from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.live.target import Overrides
+from kubectl_nodelife.live.connection import Connection
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_another_build_of_the_version_is_told(package: Path) -> None:
 def options(environ: dict[str, str], *arguments: str) -> Options:
     words = ("daemon", "run", "--context=prod", *arguments, "--yes")
     orders = Orders(("daemonset",)) if arguments else Orders()
-    return Options(Overrides(), environ, arguments=words, orders=orders)
+    return Options(Connection(), environ, arguments=words, orders=orders)
 
 
 class Upgrade:
@@ -152,5 +152,5 @@ def test_a_program_that_is_back_is_not_gone(upgrade: Upgrade) -> None:
 
 def test_relative_paths_count_from_where_it_was_started() -> None:
     words = ("daemon", "run", "--kubeconfig=k/c")
-    asked = Options(Overrides(kubeconfig="k/c"), {}, arguments=words)
+    asked = Options(Connection(kubeconfig="k/c"), {}, arguments=words)
     assert from_anywhere(asked).arguments[2] == f"--kubeconfig={Path('k/c').absolute()}"

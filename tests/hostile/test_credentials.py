@@ -14,7 +14,8 @@ import pytest
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sandbox.certificate import make_certificate
 from tests.daemon.user import user
 from tests.hostile.server import hostile
@@ -57,7 +58,7 @@ def test_a_clients_key_is_written_to_no_file(
             monkeypatch.setattr("tempfile.tempdir", str(folder))
             monkeypatch.setattr(builtins, "open", watched)
             monkeypatch.setattr(os, "open", os_watched)
-            client = Client(Session(find_target(Overrides(kubeconfig=path), {}), {}))
+            client = Client(Session(find_target(Connection(kubeconfig=path), {}), {}))
             assert b"gitVersion" in await client.read("/version")
             assert opened == [] and list(folder.iterdir()) == []
             await client.close()
@@ -72,7 +73,7 @@ def test_a_key_of_no_use_is_an_error(tmp_path: Path, key: str) -> None:
             bad = {**BY_CERTIFICATE, "client-key-data": encoded(key)}
             with pytest.raises(NodelifeError):
                 path = server.kubeconfig(tmp_path, bad)
-                client = Client(Session(find_target(Overrides(kubeconfig=path), {}), {}))
+                client = Client(Session(find_target(Connection(kubeconfig=path), {}), {}))
                 await client.read("/version")
             assert server.requests == []
 
@@ -120,7 +121,7 @@ def test_what_a_plugin_prints_is_for_the_person_who_asked(tmp_path: Path) -> Non
     async def test() -> None:
         async with hostile(tls=True) as server:
             path = server.kubeconfig(tmp_path, {"exec": plugin})
-            target = find_target(Overrides(kubeconfig=path), {})
+            target = find_target(Connection(kubeconfig=path), {})
             with pytest.raises(Failed, match=TOKEN):
                 await Client(Session(target, {})).read("/version")
             with pytest.raises(Failed, match="exit code 1") as said:

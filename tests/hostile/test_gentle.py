@@ -20,10 +20,11 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.backoff import MOST_RETRY_AFTER_S, Backoff
 from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import FAILING, KindState, ListWatchSource, WatchPacing
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.target import find_target
 from tests.hostile import sicknesses
 from tests.hostile.server import Hostile, Sickness, hostile
 from tests.loopback import play, until
@@ -35,7 +36,7 @@ KINDS = ("Node", "Pod", "Lease")
 
 @contextlib.asynccontextmanager
 async def client(server: Hostile, folder: Path, **flags: str) -> AsyncIterator[Client]:
-    target = find_target(Overrides(kubeconfig=server.kubeconfig(folder), **flags), {})
+    target = find_target(Connection(kubeconfig=server.kubeconfig(folder), **flags), {})
     ours = Client(Session(target, {}))
     try:
         yield ours

@@ -15,7 +15,8 @@ import pytest
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.target import find_target
 from tests.hostile.server import hostile
 from tests.hostile.sicknesses import redirecting
 from tests.loopback import play
@@ -23,7 +24,7 @@ from tests.loopback import play
 
 async def ask(path: str, environ: dict[str, str] | None = None, **flags: Any) -> bytes:
     """One request of ours."""
-    client = Client(Session(find_target(Overrides(kubeconfig=path, **flags), {}), environ or {}))
+    client = Client(Session(find_target(Connection(kubeconfig=path, **flags), {}), environ or {}))
     try:
         return await client.read("/version")
     finally:

@@ -24,7 +24,8 @@ from aiohttp import web
 from kubectl_nodelife.errors import Failed, NodelifeError, Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.target import Overrides, Target, find_target
+from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.target import Target, find_target
 from kubectl_nodelife.sandbox.certificate import make_certificate
 from tests.loopback import KUBECTL, play
 
@@ -98,7 +99,7 @@ def kubeconfig(folder: Path, url: str, user: dict[str, Any], **cluster: Any) -> 
 
 async def ask(path: str, folder: Path, **flags: Any) -> None:
     """One request of ours."""
-    target = find_target(Overrides(kubeconfig=path, **flags), {})
+    target = find_target(Connection(kubeconfig=path, **flags), {})
     client = Client(Session(target, {"PATH": os.environ["PATH"]}))
     try:
         await client.read("/x")
@@ -254,7 +255,7 @@ def test_a_refused_token_is_fetched_anew_once(tmp_path: Path) -> None:
         (tmp_path / "token").write_text("old")
         async with listener(tmp_path) as server:
             user = {"exec": plugin(str(tmp_path / "token"))}
-            target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+            target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
             client = Client(Session(target, {}))
             await client.read("/x")
             (tmp_path / "token").write_text("new")
@@ -278,7 +279,7 @@ def test_other_credentials_of_the_kubeconfig_are_taken(tmp_path: Path) -> None:
 
             def found(user: dict[str, Any]) -> Target:
                 path = kubeconfig(tmp_path, server.url, user)
-                return find_target(Overrides(kubeconfig=path), {})
+                return find_target(Connection(kubeconfig=path), {})
 
             session = Session(found({"token": "old"}), {})
             client = Client(session)
@@ -304,7 +305,7 @@ def test_many_requests_at_once_fetch_a_token_once_and_renew_it_once(tmp_path: Pa
             ran = tmp_path / "ran"
             user = {"exec": plugin(str(tmp_path / "token"))}
             user["exec"]["args"][1] += f"; open({str(ran)!r}, 'a').write('x')"
-            target = find_target(Overrides(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
+            target = find_target(Connection(kubeconfig=kubeconfig(tmp_path, server.url, user)), {})
             client = Client(Session(target, {}))
             await asyncio.gather(*(client.read("/x") for _ in range(5)))
             assert ran.read_text() == "x"

@@ -22,9 +22,10 @@ from aiohttp import web
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.kubeconfig import AuthProvider
 from kubectl_nodelife.live.oidc import OidcProvider
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.target import find_target
 from kubectl_nodelife.sandbox.certificate import make_certificate
 from tests.hostile.server import hostile
 from tests.loopback import play
@@ -283,7 +284,7 @@ def test_requests_carry_the_token_and_share_one_refresh(tmp_path: Path) -> None:
             config = idp.provider()._config
             user = {"auth-provider": {"name": "oidc", "config": config}}
             path = server.kubeconfig(tmp_path, user)
-            client = Client(Session(find_target(Overrides(kubeconfig=path), {}), {}))
+            client = Client(Session(find_target(Connection(kubeconfig=path), {}), {}))
             await asyncio.gather(*(client.read("/version") for _ in range(5)))
             sent = {request.headers["authorization"] for request in server.requests}
             assert sent == {f"Bearer {idp.answer['id_token']}"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import Cluster, Context, ExecConfig, KubeConfig, User
-from kubectl_nodelife.live.target import Overrides, Target, find_target, parse_timeout, resolve
+from kubectl_nodelife.live.target import Target, find_target, parse_timeout, resolve
 
 
 def config(**changes: Any) -> KubeConfig:
@@ -33,12 +32,7 @@ def config(**changes: Any) -> KubeConfig:
 
 
 def target(**flags: Any) -> Target:
-    return resolve(config(), Overrides(**flags))
-
-
-def test_overrides_carry_every_connection_flag() -> None:
-    assert Overrides(**Connection()._asdict()) == Overrides()
-    assert msgspec.structs.asdict(Overrides()) == Connection()._asdict()
+    return resolve(config(), Connection(**flags))
 
 
 def test_current_context_and_its_namespace() -> None:
@@ -122,12 +116,12 @@ def test_what_cannot_be_used_is_said(
     changes: dict[str, Any], flags: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        resolve(config(**changes), Overrides(**flags))
+        resolve(config(**changes), Connection(**flags))
     assert __import__("re").search(complaint, str(caught.value))
 
 
 def test_a_server_alone_is_enough() -> None:
-    found = resolve(KubeConfig(), Overrides(server="http://127.0.0.1:8001"))
+    found = resolve(KubeConfig(), Connection(server="http://127.0.0.1:8001"))
     assert (found.server, found.context, found.namespace) == (
         "http://127.0.0.1:8001",
         "",
@@ -137,7 +131,7 @@ def test_a_server_alone_is_enough() -> None:
 
 def test_nothing_configured_is_an_error_and_not_localhost(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no cluster is configured"):
-        find_target(Overrides(), {"HOME": str(tmp_path)})
+        find_target(Connection(), {"HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +166,7 @@ def test_identity_follows_where_and_as_whom_but_not_secrets() -> None:
             config(
                 clusters={"one": Cluster(server="https://one/", certificate_authority_data="eA==")}
             ),
-            Overrides(),
+            Connection(),
         ),
     ]
     assert len({one, *(cluster_identity(other) for other in others)}) == len(others) + 1

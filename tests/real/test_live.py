@@ -13,9 +13,10 @@ import pytest
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import REFUSED, WATCHING, ListWatchSource, WatchPacing
-from kubectl_nodelife.live.target import Overrides, find_target
+from kubectl_nodelife.live.target import find_target
 from tests.loopback import play, until
 from tests.real.control_plane import ControlPlane, control_plane
 from tests.source_reader import Seen
@@ -43,7 +44,7 @@ def pod(name: str) -> dict[str, Any]:
 async def following(
     plane: ControlPlane, *kinds: str, watch_list: bool = True, user: str | None = None
 ) -> AsyncIterator[tuple[Seen, Client]]:
-    target = find_target(Overrides(kubeconfig=str(plane.kubeconfig), impersonate=user), {})
+    target = find_target(Connection(kubeconfig=str(plane.kubeconfig), impersonate=user), {})
     client = Client(Session(target, {}))
     resources = [Resource(kind_named(kind)) for kind in kinds]
     seen = Seen(ListWatchSource(client, resources, PACE, watch_list=watch_list))

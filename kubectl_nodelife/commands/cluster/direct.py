@@ -20,7 +20,7 @@ from kubectl_nodelife.daemon.settings import RequestedSettings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
-from kubectl_nodelife.live.target import Overrides, Target, connection_warnings, find_target
+from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 from kubectl_nodelife.report import terminal
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 def target_of(connection: Connection) -> Target:
     """The cluster that the flags and the kubeconfig mean. Raises BadInput."""
-    return find_target(Overrides(**connection._asdict()), os.environ)
+    return find_target(connection, os.environ)
 
 
 def requested_settings(profile: str | None, assignments: tuple[str, ...]) -> RequestedSettings:
