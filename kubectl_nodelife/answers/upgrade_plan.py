@@ -33,7 +33,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
             "lowSeconds": round(estimate.low, 1),
             "highSeconds": round(estimate.high, 1),
             "coldSeconds": estimate.cold,
-            "expectedSeconds": round(estimate.cold + course.end_ns / SECOND_NS, 1),
+            "expectedSeconds": round(plan.expected_seconds, 1),
         },
         lowest=lowest_of(course),
         evictions=course.evictions,
@@ -46,6 +46,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
         pending=course.waiting,
         assumptions=plan.assumptions,
         notEvaluated=plan.not_evaluated,
+        rights=plan.rights,
     )
 
 

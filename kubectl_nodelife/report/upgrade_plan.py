@@ -81,6 +81,8 @@ class UpgradePlanPage:
             yield f"{counted(hidden, 'more node')} as the steps say (-o wide shows them)"
         yield Table(_BUDGET_COLUMNS, list(_budget_rows(plan)))
         yield "\n".join(notes(plan))
+        if wide and plan.rights:
+            yield "\n".join(["May you? Each must say yes:", *plan.rights])
 
     def document(self) -> object:
         """The document UpgradePlan."""
@@ -106,7 +108,8 @@ def headline(plan: UpgradePlan) -> str:
     if plan.estimate is None:
         return f"{text}: nothing to do"
     steps = counted(len(plan.course.steps), "step")
-    text += f" in {steps}: {clock(plan.estimate.low)} to {clock(plan.estimate.high)}"
+    low, high = clock(plan.estimate.low), clock(plan.estimate.high)
+    text += f" in {steps}: about {clock(plan.expected_seconds)} ({low} to {high})"
     left = [f"{counts[word]} {said}" for word, said in (("skip", "skipped"), ("hold", "held"))
             if counts[word]]  # fmt: skip
     return ", ".join([text, *left])

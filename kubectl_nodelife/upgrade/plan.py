@@ -55,6 +55,7 @@ from kubectl_nodelife.upgrade.findings import find
 from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
     HOLD,
+    REFUSED_BY,
     SKIP,
     PlannedNode,
     PreflightFinding,
@@ -111,19 +112,19 @@ class _Planning:
             elif node.turn is not None and node.turn.restored:
                 node.decision, node.reason = SKIP, "its drain does not end within --drain-timeout"
         self._explain(nodes)
-        planned = [node for node in nodes if node.turn is not None]
+        at_start = self._at_start()
+        findings = self._window_findings()
+        findings += find(self._snapshot, self._settings, self._policy, nodes)
+        refusals += [found.text for found in findings if found.severity == REFUSED_BY]
         return UpgradePlan(
             policy=self._policy,
             nodes=nodes,
             course=course,
             estimate=estimate,
-            budgets=[self._at_start().budget(s) for s in self._at_start().scopes()],
+            budgets=[at_start.budget(scope) for scope in at_start.scopes()],
             refusals=refusals,
-            findings=[
-                *self._window_findings(),
-                *find(self._snapshot, self._settings, self._policy, nodes),
-            ],
-            assumptions=self._assumptions() if planned else [],
+            findings=findings,
+            assumptions=self._assumptions() if course.turns else [],
             not_evaluated=self._not_evaluated(),
         )
 
@@ -317,7 +318,7 @@ class _Planning:
             f"a node may take {format_duration(sum(high))} and its drain, the longest window is"
             f" {format_duration(longest)}: none is ever claimed"
         )
-        return [PreflightFinding("windows", "refused", text)]
+        return [PreflightFinding("windows", REFUSED_BY, text)]
 
 
 def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:

@@ -10,6 +10,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.results import Remedy
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.course import Course, NodeTurn
 
 CLAIM: Final = "claim"
@@ -68,6 +69,7 @@ class UpgradePlan:
     """The answer to "what will happen, how long does it take, how low does the cluster get?".
 
     `budgets`: the numbers of each scope as they are now. `refusals`: why no run would be started.
+    `rights`: kubectl lines that ask whether one may do what a run does; a plan itself does not ask.
     """
 
     policy: UpgradePolicy
@@ -79,6 +81,13 @@ class UpgradePlan:
     findings: list[PreflightFinding] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     not_evaluated: list[str] = field(default_factory=list)
+    rights: list[str] = field(default_factory=list)
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long the run takes as it was rehearsed."""
+        cold = self.estimate.cold if self.estimate is not None else 0.0
+        return cold + self.course.end_ns / SECOND_NS
 
     @property
     def done(self) -> list[PlannedNode]:
