@@ -241,8 +241,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     step = p.next.step
     marks = [p.marks.get(name) for name in step.nodes]
     done = sum(mark is not None and mark.state is NodeState.DONE for mark in marks)
-    bad = (NodeState.FAILED, NodeState.HELD)
-    failed = sum(mark is not None and mark.state in bad for mark in marks)
+    failed = sum(mark is not None and mark.state is NodeState.FAILED for mark in marks)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
     k = next_step(step.k, StepOutcome(done, failed))
     most = p.census.most_unavailable(pool)

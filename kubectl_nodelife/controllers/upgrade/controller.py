@@ -167,7 +167,15 @@ class UpgradeController:
             elif mark is not None:
                 p.marks[name] = mark
                 self.memory.last_marks[name] = (node.uid, mark)
+            elif name in self.memory.nodes and not pending.holds("Node", ("", name)):
+                self._forget(node)
             self._note_taints(node, p.now_ns)
+
+    def _forget(self, node: Node) -> None:
+        """A node that has lost its mark is none of ours any more; one that went may come back."""
+        uid, _ = self.memory.last_marks.get(node.name, ("", None))
+        if uid == node.uid:
+            self.memory.forget(node.name)
 
     def _note_edits(self, shown: Node) -> None:
         """An annotation that changed, and not by us: hands off from then on."""
@@ -217,8 +225,10 @@ class UpgradeController:
 
 
 def _stand_still(p: UpgradePass) -> None:
-    """Blind: nothing is written, and nothing counts as seen."""
+    """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
         if mark.state in _CLOCK_MAY_STAND:
             sight = p.sight(name, mark)
-            sight.armed_ns, sight.ready_since_ns = p.now_ns, None
+            sight.ready_since_ns = None
+            if not p.is_aborting:
+                sight.armed_ns = p.now_ns

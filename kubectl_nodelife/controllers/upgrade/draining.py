@@ -14,7 +14,7 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
 from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import REFUSED_NS, UpgradePass
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.kube.meta import controller_of
@@ -44,7 +44,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         give_back(p, node, mark, "the run is aborted", entry=False)
         return
     note_containers(p, name)
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE) or p.lacks_work
     verdict = p.ports.drains.verdict(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
     waiting = _waits_for(p, node, verdict)
@@ -56,7 +56,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         because = f"the drain did not end: {sight.waits_for}"
         give_back(p, node, mark, because, entry=not gate)
         return
-    if verdict.verdict in NO_END and not gate:
+    if verdict.verdict in NO_END:
         sight.never_since_ns = p.now_ns if sight.never_since_ns is None else sight.never_since_ns
         if p.is_over(sight.never_since_ns, NEVER_NS):
             give_back(p, node, mark, verdict.sentence or "the drain cannot end", entry=True)
@@ -146,10 +146,7 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
         pod = p.cache.pod(*key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             continue
-        if pod.spec.node_name != node.name or p.memory.pending.holds("Pod", key):
-            continue
-        refused = p.memory.refused.get(("Pod", key))
-        if refused is not None and not p.is_over(refused[0], REFUSED_NS):
+        if pod.spec.node_name != node.name or p.is_under_way("Pod", key):
             continue
         p.emit(
             EvictPod(

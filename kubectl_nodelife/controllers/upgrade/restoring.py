@@ -72,7 +72,6 @@ def take_marks_off(
         unschedulable=uncordon(node, mark),
         remove=(unproven(mark.run),),
     )
-    p.memory.forget(node.name)
 
 
 def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:

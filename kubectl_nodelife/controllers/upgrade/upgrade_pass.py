@@ -140,11 +140,19 @@ class UpgradePass:
 
     def is_busy(self, name: str) -> bool:
         """Whether a write on the node is under way, or was refused less than a minute ago."""
-        key = ("", name)
-        if self.memory.pending.holds("Node", key):
+        return self.is_under_way("Node", ("", name))
+
+    def is_under_way(self, kind: str, key: tuple[str, str]) -> bool:
+        """Whether a write on the object is under way, or was refused less than a minute ago."""
+        if self.memory.pending.holds(kind, key):
             return True
-        refused = self.memory.refused.get(("Node", key))
+        refused = self.memory.refused.get((kind, key))
         return refused is not None and not self.is_over(refused[0], REFUSED_NS)
+
+    @property
+    def lacks_work(self) -> str:
+        """Why no work can be started: it was not given to this leader. "" where it was."""
+        return "" if self.policy.work.is_known else "the work was not given to this leader"
 
     def sight(self, name: str, mark: NodeMark) -> NodeSightings:
         """What was seen of the node in its present state."""
@@ -230,7 +238,7 @@ class UpgradePass:
                 name=node.name,
                 object_uid=node.uid,
                 type="Warning" if state in _WARNINGS else "Normal",
-                reason=f"Upgrade{state or 'Restored'}",
+                reason=f"Upgrade{state or 'Restoring'}",
                 message=because,
             )
         )

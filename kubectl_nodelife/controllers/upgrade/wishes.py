@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     WorkMark,
 )
+from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.upgrade_actions import ClaimNode
@@ -115,7 +116,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if seen is not None and seen.sent and (seen.report is None or seen.report.code is None):
         p.holds[node.name] = ("work", "its work still runs")
         return
-    hold = p.census.counts.hold(node.name)
+    hold = p.census.counts.hold(node.name) or p.lacks_work
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         return
@@ -125,11 +126,14 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         return
     p.census.claim(node.name)
     cordons = not node.spec.unschedulable
+    info = node_info(node)
+    before = replace(mark.before, uid=node.uid, boot_id=info.get("bootID", ""), node_info=info)
     again = p.entered(
         mark,
         NodeState.DRAINING,
         try_=1,
         work=WorkMark(),
+        before=before,
         cordon=CordonOwner.OURS if cordons else mark.cordon,
     )
     p.memory.forget(node.name)

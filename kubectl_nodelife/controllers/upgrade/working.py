@@ -22,7 +22,13 @@ from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_ma
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.sightings import WorkSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import CreateJob, StartWork, StopWork, WorkDone
+from kubectl_nodelife.engine.upgrade_actions import (
+    CreateJob,
+    DeleteJob,
+    StartWork,
+    StopWork,
+    WorkDone,
+)
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
 from kubectl_nodelife.kube.workload import Job
@@ -111,7 +117,8 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: Wo
 
 def _run_again(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, because: str) -> None:
     """The same try once more: written first, begun once that is seen."""
-    if p.policy.work.is_known and not holding(p, but=HOLDS_CLAIMS_ALONE):
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    if p.policy.work.is_known and not gate and not p.is_aborting:
         _intend(seen, p.stamp)
         fresh = replace(mark.work, started=p.stamp, code=None, again="")
         update_mark(p, node, replace(mark, work=fresh), because)
@@ -156,12 +163,10 @@ def variables(p: UpgradePass, node: Node, mark: NodeMark) -> dict[str, str]:
 
 def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     manifest = p.policy.work.manifest
-    name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
-    meta = (manifest or {}).get("metadata") or {}
-    namespace = meta.get("namespace") or p.policy.namespace
+    namespace, name = _job_key(p, node, mark)
     job = p.cache.get("Job", (namespace, name))
     if not isinstance(job, Job):
-        if manifest is None or p.memory.pending.holds("Job", (namespace, name)):
+        if manifest is None or p.is_under_way("Job", (namespace, name)):
             return
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
         told = variables(p, node, mark)
@@ -188,6 +193,29 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
     else:
         p.sight(node.name, mark).waits_for = f"Job {name} is running"
+
+
+def _job_key(p: UpgradePass, node: Node, mark: NodeMark) -> tuple[str, str]:
+    """(namespace, name) of the Job of this try."""
+    meta = (p.policy.work.manifest or {}).get("metadata") or {}
+    name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
+    return meta.get("namespace") or p.policy.namespace, name
+
+
+def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    key = _job_key(p, node, mark)
+    job = p.cache.get("Job", key)
+    if isinstance(job, Job) and not p.is_under_way("Job", key):
+        p.emit(
+            DeleteJob(
+                controller="upgrade",
+                because="its time is over",
+                namespace=key[0],
+                name=key[1],
+                node=node.name,
+                job_uid=job.uid,
+            )
+        )
 
 
 def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
@@ -259,19 +287,26 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight)
     if not p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
         return
     _stop(p, node, mark, seen)
+    if p.policy.work.mode is not WorkMode.REPLACE and _is_met(p, node, mark):
+        finish(p, node, mark, "the target is met")
+        return
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     by_command = p.policy.work.mode is WorkMode.RUN and not mark.work.again
     if by_command and seen.begun != mark.work.started and mark.work.code is None:
-        if p.policy.work.rerun_safe and p.policy.work.is_known:
+        if p.policy.work.rerun_safe and p.policy.work.is_known and not (gate or p.is_aborting):
             _run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
         else:
             hold(p, node, mark, UNKNOWN)
-    elif holding(p, but=HOLDS_CLAIMS_ALONE):
+    elif gate:
         fail(p, node, mark, f"the work did not end in time ({sight.waits_for})")
     else:
         next_try(p, node, mark, "it did not end in time")
 
 
 def _stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+    """End what may still run: the process group, or the Job with its pods."""
+    if p.policy.work.mode is WorkMode.JOB:
+        _delete_job(p, node, mark)
     if seen.sent and (seen.report is None or seen.report.code is None):
         p.emit(
             StopWork(
