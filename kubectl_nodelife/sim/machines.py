@@ -291,7 +291,7 @@ _NO_NETWORK = ReportedCondition(
 _NOT_READY = Taint(key=TAINT_NODE_NOT_READY, effect=NO_SCHEDULE)
 
 
-_OF_THIS_NODE = ("node.kubernetes.io/", "nodelife.dev/")
+_OF_THIS_NODE = ("node.kubernetes.io/", "nodelife.dev/", "remediation.medik8s.io/")
 """Prefixes of marks that are a node's own: its pool's next node is born without them."""
 
 

@@ -98,16 +98,11 @@ class VirtualLeader:
             self.alive = False  # somebody else leads
             return
         self._not_before_ns, self._due_ns = now_ns + PACE_NS, None
-        decided = False
         for action in self.controller.step(self.view(now_ns), now_ns):
-            decided = True
             self._runs.note(action, now_ns)
             self._carry_out(action, now_ns)
             yield action
-        document = document_of(self._lease())
-        if self.controller.superseded or (
-            not decided and document is not None and document.phase in OVER
-        ):
+        if self.controller.superseded or self.controller.is_over:
             self.alive = False
         self._due_ns = self.controller.next_due_ns
 

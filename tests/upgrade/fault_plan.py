@@ -10,6 +10,23 @@ import msgspec
 from tests.sim.documents import Json
 from tests.upgrade.fleet_objects import NODES
 
+_JOB: Json = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"namespace": "default"},
+    "spec": {
+        "template": {"spec": {"containers": [{"name": "c", "image": "registry.example/u:1"}]}}
+    },
+}
+MODES: tuple[tuple[Json, Json], ...] = (
+    ({}, {"work": {"mode": "run", "command": "-"}}),
+    ({}, {"work": {"mode": "wait"}}),
+    ({}, {"work": {"mode": "job", "manifest": _JOB}}),
+    ({"mode": "kubelet"}, {"target": ["kubeletVersion=v1.37.0"]}),
+    ({"mode": "replace"}, {"work": {"mode": "replace"}, "target": []}),
+)
+"""What the work is besides a command that may be run twice: (scenario's work, policy)."""
+
 
 class Plan(msgspec.Struct, frozen=True):
     """What goes wrong, made from a seed.
@@ -17,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     `dies_at`: numbers of actions at which the leader dies, before (even) or after (odd) the call.
     `asleep`, `cut_off`: (minute, seconds). `errors`: share of calls that fail; `lost`: of those,
     the share that is done all the same. `people`: (minute, what, node). `machines`: (node, how).
+    `abort_at`: the minute of `upgrade abort`, 0 for none.
     """
 
     dies_at: tuple[int, ...] = ()
@@ -31,11 +49,12 @@ class Plan(msgspec.Struct, frozen=True):
     policy: Json = {}
     work: Json = {}
     seed: int = 0
+    abort_at: int = 0
 
     @property
     def is_mild(self) -> bool:
         """Whether nothing but the leader and its calls has faults: all nodes must be done."""
-        return not self.people and not self.machines
+        return not self.people and not self.machines and not self.abort_at
 
 
 def plan_of(seed: int) -> Plan:
@@ -67,4 +86,9 @@ def plan_of(seed: int) -> Plan:
         made["policy"] = {"maxFailures": chance.choice((0, 1, 20))}
     if chance.random() < 0.3:
         made["work"] = {"jitter": "60s", "seed": seed}
+    if chance.random() < 0.15:
+        made["abort_at"] = chance.randint(2, 30)
+    work, policy = chance.choice(MODES) if chance.random() < 0.5 else ({}, {})
+    made["work"] = {**made.get("work", {}), **work}
+    made["policy"] = {**made.get("policy", {}), **policy}
     return Plan(**made)

@@ -145,7 +145,7 @@ class Judges:
 
     def _bound(self, pod: Pod) -> None:
         node = self._api.store.nodes.get(pod.spec.node_name)
-        if node is None or mark_of(node).get("state") not in OURS:
+        if node is None or node.name in self.meddled or mark_of(node).get("state") not in OURS:
             return
         keys = {t.key for t in pod.spec.tolerations}
         tolerant = {"", "node.kubernetes.io/unschedulable", UNPROVEN} & keys

@@ -83,14 +83,14 @@ class LeaderParts(msgspec.Struct):
     """What a leader is made of. `work`, `gate`: None where no command is run.
 
     `over` says, after a step in which nothing was decided, with which exit code the leader ends;
-    None: it goes on.
+    None: it goes on. It is told whether the run has ended and is cleared away.
     """
 
     session: ActSession
     cache: LiveCache
     lease: RunLease
     make_controller: MakeController
-    over: Callable[[], int | None]
+    over: Callable[[bool], int | None]
     work: WorkRunner | None = None
     gate: GateCommand | None = None
     tell: Tell = lambda text: None
@@ -160,8 +160,10 @@ class Leader:
             decided = self._step(self._controller)
             if self._controller.superseded:
                 return self._end(self._controller.superseded)
-            if not decided and not self._outstanding and (code := self._parts.over()) is not None:
-                return code
+            if not decided and not self._outstanding:
+                code = self._parts.over(self._controller.is_over)
+                if code is not None:
+                    return code
         took_s = time.monotonic() - began
         await asyncio.sleep(max(_LEAST_BETWEEN_S, 4 * took_s))
         await self._gather(self._patience_s())

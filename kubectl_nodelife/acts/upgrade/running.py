@@ -205,14 +205,19 @@ class _Running:
 
     # The end
 
-    def _over(self) -> int | None:
-        """The exit code where there is nothing left for a leader to do."""
+    def _over(self, is_cleared: bool) -> int | None:
+        """The exit code where there is nothing left for a leader to do.
+
+        `is_cleared`: the run has ended, and what goes with its end is gone.
+        """
         found = self._cache.cache.get("Lease", self._order.policy.lease_key)
         run = document_or_refused(found) if isinstance(found, Lease) else None
         if run is None or run.run != self._run:
             return None
         marks = list(self._marks())
         if run.phase in OVER:
+            if not is_cleared:
+                return None
             bad = any(mark.state in (NodeState.FAILED, NodeState.HELD) for mark in marks)
             return EXIT_FAILED if bad or (run.proof_only and run.failed) else 0
         if run.phase is not RunPhase.PAUSED or any(mark.state in IN_FLIGHT for mark in marks):

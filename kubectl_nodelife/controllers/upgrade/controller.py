@@ -69,8 +69,9 @@ IDLE_NS: Final = 30 * SECOND_NS
 class UpgradeController:
     """One leader's controller of one run, for one epoch.
 
-    `superseded`: why this leader must end and write nothing more, "" while it leads. `last`: the
-    last pass, for those who tell what is held, skipped and waited for.
+    `superseded`: why this leader must end and write nothing more, "" while it leads. `is_over`: the
+    run has ended, and its marks are off. `last`: the last pass, for those who tell what is held,
+    skipped and waited for.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class UpgradeController:
         self.policy, self.ports, self.epoch = policy, ports, epoch
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.superseded = ""
+        self.is_over = False
         self.last: UpgradePass | None = None
         self._now_ns = began_ns
 
@@ -111,7 +113,7 @@ class UpgradeController:
             _stand_still(p)
         elif document.phase in OVER:
             p.skipped = before.skipped if before is not None else {}
-            ending.clean_up(p)
+            self.is_over = ending.clean_up(p)
         else:
             self._decide(p)
         return p.finish()
@@ -158,7 +160,7 @@ class UpgradeController:
                 p.strangers[name] = f"annotation {ANNOTATION} cannot be read"
                 continue
             self._note_edits(shown)
-            if mark is not None and mark.epoch > self.epoch:
+            if mark is not None and mark.run == run and mark.epoch > self.epoch:
                 self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
             if name in self.memory.hands_off:
                 p.strangers[name] = self.memory.hands_off[name]

@@ -15,14 +15,15 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
+    NodeMark,
     NodeState,
     outdated,
 )
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.upgrade_actions import DeleteCanary, DeleteJob, MarkNode
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
-from kubectl_nodelife.kube.workload import Job
 
 _LEFT = frozenset({NodeState.FAILED, NodeState.HELD})
 
@@ -38,53 +39,55 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
         p.edit(phase=RunPhase.FINISHED, because=told, step=replace(p.next.step, nodes={}))
 
 
-def clean_up(p: UpgradePass) -> None:
-    """After the end: outdated taints, marks of Done, canaries and Jobs go."""
-    run = p.document.run
-    for name, mark in p.marks.items():
-        node = p.nodes[name]
+def clean_up(p: UpgradePass) -> bool:
+    """After the end: outdated taints, marks of Done, canaries and Jobs go. Returns whether all of
+    them have gone.
+    """
+    is_left = False
+    for name, node in p.nodes.items():
+        mark = p.marks.get(name)
+        is_outdated = node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE)
+        if not is_outdated and (mark is None or not _goes(node, mark)):
+            continue
+        is_left = True
         if p.is_busy(name):
             continue
-        ours = mark.cordon is CordonOwner.OURS or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
-        if mark.state is NodeState.DONE or (mark.state in _LEFT and not ours):
+        if mark is not None and _goes(node, mark):
             take_marks_off(p, node, mark, "the run is over", MarkNode)
-    for name, node in p.nodes.items():
-        if node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE) and not p.is_busy(name):
+        else:
             p.emit(
                 MarkNode(
                     controller="upgrade",
                     because="the run is over",
                     node=name,
                     node_uid=node.uid,
-                    remove_taints=(outdated(run),),
+                    remove_taints=(outdated(p.document.run),),
                 )
             )
-    _delete_pods(p)
-    for job in p.cache.all("Job"):
-        if not isinstance(job, Job) or (job.metadata.labels or {}).get(LABEL_RUN) != run:
-            continue
-        if not job.metadata.deletion_timestamp and not p.memory.pending.holds("Job", job.key):
-            p.emit(
-                DeleteJob(
-                    controller="upgrade",
-                    because="the run is over",
-                    namespace=job.namespace,
-                    name=job.name,
-                    node="",
-                    job_uid=job.uid,
-                )
-            )
+    are_pods_left, are_jobs_left = _delete_pods(p), _delete_jobs(p)
+    return not (is_left or are_pods_left or are_jobs_left)
 
 
-def _delete_pods(p: UpgradePass) -> None:
-    """Canaries of this run, those of nodes that are gone too."""
+def _goes(node: Node, mark: NodeMark) -> bool:
+    """Whether the node's marks go at the end: of Done, and of those left to a person the ones that
+    hold nothing back.
+    """
+    ours = mark.cordon is CordonOwner.OURS or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
+    return mark.state is NodeState.DONE or (mark.state in _LEFT and not ours)
+
+
+def _delete_pods(p: UpgradePass) -> bool:
+    """Canaries of this run, those of nodes that are gone too. Whether one has yet to be deleted."""
+    is_left = False
     for pod in list(p.cache.pods.values()):
         meta = pod.metadata
         if meta.namespace != p.policy.namespace or meta.deletion_timestamp is not None:
             continue
         is_canary = (meta.labels or {}).get(LABEL_RUN) == p.document.run
-        is_canary = is_canary and meta.name.startswith("nodelife-canary-")
-        if is_canary and not p.memory.pending.holds("Pod", pod.key):
+        if not is_canary or not meta.name.startswith("nodelife-canary-"):
+            continue
+        is_left = True
+        if not p.memory.pending.holds("Pod", pod.key):
             p.emit(
                 DeleteCanary(
                     controller="upgrade",
@@ -95,6 +98,29 @@ def _delete_pods(p: UpgradePass) -> None:
                     node=pod.spec.node_name,
                 )
             )
+    return is_left
+
+
+def _delete_jobs(p: UpgradePass) -> bool:
+    """The Jobs of this run. Whether one has yet to be deleted."""
+    is_left = False
+    for job in p.cache.all("Job"):
+        meta = job.metadata
+        if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
+            continue
+        is_left = True
+        if not p.memory.pending.holds("Job", job.key):
+            p.emit(
+                DeleteJob(
+                    controller="upgrade",
+                    because="the run is over",
+                    namespace=job.namespace,
+                    name=job.name,
+                    node="",
+                    job_uid=job.uid,
+                )
+            )
+    return is_left
 
 
 def delete_idle_canaries(p: UpgradePass) -> None:

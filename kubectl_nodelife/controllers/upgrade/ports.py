@@ -16,8 +16,8 @@ A driver (the virtual cluster, the leader of a live run, a dry run) does this, a
 4. What the work does is told by `work_report(node, WorkReport(...))`, whenever it starts, still
    runs and ends. The document and the wishes of people (pause, resume, abort) are on the run's
    Lease in the cache: the driver puts the Lease there as it reads and writes it.
-5. It ends when `superseded` says why, without another write, or when the document's phase is
-   Finished or Aborted and `step` returned nothing.
+5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
+   has ended and all is cleared away that goes with it.
 
 `upgrade prove` is a run whose document says `proof_only`, with the work `nothing`, over the nodes
 that it names.
@@ -162,6 +162,11 @@ class UpgradeDecider(Protocol):
     @property
     def superseded(self) -> str:
         """Why this leader must write no more, "" while it leads."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and all is cleared away that goes with it."""
         ...
 
     def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
