@@ -9,10 +9,12 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.webhooks import eviction_webhooks
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.workloads.owners import stays_on_its_node
 
 
 def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQuestion:
-    """The section about evictions of these pods."""
+    """The section about evictions of those of the pods that a drain evicts."""
+    pods = [pod for pod in pods if not stays_on_its_node(pod)]
     unread = [
         kind
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")

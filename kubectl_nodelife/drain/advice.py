@@ -87,5 +87,6 @@ class Advice:
             return "it can never spare one"
         unready = ledger.matched - ledger.healthy
         if unready > 0:
-            return f"{unready} of its pods are not Ready, and nothing that was read changes that"
+            verb = "is" if unready == 1 else "are"
+            return f"{unready} of its pods {verb} not Ready, and nothing that was read changes that"
         return "it does not refill"

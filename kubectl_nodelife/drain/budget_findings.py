@@ -117,8 +117,9 @@ def _members(
     unready = [pod.name for pod in pods if guarded(pod) and not pod.ready()]
     if unready and view.state == BLOCKING:
         yield BudgetFinding(
-            f"{len(unready)} of its pods are not Ready: {', '.join(unready[:3])}",
-            "mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow",
+            f"{len(unready)} of its pods {'is' if len(unready) == 1 else 'are'} not Ready: "
+            f"{', '.join(unready[:3])}",
+            "mend them; unhealthyPodEvictionPolicy: AlwaysAllow lets these alone be evicted",
         )
     if expectation is not None and expectation.unmanaged:
         yield BudgetFinding(

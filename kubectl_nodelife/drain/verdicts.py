@@ -195,7 +195,9 @@ class Judge:
         elif actor.ledgers:
             plan.reason = f"goes at the first try; {self._advice.numbers(actor.ledgers[0])}"
         else:
-            plan.reason = "goes at the first try; no budget guards it"
+            read = self._snapshot.was_read("PodDisruptionBudget")
+            none = "no budget guards it" if read else "no budgets were read"
+            plan.reason = f"goes at the first try; {none}"
         if plan.gate == "none" and self._stranded(actor):
             plan.gate = "local-volume"
             plan.reason += "; its replacement waits for a volume on this node"

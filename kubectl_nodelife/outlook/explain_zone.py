@@ -79,9 +79,17 @@ def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         yield f"{name}: its turn comes in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second."
 
 
+def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:
+    pod = outlook.cache.pods.get(key)
+    return pod is not None and pod.metadata.deletion_timestamp is not None
+
+
 def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
     timers = sorted(
-        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name) for n in nodes for t in n.timers
+        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name)
+        for n in nodes
+        for t in n.timers
+        if not _is_terminating(outlook, (t.namespace, t.name))
     )
     for due_ns, pod, node in timers[:_MOST]:
         left = max(0, due_ns - outlook.now_ns) / SECOND_NS

@@ -152,12 +152,15 @@ def _sum(answer: PodAudit) -> str:
     found += f" ({classes})" if classes else ""
     ok = counts.get(OK, 0)
     consistent = f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent"
+    unknown = counts.get(UNKNOWN, 0)
+    little = f"{unknown} {'says' if unknown == 1 else 'say'} too little"
     waiting = answer.audit.waiting
     if waiting:
         reasons = ", ".join(f"{count} {reason}" for reason, count in waiting.items())
-        consistent += f", {counts.get(UNKNOWN, 0)} say too little; of these "
-        return f"{found}; {consistent}{sum(waiting.values())} wait ({reasons})"
-    return f"{found}; {consistent}, {counts.get(UNKNOWN, 0)} say too little"
+        told = f"{found}; {consistent}, {little}; of these "
+        many = sum(waiting.values())
+        return f"{told}{many} {'waits' if many == 1 else 'wait'} ({reasons})"
+    return f"{found}; {consistent}, {little}"
 
 
 def _step_row(step: RepairStep) -> list[object]:

@@ -67,6 +67,8 @@ class DrainReviewPage:
     def _headline(self) -> str:
         review = self._review
         cordoned = review.cordoned
+        if cordoned is None and not review.pods:
+            return f"nothing tells of a drain of {review.node}: no cordon, and no pod that left it"
         by = "nobody knows who" if cordoned is None else cordoned.actor.name
         at = "at a time that nothing tells" if cordoned is None else _clock(cordoned.time_ns)
         count = f"{len(review.pods)} pod{'' if len(review.pods) == 1 else 's'}"
@@ -75,9 +77,13 @@ class DrainReviewPage:
         if begin_ns is None or end_ns is None:
             return text
         took_s = (end_ns - begin_ns) / SECOND_NS
-        text += f", the last was made good {clock(took_s)} later"
+        is_ready = any(pod.ready_ns is not None for pod in review.pods)
+        last = "the last replacement was Ready" if is_ready else "the last went"
+        text += f", {last} {clock(took_s)} later"
         if self._promised is None:
             return text
+        if not all(pod.ready_ns is not None for pod in review.pods):
+            return f"{text}: not every replacement is known, so no promise is judged"
         low, high = self._promised["lowSeconds"], self._promised["highSeconds"]
         verdict = "as promised" if took_s <= high else "later than promised"
         return f"{text}: {verdict} ({clock(low)} to {clock(high)})"

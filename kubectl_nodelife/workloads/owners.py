@@ -231,3 +231,9 @@ def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
         spec=replace(lost.spec, node_name=""),
         status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),
     )
+
+
+def stays_on_its_node(pod: Pod) -> bool:
+    """Whether a drain leaves the pod where it is: a DaemonSet's or a mirror pod."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind in ("DaemonSet", "Node")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.answers.asking import Ask, lost
-from tests.drain.build import node
+from tests.drain.build import node, pod
 
 
 def of_node(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -76,3 +76,18 @@ def test_an_excluded_node_does_not_count(ask: Ask) -> None:
     status = ask(cluster, "status", "-o", "json").document
     assert of_node(status, "a2")["ifLost"]["allDark"] is False
     assert of_node(status, "a1")["ifLost"]["allDark"] is True
+
+
+def test_a_zone_does_not_foretell_the_deletion_of_what_is_terminating(ask: Ask) -> None:
+    """The taint manager has a timer for such a pod too; it changes nothing."""
+    key = "node.kubernetes.io/unreachable"
+    tolerates = {"tolerations": [{"key": key, "operator": "Exists", "tolerationSeconds": 900}]}
+    gone = {"deletionTimestamp": "2026-01-01T00:40:00Z", "deletionGracePeriodSeconds": 30}
+    cluster = [
+        lost("a1"),
+        node("a2"),
+        pod("stays", "a1", spec=tolerates),
+        pod("going", "a1", spec=tolerates, metadata=gone),
+    ]
+    told = ask(cluster, "explain", "zone", "a", "--now", "2026-01-01T01:00:00Z").out
+    assert "default/stays on a1 is deleted in" in told and "default/going" not in told

@@ -99,6 +99,13 @@ def test_webhooks_are_listed_with_what_they_select(ask: Ask) -> None:
     ]
 
 
+def test_pods_that_no_drain_evicts_are_not_among_them(ask: Ask) -> None:
+    agent = owned("DaemonSet", "agent", "a1", 0)
+    said = ask([node("a1"), agent, webhook()], "explain", "node", "a1", "-o", "json")
+    (answer,) = (a for a in said.document["answers"] if a["question"] == QUESTION)
+    assert answer["sentences"] == ["None."]
+
+
 def test_a_webhook_without_a_server_fails_every_eviction(ask: Ask) -> None:
     service = {"service": {"namespace": "guards", "name": "gone"}}
     cluster = [node("a1"), pod("p", "a1"), webhook(clientConfig=service)]

@@ -111,6 +111,15 @@ def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
     assert (web.short_s, web.zero_s) == (None, None)
     page = DrainReviewPage(found, {"server": "s"}, None, [])
     assert "<unknown>" in render(page, "table")
+    assert "1 pod left, the last went 1.0s later" in render(page, "table")
+    promised = DrainReviewPage(found, {}, {"lowSeconds": 2.0, "highSeconds": 8.0}, [])
+    assert "so no promise is judged" in render(promised, "table")
+
+
+def test_a_node_that_nobody_drained_is_not_called_cordoned() -> None:
+    found = drain_review(timeline(ReplaySources(nodes=[node("a1")]), ALL), [], [], "a1")
+    told = render(DrainReviewPage(found, {}, None, []), "table")
+    assert told.startswith("nothing tells of a drain of a1: no cordon, and no pod that left it")
 
 
 def test_promised_against_real() -> None:

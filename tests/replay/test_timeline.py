@@ -211,7 +211,7 @@ def test_a_taint_is_not_ascribed_to_who_wrote_another_one_later() -> None:
 def test_who_cordoned_is_the_user_and_not_the_kubelet_that_tells_of_it() -> None:
     cordoned = node("a1", wrote("kubectl", 10, "unschedulable"), cordoned=True)
     seen = event(11, "node/a1", "NodeNotSchedulable", by="kubelet", host="a1")
-    assert told(events=[seen], nodes=[cordoned]) == ["#1 12:00:11 kubectl (a user): Cordon Node/a1"]
+    assert told(events=[seen], nodes=[cordoned]) == ["#1 12:00:10 kubectl (a user): Cordon Node/a1"]
 
 
 def test_statuses_of_daemonsets_are_told_only_with_all() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.outlook.replay import actors
@@ -25,6 +24,7 @@ from kubectl_nodelife.outlook.replay.replay_line import (
     Actor,
     ReplayLine,
 )
+from kubectl_nodelife.workloads.owners import stays_on_its_node
 
 DRAIN: Final = "drain"
 """The family of such a line."""
@@ -111,10 +111,7 @@ def _has_left(line: ReplayLine) -> bool:
 
 
 def _drain_takes(pod: Pod) -> bool:
-    """Whether a drain would have taken the pod: not a DaemonSet's, not a mirror pod."""
-    owner = controller_of(pod.metadata)
-    of_node = owner is not None and owner.kind in ("DaemonSet", "Node")
-    return not of_node and pod.metadata.deletion_timestamp is None
+    return not stays_on_its_node(pod) and pod.metadata.deletion_timestamp is None
 
 
 def _is_eviction(line: ReplayLine) -> bool:

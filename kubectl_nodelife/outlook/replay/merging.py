@@ -62,6 +62,7 @@ def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
     kept.names = kept.names or other.names
     if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet tells, and has not done it
         kept.actor, kept.action = other.actor, other.action
+        kept.time_ns = min(kept.time_ns, other.time_ns)
     if other.count > kept.count:
         kept.count, kept.first_ns = other.count, other.first_ns
     if kept.actor.kind == OTHER and other.actor.kind not in (OTHER, US):
