@@ -15,6 +15,7 @@ from aiohttp import web
 from kubectl_nodelife.sandbox import discovery
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
 from kubectl_nodelife.sandbox.faults import Faults
+from kubectl_nodelife.sandbox.managing import manager_of
 from kubectl_nodelife.sandbox.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from kubectl_nodelife.sandbox.paths import Asked, read_path
 from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
@@ -183,17 +184,18 @@ class ApiServer:
         self.api.now_ns = self._now_ns()
         target, query = asked.target, request.query
         dry_run = query.get("dryRun") == "All"
+        manager = manager_of(query, request.headers)
         code = 200
         if asked.verb == "create":
             code = 201
             answer = self._create(target, body, query, dry_run)
         elif asked.verb == "update":
-            answer = self.writer.update(target, _object(body), dry_run=dry_run)
+            answer = self.writer.update(target, _object(body), manager=manager, dry_run=dry_run)
         elif asked.verb == "patch":
             content_type = request.content_type
             if content_type not in _PATCHES:
                 raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-            answer = self.writer.patch(target, content_type, body, dry_run=dry_run)
+            answer = self.writer.patch(target, content_type, body, manager=manager, dry_run=dry_run)
         elif asked.verb == "delete":
             answer = self.deleter.delete(target, read_options(body, query))
         else:

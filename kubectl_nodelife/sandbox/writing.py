@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.sandbox.managing import with_writer
 from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.patches import PatchError, apply_patch
 from kubectl_nodelife.sandbox.resources import ServedResource
@@ -108,17 +109,25 @@ class RequestApplier:
         document = self._defaulted(resource, document)
         return self._store(resource, document, dry_run)
 
-    def update(self, target: WriteTarget, document: Document, *, dry_run: bool = False) -> Document:
-        """PUT of an object or of its status."""
+    def update(
+        self, target: WriteTarget, document: Document, *, manager: str = "", dry_run: bool = False
+    ) -> Document:
+        """PUT of an object or of its status. `manager`: the field manager."""
         entry = self.find(target)
         self._check_kind(target.resource, document)
         meta = document.get("metadata")
         if not isinstance(meta, dict) or meta.get("name") != target.name:
             raise bad_request("the name of the object does not match the name on the URL")
-        return self._replace(target, entry, document, dry_run)
+        return self._replace(target, entry, document, manager, dry_run)
 
     def patch(
-        self, target: WriteTarget, content_type: str, patch: Any, *, dry_run: bool = False
+        self,
+        target: WriteTarget,
+        content_type: str,
+        patch: Any,
+        *,
+        manager: str = "",
+        dry_run: bool = False,
     ) -> Document:
         """PATCH of an object or of its status, in any form but apply."""
         entry = self.find(target)
@@ -126,10 +135,15 @@ class RequestApplier:
             document = apply_patch(content_type, entry.document(), patch)
         except PatchError:
             raise unprocessable() from None
-        return self._replace(target, entry, document, dry_run)
+        return self._replace(target, entry, document, manager, dry_run)
 
     def _replace(
-        self, target: WriteTarget, entry: StoredObject, document: Document, dry_run: bool
+        self,
+        target: WriteTarget,
+        entry: StoredObject,
+        document: Document,
+        manager: str,
+        dry_run: bool,
     ) -> Document:
         resource, present = target.resource, entry.document()
         meta, old_meta = document["metadata"], present["metadata"]
@@ -148,6 +162,8 @@ class RequestApplier:
         document.update(kind=resource.kind, apiVersion=resource.api_version)
         if document == present:
             return present
+        if resource.kind == "Node" and manager:
+            document = with_writer(present, document, manager, self._api.now_ns)
         self._check_frozen(resource, target.name, present, document)
         document = self._regenerated(resource, entry, document)
         if _is_let_go(resource, document):
