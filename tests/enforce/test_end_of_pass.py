@@ -1,7 +1,8 @@
-"""A monitor pass ends with its writes: zones are counted then, without nodes that were given up.
+"""Zones are counted with a pass's decisions, and again when its writes have ended.
 
-Follows `monitorNodeHealth` of pkg/controller/nodelifecycle: eight workers write, and what they
-found is counted once all of them are done.
+Upstream counts once, when its eight workers are done, without the nodes that they gave up
+(`monitorNodeHealth` of pkg/controller/nodelifecycle). With writes that take their time the loop of
+100 ms would meanwhile taint nodes at a rate that is over; so ours counts before as well.
 """
 
 from __future__ import annotations
@@ -79,27 +80,17 @@ class Cluster:
         self.step(at_ns, *outcomes)
 
 
-def test_zones_are_counted_when_the_last_write_has_ended() -> None:
+def test_no_node_is_tainted_at_the_old_rate_while_a_pass_writes() -> None:
     cluster = Cluster()
     assert cluster.states == ["Normal"]
     cluster.post("n0", LOST)
     cluster.step(LOST)
-    assert len(cluster.open) == 3
-    cluster.step(LOST + 2 * SECOND_NS)
-    assert cluster.states == ["Normal"], "its writes are on their way"
+    assert len(cluster.open) == 3 and cluster.states == ["Normal", "PartialDisruption"]
     cluster.answer(LOST + 3 * SECOND_NS, 200, 200, 200)
     assert cluster.states == ["Normal", "PartialDisruption"]
 
 
-def test_a_pass_without_writes_ends_at_once() -> None:
-    cluster = Cluster()
-    for number in range(4):
-        cluster.post(f"n{number}", LOST)
-    cluster.step(LOST)
-    assert not cluster.open and cluster.states == ["Normal"]
-
-
-def test_a_node_is_tried_again_before_its_zone_is_counted_and_then_left_out() -> None:
+def test_a_node_is_tried_again_before_its_zone_is_counted_without_it() -> None:
     cluster = Cluster()
     cluster.post("n0", LOST)
     cluster.step(LOST)
@@ -107,9 +98,9 @@ def test_a_node_is_tried_again_before_its_zone_is_counted_and_then_left_out() ->
     for attempt in range(1, 5):
         at_ns = LOST + SECOND_NS + attempt * 30 * MILLISECOND_NS
         cluster.step(at_ns)
-        assert len(cluster.open) == 1 and cluster.states == ["Normal"]
+        assert len(cluster.open) == 1 and cluster.states[-1] == "PartialDisruption"
         cluster.answer(at_ns, 503)
-    assert not cluster.open and cluster.states == ["Normal"], "two of three are lost: no disruption"
+    assert not cluster.open and cluster.states[-1] == "Normal", "two of three: no disruption"
     assert cluster.host.lifecycle is not None
     assert cluster.host.lifecycle.memory.zones.counts() == {"": (1, 2)}
 

@@ -20,9 +20,9 @@ from kubectl_nodelife.controllers.nodelifecycle.join import take_over
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
     check_apart,
-    check_nodes,
     count_zones,
     mark,
+    monitor_node_health,
     note,
     part,
 )
@@ -65,8 +65,9 @@ class NodeLifecycleController:
     """See the module.
 
     `pass_drift_ns`: by how much each monitor pass begins late, as real ones do. `awaits_writes`: a
-    pass ends, and counts its zones, when somebody says that its writes have ended (`end_pass_at`),
-    not with its decisions.
+    pass counts its zones once more when somebody says that its writes have ended (`end_pass_at`),
+    without the nodes that could not be written. Upstream counts only then; ours has counted before,
+    so that no node is tainted at a rate that is over while many writes are on their way.
     """
 
     name = "node-lifecycle"
@@ -132,10 +133,8 @@ class NodeLifecycleController:
             self._update_tries.clear()
             self._retrying.clear()
             yield from self._work_again(cache, now_ns)
-            yield from check_nodes(self.memory, cache, now_ns)
+            yield from monitor_node_health(self.memory, cache, now_ns)
             self._pass_is_open = self.awaits_writes
-            if not self._pass_is_open:
-                yield count_zones(self.memory, cache, now_ns)
             yield Requeue(self.name, _MONITOR, self.next_pass_ns)
         elif key == _END_OF_PASS:
             self._pass_is_open = False

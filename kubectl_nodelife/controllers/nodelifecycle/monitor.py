@@ -53,12 +53,6 @@ def note(memory: Memory, change: Change) -> None:
 
 def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
     """One monitor pass. Follows `monitorNodeHealth`."""
-    yield from check_nodes(memory, cache, now_ns)
-    yield count_zones(memory, cache, now_ns)
-
-
-def check_nodes(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
-    """The pass up to its end: each node by itself."""
     memory.passes.begin(now_ns)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
     unplaced = _place(memory, cache)
@@ -72,10 +66,11 @@ def check_nodes(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | 
         node = cache.node(name)
         if node is not None:
             yield part(node.name, check_apart(memory, node, cache, now_ns))
+    yield count_zones(memory, cache, now_ns)
 
 
 def count_zones(memory: Memory, cache: Cache, now_ns: int) -> Part:
-    """The end of the pass: the zones as its nodes were found, and written."""
+    """The end of the pass: the zones as its nodes were found."""
     return Part(CONTROLLER, "zones", handle_disruption(memory, cache, now_ns))
 
 
