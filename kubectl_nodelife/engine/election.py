@@ -64,6 +64,7 @@ class Election:
         self._raw: dict[str, Any] | None = None
         self._seen_ns = 0
         self._renewed_ns: int | None = None
+        self._last_ns: int | None = None
         self._held = False
 
     @property
@@ -81,6 +82,10 @@ class Election:
         return self._renewed_ns is not None and (
             now_ns < self._renewed_ns + self.terms.renew_deadline_ns
         )
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether another may hold it by now: our last renewal has lasted for its whole time."""
+        return self._last_ns is None or now_ns >= self._last_ns + self.terms.lease_duration_ns
 
     def renewed_ns(self) -> int | None:
         """When the last renewal that succeeded was sent; None while another leads."""
@@ -164,7 +169,8 @@ class Election:
         if answer.raw is not None:
             self._observe(answer.raw, sent_ns)
         self.transitions = int((self._record or {}).get("leaseTransitions") or 0)
-        self._renewed_ns, self._held = sent_ns, True
+        self._renewed_ns = self._last_ns = sent_ns
+        self._held = True
         return True
 
     def _observe(self, raw: dict[str, Any], now_ns: int) -> None:

@@ -121,6 +121,8 @@ class ActionSender:
         except NotSent as error:
             conversation.close()
             result = Result(HELD, str(error))
+        except GivenUp:
+            raise
         except asyncio.CancelledError:  # while it waited for its next try
             if intent:
                 state = "unknown" if answer.is_ambiguous else "failed"
@@ -226,6 +228,10 @@ class ActionSender:
             answer = await self._controllers[action.controller].writer.call(
                 call, may_resend=lambda: self._is_open_for(action)
             )
+        except asyncio.CancelledError:
+            because = "given up while it was on its way"
+            port.journal.note(intent, "unknown", 0, because)
+            raise GivenUp(because) from None
         finally:
             self.writing -= 1
             self.sending.discard(action.target)
@@ -289,6 +295,10 @@ def note_bug(port: Port, action: Action, error: Exception) -> Result:
 def _is_patient(action: Action) -> bool:
     """Whether it waits for as long as it takes: an eviction that is due is not decided anew."""
     return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
+
+
+class GivenUp(asyncio.CancelledError):
+    """A write was on its way when its task was ended: nobody knows what becomes of it."""
 
 
 class NotSent(Exception):

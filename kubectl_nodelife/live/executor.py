@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,12 +29,13 @@ from kubectl_nodelife.engine.actions import (
     SetPodPhase,
 )
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
 from kubectl_nodelife.live.action_sender import (
     ActionSender,
+    GivenUp,
     Item,
     Target,
     note_bug,
@@ -104,11 +105,13 @@ class LiveExecutor:
         self._lanes[key] = _Lane(deque([item]))
         self._spawn(self._work(key))
 
-    async def stop(self) -> None:
-        """Send nothing more, and wait for what is on its way."""
+    async def stop(self, gives_up: Callable[[], bool] = lambda: False) -> None:
+        """Send nothing more, and wait for what is on its way, until `gives_up`: nobody knows then
+        what becomes of it.
+        """
         self._sender.stopped = True
         self.drop()
-        while self._sender.writing:
+        while self._sender.writing and not gives_up():
             await asyncio.sleep(0.01)
         for task in list(self._tasks):
             task.cancel()
@@ -127,10 +130,12 @@ class LiveExecutor:
 
     def _leave(self, item: Item, because: str) -> None:
         """It is not carried out; nobody waits for what comes of it."""
+        self._note_end(item, Result(HELD, because))
+
+    def _note_end(self, item: Item, result: Result) -> None:
         self._of_passes[item.action.controller] -= is_of_pass(item.action)
         if not isinstance(item.action, RecordEvent):
-            port = self._port
-            port.recorder.ended(item.action, Result(HELD, because), port.now_ns())
+            self._port.recorder.ended(item.action, result, self._port.now_ns())
 
     def _cancel(self, action: CancelEviction) -> None:
         lane = self._lanes.get((action.controller, *self._slots.lane(action)))
@@ -149,6 +154,9 @@ class LiveExecutor:
                 item = lane.items.popleft()
                 try:
                     await self._take(lane, item)
+                except GivenUp as error:
+                    self._note_end(item, Result(NO_ANSWER, str(error)))
+                    raise
                 except asyncio.CancelledError:
                     self._leave(item, "enforcing has ended")
                     raise
@@ -188,8 +196,7 @@ class LiveExecutor:
 
     def _end(self, item: Item, result: Result) -> None:
         port, action = self._port, item.action
-        self._of_passes[action.controller] -= is_of_pass(action)
-        port.recorder.ended(action, result, port.now_ns())
+        self._note_end(item, result)
         if not result.ok and result.fresh is not None and self._is_newer(result.fresh):
             port.deliver(Put(type(result.fresh).__name__, result.fresh))
         code = result.code if result.code or not result.ok else 200

@@ -59,6 +59,10 @@ class LeaseKeeper:
         """Whether a write may be sent now."""
         return self.election.leads(self._steady())
 
+    def is_over(self) -> bool:
+        """Whether another may write by now."""
+        return self.election.is_over(self._steady())
+
     def state(self) -> LeaseState:
         """What is known of the Lease."""
         namespace, name = self.election.key

@@ -341,7 +341,9 @@ def _calm(number: int) -> Outcome:
 
 def play(run: Run, seed: int) -> Outcome:
     """Play it on clocks of its own."""
-    logging.getLogger("nodelife").setLevel(logging.CRITICAL)
+    log = logging.getLogger("nodelife")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
     random.seed(seed)
     monotonic = SimpleNamespace(monotonic=partial(_awake_s, run.world))
     gate.time, writer.time = monotonic, monotonic  # type: ignore[attr-defined]
@@ -349,4 +351,5 @@ def play(run: Run, seed: int) -> Outcome:
     try:
         return run.play()
     finally:
+        log.setLevel(level)
         gc.unfreeze()

@@ -194,3 +194,14 @@ def test_annotations_that_somebody_put_there_survive_a_renewal() -> None:
     server._keep({**server.lease, "metadata": wish})
     assert attempt(a, server, 2)
     assert server.lease["metadata"]["annotations"] == {"wish": "pause"}
+
+
+def test_another_may_hold_it_once_our_last_renewal_is_as_old_as_the_lease_lasts() -> None:
+    server, one, _ = two()
+    assert one.is_over(START), "it was never ours"
+    assert attempt(one, server, 0) and attempt(one, server, 2)
+    server.down = True
+    for at_s in (4, 8, 13):
+        attempt(one, server, at_s)
+    assert not one.leads(START + 13 * SECOND_NS)
+    assert not one.is_over(START + 16 * SECOND_NS) and one.is_over(START + 17 * SECOND_NS)

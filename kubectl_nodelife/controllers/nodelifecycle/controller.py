@@ -140,10 +140,7 @@ class NodeLifecycleController:
             self._pass_is_open = False
             yield count_zones(self.memory, cache, now_ns)
         elif key == _EVICTION_LOOP:
-            # upstream's loop may taint nodes of a zone that this very pass finds disrupted; our
-            # passes last longer than its do, so that the zones are counted first
-            if not self._pass_is_open:
-                yield from eviction_pass(self.memory, cache, now_ns)
+            yield from eviction_pass(self.memory, cache, now_ns)
         else:
             kind, *rest = cast("tuple[str, ...]", key)
             self._retrying.discard(rest[0])

@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Part
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 
@@ -152,7 +152,7 @@ def _taint_node(
     if node is None:
         out.append(_unqueue(memory, entry.value, entry.uid, zone, "the node is gone"))
         return True, 0
-    ready = node.ready()
+    ready = _ready_as_written(memory, node)
     if ready is None:
         return False, _NO_READY_RETRY_NS
     taints = NO_EXECUTE_TAINTS.get(ready.status)
@@ -169,6 +169,17 @@ def _taint_node(
         out += swap_taints(node, (wanted,), (other,), now_ns, because, cause)
         memory.zones.evictions[zone] = memory.zones.evictions.get(zone, 0) + 1
     return True, 0
+
+
+def _ready_as_written(memory: Memory, node: Node) -> NodeCondition | None:
+    """The condition Ready as the pass wrote it, where the cache is yet to show that: else a token
+    would be spent on a node that looks as if it were Ready. A newer heartbeat means that it is.
+    """
+    shown, health = node.ready(), memory.health.get(node.name)
+    written = health.ready if health is not None else None
+    if shown is None or written is None:
+        return shown
+    return written if written.last_heartbeat_time == shown.last_heartbeat_time else shown
 
 
 def evict_or_cancel(

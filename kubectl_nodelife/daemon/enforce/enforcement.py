@@ -179,7 +179,7 @@ class Enforcement:
         for line in self.left_behind():
             log.info("stays behind: %s", line)
         if self._executor is not None:
-            await self._executor.stop()
+            await self._executor.stop(self.keeper.is_over)
         self._announcer.ended(f"stopped by {whoever()}")
         await self._announcer.flush()
 
@@ -264,7 +264,7 @@ class Enforcement:
         try:
             await self._until_closed(task, running[0])
         finally:
-            await executor.stop()
+            await executor.stop(self.keeper.is_over)
             for one in running:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
