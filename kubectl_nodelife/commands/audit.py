@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.first_look import say_first_look
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.report import terminal
@@ -27,30 +26,18 @@ READING = KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
 @click.command("audit")
-@click.option(
-    "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
-)
-@max_file_size
-@strict_files
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if something is wrong.")
 @output_flags()
-@connection_flags
+@where_flags("profile", "assignments")
 def audit_command(
-    filename: tuple[str, ...],
     all_namespaces: bool,
     classes: tuple[str, ...],
-    profile: str | None,
-    assignments: tuple[str, ...],
-    now: str | None,
     exit_code: bool,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Pods whose Ready fits neither their containers nor their node, and pods that nobody releases.
 
@@ -64,10 +51,9 @@ def audit_command(
       kubectl nodelife audit -f dump/ -o json
     """
     check_classes(classes)
-    where = Where(connection, filename, now, profile=profile, assignments=assignments)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    if not filename:
+    if not where.filename:
         say_first_look(FIRST_LOOK)
     view = look(where, READING)
     require_pods(view)

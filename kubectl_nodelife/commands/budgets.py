@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
@@ -17,26 +16,20 @@ from kubectl_nodelife.report.formats import render
 
 
 @click.command("budgets")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
 @click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a budget lets no pod go.")
 @output_flags()
-@connection_flags
+@where_flags()
 def budgets(
-    filename: tuple[str, ...],
     read: str,
     all_namespaces: bool,
     pool_label: str | None,
-    now: str | None,
     exit_code: bool,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Each disruption budget's arithmetic, who uses it, and which nodes it makes undrainable now.
 
@@ -45,7 +38,6 @@ def budgets(
       kubectl nodelife budgets -A
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
-    where = Where(connection, filename, now)
     found = look_for_drain(where, read)
     namespace = namespace_of(where, all_namespaces)
     answer = survey(found.snapshot, namespace, pool_label)

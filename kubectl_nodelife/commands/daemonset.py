@@ -6,9 +6,8 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.set_words import NODES, QUESTION, SUMMARY
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.errors import BadInput
 
 _PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/", "ds/")
@@ -18,27 +17,15 @@ _PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/",
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--nodes", "per_node", is_flag=True, help="Each node with the rule that decides.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
-@click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags()
-@connection_flags
+@where_flags("no_daemon", "profile", "assignments")
 def daemonset(
     name: str | None,
     per_node: bool,
     all_namespaces: bool,
-    filename: tuple[str, ...],
-    no_daemon: bool,
-    profile: str | None,
-    assignments: tuple[str, ...],
-    now: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Why does a DaemonSet have the pods that it has? Its counts, and what is odd about them.
 
@@ -55,7 +42,6 @@ def daemonset(
     """
     if per_node and not name:
         raise BadInput("is about one set", on="--nodes", remedy="name the set")
-    where = Where(connection, filename, now, no_daemon, profile, assignments)
     query = {
         "about": NODES if per_node else SUMMARY,
         "namespace": "" if all_namespaces else ask.namespace_for(where),

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, output_flags
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -26,30 +25,22 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 
 @click.command("drain-plan")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-l", "--selector", help="Nodes with these labels, as in kubectl.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes.")
 @drain_flags
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if the drain cannot finish.")
 @output_flags(*FORMATS)
-@connection_flags
+@where_flags("profile")
 def drain_plan(
     nodes: tuple[str, ...],
-    filename: tuple[str, ...],
     read: str,
     selector: str | None,
     all_nodes: bool,
-    profile: str | None,
-    now: str | None,
     exit_code: bool,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
     **flags: Any,
 ) -> int:
     """Will `kubectl drain` of these nodes finish, when, and if never, what exactly stops it?
@@ -63,7 +54,7 @@ def drain_plan(
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
     options, waves = drain_options(flags), wave_options(flags)
-    found = look_for_drain(Where(connection, filename, now, profile=profile), read)
+    found = look_for_drain(where, read)
     if not found.snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
@@ -76,7 +67,7 @@ def drain_plan(
     for warning in plan.warnings:
         terminal.warn(warning)
     if output == "commands":
-        terminal.write(script(plan, kubectl_flags(connection, found.source)))
+        terminal.write(script(plan, kubectl_flags(where.connection, found.source)))
     else:
         terminal.write(rendered(plan, found.source, output, headers=not no_headers))
     return EXIT_NO if exit_code and plan.verdict in (NEVER, REFUSED) else 0

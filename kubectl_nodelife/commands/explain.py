@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.errors import BadInput
 
 _KINDS = {
@@ -36,29 +35,17 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 
 @click.command()
 @click.argument("subject", nargs=-1, metavar="KIND NAME...")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
 @click.option(
     "--taint", metavar="KEY=VALUE:EFFECT", help="What would this taint do to the node's pods?"
 )
-@click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags("table", "json", "yaml", "markdown")
-@connection_flags
+@where_flags("no_daemon", "profile", "assignments")
 def explain(
     subject: tuple[str, ...],
-    filename: tuple[str, ...],
     taint: str | None,
-    no_daemon: bool,
-    profile: str | None,
-    assignments: tuple[str, ...],
-    now: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Say in sentences what happens to a node, a zone, a pod, a DaemonSet or a budget.
 
@@ -75,8 +62,7 @@ def explain(
       kubectl nodelife explain budget web -n shop
       kubectl nodelife explain node worker-1 -f dump/
     """
-    kind, namespace, name = parse_subject(subject, connection.namespace)
-    where = Where(connection, filename, now, no_daemon, profile, assignments)
+    kind, namespace, name = parse_subject(subject, where.connection.namespace)
     where.check()
     query: dict[str, Any] = {
         "kind": kind,

@@ -13,11 +13,10 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.acting import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, require_pods
 from kubectl_nodelife.commands.carrying_out import send_repairs
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.first_look import say_first_look
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -36,11 +35,6 @@ Key = tuple[str, str]
 @click.command()
 @click.argument("pods", nargs=-1, metavar="[POD...]")
 @click.option(
-    "-f", "--filename", multiple=True, metavar="PATH", help="A dump instead of a cluster."
-)
-@max_file_size
-@strict_files
-@click.option(
     "--before",
     multiple=True,
     metavar="PATH",
@@ -58,15 +52,11 @@ Key = tuple[str, str]
     help="Your word that this node's machine is off; repeatable.",
 )
 @click.option("--limit", default=CAP, show_default=True, help="So many requests at most.")
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @act_flags
 @output_flags()
-@connection_flags
+@where_flags("profile", "assignments")
 def repair(
     pods: tuple[str, ...],
-    filename: tuple[str, ...],
     before: tuple[str, ...],
     wait: str | None,
     all_namespaces: bool,
@@ -74,12 +64,9 @@ def repair(
     fenced: tuple[str, ...],
     limit: int,
     act: ActFlags,
-    profile: str | None,
-    assignments: tuple[str, ...],
-    now: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Mend the findings of the audit: show each request, or why it is refused, ask, and send.
 
@@ -95,8 +82,7 @@ def repair(
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     check_classes(classes)
-    not_for_dumps(filename, act)
-    where = Where(connection, filename, now, profile=profile, assignments=assignments)
+    not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
     wanted = wanted_pods(pods, namespace)
@@ -106,14 +92,14 @@ def repair(
     seen = Audited.look(where, within)
     seen.warn()
     steps = steps_of(seen, wanted, wishes, then)
-    sends = not filename and act.dry_run != CLIENT
+    sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
     page = RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends)
     terminal.write(render(page, output, headers=not no_headers))
     if not sends:
         return 0
     say = terminal.write if output in ("table", "wide") else terminal.note
-    return send_repairs(steps, connection, act, say)
+    return send_repairs(steps, where.connection, act, say)
 
 
 class Audited(NamedTuple):

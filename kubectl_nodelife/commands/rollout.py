@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,8 +9,7 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.acting import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.errors import BadInput
@@ -30,25 +28,7 @@ def rollout(connection: Connection) -> None:
     """
 
 
-def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The set, and where to look for it."""
-    for decorate in reversed(
-        (
-            click.argument("subject", nargs=-1, metavar="daemonset NAME"),
-            click.option(
-                "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
-            ),
-            max_file_size,
-            strict_files,
-            click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
-            click.option(
-                "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."
-            ),
-            click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339."),
-        )
-    ):
-        callback = decorate(callback)
-    return callback
+_subject = click.argument("subject", nargs=-1, metavar="daemonset NAME")
 
 
 @rollout.command("status")
@@ -56,18 +36,14 @@ def _subject(callback: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-w", "--watch", is_flag=True, help="Go on until the update is over.")
 @click.option("--timeout", metavar="DURATION", help="How long to go on at most, such as 10m.")
 @output_flags("table", "json", "yaml", "name", "markdown")
-@connection_flags
+@where_flags("no_daemon", "profile")
 def status(
     subject: tuple[str, ...],
-    filename: tuple[str, ...],
-    no_daemon: bool,
-    profile: str | None,
-    now: str | None,
     watch: bool,
     timeout: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """How far an update is, what it does next, what it waits for, and how long still.
 
@@ -83,7 +59,6 @@ def status(
     name = parse_subject(subject)
     if timeout and not watch:
         raise BadInput("is for --watch", on="--timeout")
-    where = Where(connection, filename, now, no_daemon, profile)
     query = _query(STATUS, where, name, output, not no_headers)
     if not watch:
         return ask.answer(where, QUESTION, query)
@@ -97,17 +72,13 @@ def status(
 @_subject
 @click.option("--revision", type=int, default=0, metavar="N", help="One revision, whole.")
 @output_flags()
-@connection_flags
+@where_flags("no_daemon", "profile")
 def history(
     subject: tuple[str, ...],
-    filename: tuple[str, ...],
-    no_daemon: bool,
-    profile: str | None,
-    now: str | None,
     revision: int,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """The revisions of a set, and what changed from one to the next.
 
@@ -119,7 +90,6 @@ def history(
     name = parse_subject(subject)
     if revision < 0:
         raise BadInput("must be a positive number", on="--revision")
-    where = Where(connection, filename, now, no_daemon, profile)
     query = _query(HISTORY, where, name, output, not no_headers)
     return ask.answer(where, QUESTION, {**query, "revision": revision or None})
 
@@ -129,18 +99,14 @@ def history(
 @click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
 @act_flags
 @output_flags("table", "json", "yaml", "name", "markdown")
-@connection_flags
+@where_flags("no_daemon", "profile")
 def undo(
     subject: tuple[str, ...],
-    filename: tuple[str, ...],
-    no_daemon: bool,
-    profile: str | None,
-    now: str | None,
     to_revision: int,
     act: ActFlags,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """Go back to a revision of a DaemonSet: show the patch and what follows, ask, and send it.
 
@@ -153,9 +119,8 @@ def undo(
       kubectl nodelife rollout undo ds/kube-proxy --to-revision 2 -n kube-system -f dump/ -o json
     """
     name = parse_subject(subject)
-    not_for_dumps(filename, act)
-    where = Where(connection, filename, now, no_daemon, profile)
-    if filename or act.dry_run == CLIENT:
+    not_for_dumps(where.filename, act)
+    if where.filename or act.dry_run == CLIENT:
         query = _query(UNDO, where, name, output, not no_headers)
         return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
     from kubectl_nodelife.commands.rolling_back import roll_back

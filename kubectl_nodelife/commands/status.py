@@ -9,9 +9,8 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
+from kubectl_nodelife.commands.flags import output_flags
 from kubectl_nodelife.report import terminal
 
 SORT_KEYS = [
@@ -30,9 +29,6 @@ SORT_KEYS = [
 
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("--trouble", is_flag=True, help="Only nodes that are in trouble.")
 @click.option(
@@ -41,28 +37,19 @@ SORT_KEYS = [
     help="Which nodes come first; else by name, trouble first where there are more than 50.",
 )
 @click.option("-w", "--watch", is_flag=True, help="Go on: a line for each node that changes.")
-@click.option("--no-daemon", is_flag=True, help="Look at the cluster directly.")
-@click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
-@click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a node is in trouble.")
 @output_flags()
-@connection_flags
+@where_flags("no_daemon", "profile", "assignments")
 def status(
     nodes: tuple[str, ...],
-    filename: tuple[str, ...],
     selector: str | None,
     trouble: bool,
     sort_by: str | None,
     watch: bool,
-    no_daemon: bool,
-    profile: str | None,
-    assignments: tuple[str, ...],
-    now: str | None,
     exit_code: bool,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> int:
     """How long until each node is called Unknown, tainted, its pods deleted; each zone's brake.
 
@@ -77,7 +64,6 @@ def status(
       kubectl nodelife status -f dump/ -o wide
       kubectl nodelife status -l topology.kubernetes.io/zone=a -o json
     """
-    where = Where(connection, filename, now, no_daemon, profile, assignments)
     query: dict[str, object] = {
         "node": nodes,
         "selector": selector,

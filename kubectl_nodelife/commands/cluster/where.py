@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.commands.flags import Connection
+import click
+
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
+from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags
 from kubectl_nodelife.errors import BadInput
 
 
@@ -27,3 +32,43 @@ class Where(NamedTuple):
         """Raises BadInput where a moment is given for a live cluster."""
         if self.now and not self.filename:
             raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
+
+
+_OPTIONS: Final[dict[str, Callable[[Callback], Callback]]] = {
+    "filename": click.option(
+        "-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster."
+    ),
+    "now": click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339."),
+    "no_daemon": click.option("--no-daemon", is_flag=True, help="Look at the cluster directly."),
+    "profile": click.option(
+        "--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed."
+    ),
+    "assignments": click.option(
+        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting."
+    ),
+}
+_OF_ALL: Final = ("filename", "now")
+
+
+def where_flags(*fields: str) -> Callable[[Callback], Callback]:
+    """Give a command the flags of a dump and of a connection; its callback gets one argument,
+    `where`.
+
+    Stands below `@click.command()`, in the place of `connection_flags`. `fields`: those of `Where`
+    for which it has flags besides.
+    """
+    taken = tuple(field for field in _OPTIONS if field in _OF_ALL or field in fields)
+    options = (*(_OPTIONS[field] for field in taken), max_file_size, strict_files)
+
+    def decorate(callback: Callback) -> Callback:
+        @functools.wraps(callback)
+        def with_where(*args: Any, connection: Connection, **kwargs: Any) -> Any:
+            given = {field: kwargs.pop(field) for field in taken}
+            return callback(*args, where=Where(connection, **given), **kwargs)
+
+        decorated = connection_flags(with_where)
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
