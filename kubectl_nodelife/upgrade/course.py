@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 
 
 class PhaseTimes(NamedTuple):
@@ -80,12 +79,3 @@ class Course:
     moves: tuple[float, int] = (0.0, 0)
     waiting: list[str] = field(default_factory=list)
     end_ns: int = 0
-
-
-DEFAULT_WORK_NS = 10 * MINUTE_NS
-SETTLE_EXTRA_NS = 2 * SECOND_NS
-"""Beside `--ready-for`: the checks are looked at every few seconds."""
-THREE_RENEWALS_NS = 30 * SECOND_NS
-"""Check S2 at the kubelet's interval of 10 s."""
-CANARY_NS = 14 * SECOND_NS
-"""Scheduled, started, 10 s without a restart, deleted."""

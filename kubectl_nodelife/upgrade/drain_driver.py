@@ -112,6 +112,8 @@ class PlayedDrains:
         self._timing = timing
         self._running: dict[str, KubectlDrain[PlannedPod]] = {}
         self._evictions = 0
+        self._taken: dict[BudgetKey, int] = {}
+        self._taken_ns = -1
 
     def begin(self, name: str, ended: Ended) -> None:
         """Cordon the node and drain it."""
@@ -127,6 +129,8 @@ class PlayedDrains:
         )
         self._running[name] = process
         process.start(self.timeline.now_ns, cordon=False)
+        for key, count in self._needs(name).items():
+            self._taken[key] = self._taken.get(key, 0) + count
 
     def release(self, name: str) -> None:
         """Uncordon it; it is no longer outdated."""
@@ -139,24 +143,24 @@ class PlayedDrains:
 
     def waits(self, name: str) -> str:
         """As 6.4 has it: a budget spares none now, or those Draining take what it spares."""
-        taken: dict[BudgetKey, int] | None = None
         for key, count in self._needs(name).items():
             status = self._world.ledgers[key].budget.status
             if not status.disruptions_allowed:
                 return f"budget {key[0]}/{key[1]} spares none now"
-            if taken is None:
-                taken = self._taken()
-            of_others = taken.get(key, 0)
+            of_others = self._taken_now().get(key, 0)
             if of_others and of_others + count > max(1, cap_of(self._scope, key)):
                 return f"budget {key[0]}/{key[1]} spares no more than the nodes Draining take"
         return ""
 
-    def _taken(self) -> dict[BudgetKey, int]:
-        taken: dict[BudgetKey, int] = {}
-        for name in self._running:
-            for key, count in self._needs(name).items():
-                taken[key] = taken.get(key, 0) + count
-        return taken
+    def _taken_now(self) -> dict[BudgetKey, int]:
+        """What the nodes Draining still take; counted once an instant, `begin` adds to it."""
+        if self._taken_ns != self.timeline.now_ns:
+            self._taken_ns = self.timeline.now_ns
+            self._taken = {}
+            for name in self._running:
+                for key, count in self._needs(name).items():
+                    self._taken[key] = self._taken.get(key, 0) + count
+        return self._taken
 
     def _needs(self, name: str) -> dict[BudgetKey, int]:
         """How many pods that must still be evicted from the node each budget guards."""

@@ -18,7 +18,6 @@ from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts,
 from kubectl_nodelife.controllers.upgrade.marks import outdated
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
     is_selected,
@@ -40,17 +39,10 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import add_or_update_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.upgrade.course import (
-    CANARY_NS,
-    DEFAULT_WORK_NS,
-    SETTLE_EXTRA_NS,
-    THREE_RENEWALS_NS,
-    Course,
-    PhaseTimes,
-)
+from kubectl_nodelife.upgrade.course import Course, PhaseTimes
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
 from kubectl_nodelife.upgrade.drain_driver import PlayedDrains, TimedDrains
+from kubectl_nodelife.upgrade.estimates import longer, phase_times, shorter
 from kubectl_nodelife.upgrade.findings import find
 from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
@@ -68,8 +60,6 @@ from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, RehearsedRun, rehe
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
 LEAST_CONTROL_PLANE: Final = 3
-_WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
-"""The work's length at least and at most, as shares; True: somebody said how long it takes."""
 
 
 def make_upgrade_plan(
@@ -214,7 +204,7 @@ class _Planning:
         ]
         if not candidates:
             return Course(), None
-        low, middle, high = self._times()
+        low, middle, high = phase_times(self._policy)
         names = [candidate.name for candidate in candidates]
         snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
         played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
@@ -227,7 +217,7 @@ class _Planning:
         drained = [c for c in candidates if c.name in lengths]
         verdicts = {node.name: node.verdict for node in nodes}
         ends = []
-        for times, scale in ((low, _shorter), (high, _longer)):
+        for times, scale in ((low, shorter), (high, longer)):
             drains = {n: scale(ns, verdicts[n], self._options) for n, ns in lengths.items()}
             ends.append(rehearse(self._run(drained, high), TimedDrains(drains), times).end_ns)
         # A leader watches for one grace period before it claims.
@@ -264,24 +254,6 @@ class _Planning:
             high_ns=int(slowest_s * SECOND_NS) + sum(high),
         )
 
-    def _times(self) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
-        """The phases at least, as expected, and at most."""
-        policy = self._policy
-        work = policy.expect_work_ns or DEFAULT_WORK_NS
-        if policy.work.mode is WorkMode.NOTHING:
-            work = 0
-        least, most = _WORK_RANGE[policy.expect_work_ns is not None]
-        settle = max(policy.ready_for_ns, THREE_RENEWALS_NS)
-        return (
-            PhaseTimes(int(work * least), settle, 11 * SECOND_NS),
-            PhaseTimes(work, settle + SETTLE_EXTRA_NS, CANARY_NS),
-            PhaseTimes(
-                min(int(work * most), policy.work_timeout_ns),
-                min(settle + 60 * SECOND_NS, policy.return_timeout_ns),
-                min(60 * SECOND_NS, policy.prove_timeout_ns),
-            ),
-        )
-
     # --- words -----------------------------------------------------------------------------------
 
     def _assumptions(self) -> list[str]:
@@ -292,7 +264,7 @@ class _Planning:
             lines.append(f"the work takes {format_duration(policy.expect_work_ns)} (--expect-work)")
         else:
             lines.append("the work takes 10m, which nobody has said: give --expect-work")
-        _, middle, _ = self._times()
+        _, middle, _ = phase_times(self._policy)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")
         lines.append("all work succeeds, and no other node fails meanwhile")
@@ -310,7 +282,7 @@ class _Planning:
     def _window_findings(self) -> list[PreflightFinding]:
         if not self._windows:
             return []
-        _, _, high = self._times()
+        _, _, high = phase_times(self._policy)
         longest = longest_ns(self._windows, self._snapshot.now_ns)
         if sum(high) <= longest:
             return []
@@ -352,12 +324,3 @@ def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
 def _is_ready(node: Node) -> bool:
     ready = node.ready()
     return ready is not None and ready.status == "True"
-
-
-def _shorter(played_ns: int, verdict: DrainVerdict, options: DrainOptions) -> int:
-    return min(played_ns, int((verdict.low_seconds + 1.0) * SECOND_NS))
-
-
-def _longer(played_ns: int, verdict: DrainVerdict, options: DrainOptions) -> int:
-    high_ns = max(int(1.1 * played_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
-    return min(high_ns, options.timeout_ns or high_ns)

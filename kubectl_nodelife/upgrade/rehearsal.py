@@ -33,15 +33,17 @@ from kubectl_nodelife.controllers.upgrade.growth import (
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.windows import Window, fits, longest_ns, opens_ns
-from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
 from kubectl_nodelife.upgrade.drain_driver import DrainDriver
+from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
 
 LOOK_AGAIN_NS: Final = 15 * SECOND_NS
 """How often nodes are looked at again that wait for their own budgets."""
 CONTROL_PLANE: Final = "control plane"
 """The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
+FREE_EVERY_NS: Final = 30 * SECOND_NS
+"""How often the free share of cpu and memory is noted: it is a sum over all nodes."""
 BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
@@ -87,10 +89,10 @@ class _Rehearsal:
         self._pools = [(p, claim_order(by_pool[p], self._policy.canary_nodes)) for p in pools]
         self._waiting: dict[str, UpgradeCandidate] = {}
         self._in_flight: dict[str, str] = {}
-        self._zones: dict[str, list[str]] = {}
-        for name, zone in run.zone_of.items():
-            self._zones.setdefault(zone, []).append(name)
-        self._down: set[str] = set()
+        self._zones = RehearsedZones(
+            run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
+        )
+        self._free_noted_ns = -FREE_EVERY_NS
         self._passed: dict[str, ClaimHold] = {}
         self._place = PoolPlace("")
         self._soaks = self._filed = False
@@ -242,20 +244,13 @@ class _Rehearsal:
             if opens is not None and not self._too_long:
                 self._timeline.at(opens - run.now_ns, self._pass_soon)
             return ClaimHold(BY_WINDOW, "no window is open for as long as the node takes")
-        zone = run.zone_of.get(name)
-        if zone is not None:
-            members = self._zones[zone]
-            ours = sum(1 for other in members if other in self._down)
-            sick = sum(1 for o in members if o in run.not_ready and o not in self._down)
-            counts = ZoneCounts(len(members), sick - (name in run.not_ready), ours)
-            dark = self._policy.allow_dark_zone
-            because = zone_hold(counts, run.zone_threshold, allow_dark=dark)
-            if because:
-                return ClaimHold(BY_ZONE, because)
+        because = self._zones.hold(name)
+        if because:
+            return ClaimHold(BY_ZONE, because)
         because = self._drains.waits(name)
         if because:
             return ClaimHold(BY_BUDGET, because)
-        self._down.add(name)  # it is claimed; those behind it are judged with that
+        self._zones.take(name)  # it is claimed; those behind it are judged with that
         return None
 
     def _begin(self, candidate: UpgradeCandidate) -> None:
@@ -295,7 +290,7 @@ class _Rehearsal:
 
     def _settled(self, turn: NodeTurn) -> None:
         turn.settled_ns = self._timeline.now_ns
-        self._down.discard(turn.name)
+        self._zones.give_back(turn.name)
         self._timeline.at(turn.settled_ns + self._times.prove_ns, self._released, turn)
         self._pass_soon()  # its zone is one node better off
 
@@ -310,7 +305,7 @@ class _Rehearsal:
         self._leave(turn.name)
 
     def _back_in_service(self, name: str) -> None:
-        self._down.discard(name)
+        self._zones.give_back(name)
         self._counts.put(self._by_name[name])
         self._drains.release(name)
         self._note_counts()
@@ -333,6 +328,9 @@ class _Rehearsal:
             low = course.lowest.get(scope)
             if low is None or available < low.available:
                 course.lowest[scope] = LowPoint(available, now_ns)
+        if now_ns - self._free_noted_ns < FREE_EVERY_NS:
+            return
+        self._free_noted_ns = now_ns
         out = self._in_flight
         names = [n.name for n in self._run.nodes if n.available and n.name not in out]
         for resource, share in self._drains.free_share(names).items():
