@@ -19,15 +19,16 @@ import msgspec
 
 from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
+from kubectl_nodelife.commands.cluster.dump_parts import DumpPart, newest_sign, of_newest_dump
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import InputError, Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.times import format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
@@ -135,6 +136,7 @@ def _merged(
     """All inputs as one, and what is to be said of objects in it twice. Raises BadInput."""
     objects, skipped = MergedObjects(), SkippedFiles()
     merged = Loaded()
+    parts: list[DumpPart] = []
     for file in dump_files(names, skipped):
         begins = next(file.pieces, b"")
         pieces = chain((begins,), file.pieces) if begins else file.pieces
@@ -145,8 +147,11 @@ def _merged(
             if not is_stranger(file, begins, error):
                 raise BadInput(str(error)) from None
             skipped.skip(file.source, error)
-            continue
-        objects.add(loaded, file.source)
+        else:
+            parts.append(DumpPart(file.dump, file.source, loaded))
+    kept, older = of_newest_dump(parts)
+    for _, source, loaded in kept:
+        objects.add(loaded, source)
         merged.kinds_read |= loaded.kinds_read
         merged.unknown_kinds.update(loaded.unknown_kinds)
         merged.annotations |= loaded.annotations
@@ -157,7 +162,7 @@ def _merged(
     if not read and not merged.annotations:  # a snapshot of nothing says so in its notes
         what = "no file of it holds a Kubernetes object"
         raise BadInput(what, on=", ".join(names), remedy="name what 'kubectl get -o json' printed")
-    return merged, [*objects.warnings(), *skipped.warnings()]
+    return merged, [*older, *objects.warnings(), *skipped.warnings()]
 
 
 def _passed_over(unknown: Counter[str]) -> list[str]:
@@ -249,24 +254,8 @@ def _moment(
             return int(parse_time(noted)), "noted in the snapshot"
         except ValueError:
             warnings.append(f"the annotation {ANNOTATION_MOMENT} is no time")
-    newest: tuple[int, str] | None = None
-    for obj in objects:
-        sign = _sign_of_life(obj)
-        if sign is not None and (newest is None or sign[0] > newest[0]):
-            newest = sign
-    if newest is not None:
-        return newest
+    sign = newest_sign(objects)
+    if sign is not None:
+        return sign.time_ns, f"newest sign of life, {sign.told_by}"
     warnings.append("nothing in the input tells when it was taken: ages count from now")
     return time.time_ns(), OWN_CLOCK
-
-
-def _sign_of_life(obj: KubeObject) -> tuple[int, str] | None:
-    if isinstance(obj, Lease) and obj.namespace == NODE_LEASE_NAMESPACE:
-        if obj.spec.renew_time is not None:
-            return int(obj.spec.renew_time), f"newest sign of life, the lease of node {obj.name}"
-    elif isinstance(obj, Node):
-        ready = obj.ready()
-        if ready is not None and ready.last_heartbeat_time is not None:
-            at = int(ready.last_heartbeat_time)
-            return at, f"newest sign of life, the status of node {obj.name}"
-    return None

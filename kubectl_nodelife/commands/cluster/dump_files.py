@@ -35,7 +35,8 @@ _SONOBUOY: Final = re.compile(r"(?P<group>[a-z0-9.-]+)_v\d\w*_(?P<plural>[a-z]+)
 
 
 class DumpFile(NamedTuple):
-    """A file of a dump. `found`: it was found in a folder or an archive, not named.
+    """A file of a dump. `found`: it was found in a folder or an archive, not named. `dump`: the
+    name as given, or the archive that it is in.
 
     `kind`: of what does not say its own, as far as the path tells. `pieces` must be read before the
     next file is asked for.
@@ -45,6 +46,7 @@ class DumpFile(NamedTuple):
     pieces: Iterator[bytes]
     kind: Kind | None = None
     found: bool = False
+    dump: str = ""
 
 
 class SkippedFiles:
@@ -83,7 +85,7 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
     for name in names:
         path = Path(name)
         if name == "-":
-            yield DumpFile(STDIN, pieces_of_stdin())
+            yield DumpFile(STDIN, pieces_of_stdin(), dump=STDIN)
         elif path.is_dir():
             yield from _or_refused(_in_folder(path, skipped), name, "folder")
         elif name.endswith(ZSTD_SUFFIXES):
@@ -91,7 +93,7 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
         elif holds_archive(path):
             yield from _or_refused(_in_archive(path, skipped), name, "archive")
         else:
-            yield DumpFile(name, pieces_of(path), kind_told_by(name))
+            yield DumpFile(name, pieces_of(path), kind_told_by(name), dump=name)
 
 
 def kind_told_by(name: str) -> Kind | None:
@@ -152,7 +154,8 @@ def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
             if is_archive(name):
                 yield from _archive_in_folder(path, skipped)
             elif _plain(name).endswith(_SUFFIXES):
-                yield DumpFile(str(path), pieces_of(path), kind_told_by(str(path)), found=True)
+                name, kind = str(path), kind_told_by(str(path))
+                yield DumpFile(name, pieces_of(path), kind, found=True, dump=str(folder))
 
 
 def _archive_in_folder(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
@@ -171,7 +174,8 @@ def _archive_in_folder(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
 def _in_archive(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
     for inside, name, pieces in archived_files(path, skipped.skip_archive):
         if _plain(name).endswith(_SUFFIXES):
-            yield DumpFile(f"{inside}: {name}", pieces, kind_told_by(name), found=True)
+            kind = kind_told_by(name)
+            yield DumpFile(f"{inside}: {name}", pieces, kind, found=True, dump=inside)
 
 
 def _or_refused(files: Iterator[DumpFile], name: str, what: str) -> Iterator[DumpFile]:
