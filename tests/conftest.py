@@ -11,4 +11,4 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The switch that rewrites the narrations."""
     parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
-    parser.addoption("--seeds", type=int, default=60, help="seeds of the enforcing simulation")
+    parser.addoption("--seeds", type=int, default=60, help="seeds of the simulations")
