@@ -47,6 +47,7 @@ def claim_node(p: UpgradePass, node: Node) -> None:
     state = NodeState.SETTLING if proof_only else NodeState.DRAINING
     p.memory.named.discard(node.name)
     p.memory.forget(node.name)
+    p.memory.sent_marks.pop(node.name, None)
     if not proof_only:
         p.census.claim(node.name)
         p.claimed.append(node.name)

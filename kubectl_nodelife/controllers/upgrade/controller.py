@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import (
     claiming,
+    conditions,
     ending,
     gates,
     gone_nodes,
@@ -112,6 +113,7 @@ class UpgradeController:
         if gates.BLIND in p.gates:
             _stand_still(p)
         elif document.phase in OVER:
+            conditions.follow(p)
             p.skipped = before.skipped if before is not None else {}
             self.is_over = ending.clean_up(p)
         else:
@@ -159,7 +161,7 @@ class UpgradeController:
             except UnreadableMark:
                 p.strangers[name] = f"annotation {ANNOTATION} cannot be read"
                 continue
-            self._note_edits(shown)
+            self._note_edits(shown, mark_of(shown))
             if mark is not None and mark.run == run and mark.epoch > self.epoch:
                 self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
             if name in self.memory.hands_off:
@@ -179,11 +181,15 @@ class UpgradeController:
         if uid == node.uid:
             self.memory.forget(node.name)
 
-    def _note_edits(self, shown: Node) -> None:
-        """An annotation that changed, and not by us: hands off from then on."""
+    def _note_edits(self, shown: Node, mark: NodeMark | None) -> None:
+        """An annotation that changed, and not by us: hands off from then on.
+
+        A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
+        """
         name, text = shown.name, (shown.metadata.annotations or {}).get(ANNOTATION)
         uid, known = self.memory.marks.get(name, (shown.uid, text))
-        by_us = name in self.memory.expected and self.memory.expected[name] == text
+        by_us = text in self.memory.sent_marks.get(name, ())
+        by_us = by_us or (mark is not None and mark.epoch < self.epoch)
         if uid == shown.uid and text != known and not by_us:
             what = "was removed" if text is None else "was edited"
             self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another hand"
@@ -214,6 +220,7 @@ class UpgradeController:
                 fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:
                 STATES[mark.state](p, node, mark)
+        conditions.follow(p)
         ending.delete_idle_canaries(p)
         gates.after_proofs(p)
         if not p.document.base_counts:

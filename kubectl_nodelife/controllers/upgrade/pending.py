@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.upgrade_actions import (
@@ -27,6 +27,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 ObjectKey = tuple[str, tuple[str, str]]
 _TRACKED: Final = (
     NodeMarkPatch,
+    SetNodeConditions,
     UpdateRun,
     EvictPod,
     CreateCanary,

@@ -115,7 +115,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
     else:
         owner = mark.cordon
     if not cordon:
-        because = f"{because}; left in service, for a cordon would break a floor"
+        because = f"{because}; left in service"
     p.change(
         node,
         p.entered(mark, NodeState.FAILED, because, cordon=owner),

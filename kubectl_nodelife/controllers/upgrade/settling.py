@@ -66,10 +66,15 @@ def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if not waiting:
         open_for_proof(p, node, mark)
     elif sight.breaks >= BREAKS and not p.clock_stands(node.name, mark):
-        fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
+        _fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
     elif p.is_over(sight.armed_ns, p.policy.return_timeout_ns):
         effect = "no effect: " if waiting.startswith("S3") else ""
-        fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
+        _fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
+
+
+def _fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """A newcomer that was never cordoned, for it runs pods, is not cordoned now either."""
+    fail(p, node, mark, because, cordon=mark.cordon is not CordonOwner.NONE)
 
 
 def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:

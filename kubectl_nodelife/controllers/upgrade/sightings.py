@@ -90,7 +90,7 @@ class UpgradeMemory:
         self.proofs: dict[str, ProofSight] = {}
         self.containers: dict[str, frozenset[str]] = {}
         self.marks: dict[str, tuple[str, str | None]] = {}
-        self.expected: dict[str, str | None] = {}
+        self.sent_marks: dict[str, set[str | None]] = {}
         self.refused: dict[ObjectKey, tuple[int, str]] = {}
         self.leaving: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.hands_off: dict[str, str] = {}

@@ -35,7 +35,8 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     sight.waits_for = broken
     if broken:
         cordon = node.name in p.census.unavailable or p.census.floor_holds_without(node.name)
-        fail(p, node, mark, f"broke after its release: {broken}", cordon=cordon)
+        why = "" if cordon else "; a cordon would break a floor"
+        fail(p, node, mark, f"broke after its release: {broken}{why}", cordon=cordon)
     elif p.is_over(sight.armed_ns, p.policy.node_soak_ns):
         by_others = mark.cordon is CordonOwner.THEIRS
         because = "cordoned by others" if by_others else "done"

@@ -224,7 +224,7 @@ class UpgradePass:
             annotations={**(annotations or {}), ANNOTATION: text},
             labels={**(labels or {}), LABEL_STATE: str(state) if state else None},
         )
-        self.memory.expected[node.name] = text
+        self.memory.sent_marks.setdefault(node.name, set()).add(text)
         self.emit(action)
         if tells:
             self._tell(node, state, because)
