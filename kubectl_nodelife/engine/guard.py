@@ -287,6 +287,19 @@ class Guard:
                 return f"{count} of {len(nodes)} nodes of {where} are tainted by us already"
         return ""
 
+    def left(self, now_ns: int) -> dict[str, int]:
+        """What is left of each cap at this moment, by its name on the command line."""
+        caps, ago_ns = self.caps, now_ns - MINUTE_NS
+        found = {
+            "taints-per-minute": (caps.taints_a_minute, sum(t > ago_ns for t in self._taints)),
+            "deletions-per-minute": (
+                caps.deletions_a_minute,
+                sum(t > ago_ns for t in self._deletions),
+            ),
+            "max-writes": (caps.total, self.sent),
+        }
+        return {n: max(0, most - used) for n, (most, used) in found.items() if most is not None}
+
     # What is remembered
 
     def sending(self, action: Action, now_ns: int) -> None:

@@ -22,6 +22,7 @@ import aiohttp
 import msgspec
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.engine.calls import Answer, Get, Request, Write, request_of_call
 from kubectl_nodelife.engine.calls.call import as_dry_run
 from kubectl_nodelife.errors import NodelifeError
@@ -199,7 +200,8 @@ def user_agent(controller: str) -> str:
     system = platform.system().lower()
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     name = LONG_NAMES.get(controller, controller)
-    return f"kubectl-nodelife/{__version__} ({system}/{machine}) nodelife/{__version__}/{name}"
+    commit = COMMIT[:7] or __version__  # as much of it as client-go gives
+    return f"kubectl-nodelife/{__version__} ({system}/{machine}) nodelife/{commit}/{name}"
 
 
 def _success(code: int, body: bytes, kind: str, now_ns: int) -> Answer:

@@ -121,7 +121,9 @@ def _enforcement(found: dict[str, Any] | None) -> Iterable[str]:
     yield f"  enforces: {', '.join(found['controllers'])}{held}"
     yield f"  lease: {found['lease']['name']}, held by {found['lease']['holder'] or 'nobody'}"
     writes = ", ".join(f"{count} {word}" for word, count in found["writes"].items())
-    yield f"  writes: {writes}, {found['inFlight']} on their way; caps: {found['caps']}"
+    left = ", ".join(f"{count} {name}" for name, count in found.get("capsLeft", {}).items())
+    caps = f"{found['caps']}, left: {left}" if left else found["caps"]
+    yield f"  writes: {writes}, {found['inFlight']} on their way; caps: {caps}"
 
 
 def _quarantined(entry: dict[str, Any]) -> str:

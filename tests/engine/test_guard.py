@@ -121,6 +121,15 @@ def test_so_many_a_minute(action: Action, cap: int) -> None:
     assert send(guard, action, OPEN, NOW + MINUTE_NS) == GO, "the first one is a minute ago"
 
 
+def test_what_is_left_of_the_caps_is_told() -> None:
+    guard = Guard(Caps(total=5))
+    assert send(guard, DELETE, OPEN, NOW) == send(guard, CREATE, OPEN, NOW) == GO
+    full = {"taints-per-minute": 10, "deletions-per-minute": 100}
+    assert guard.left(NOW) == full | {"deletions-per-minute": 99, "max-writes": 3}
+    assert guard.left(NOW + MINUTE_NS) == full | {"max-writes": 3}
+    assert Guard(UPSTREAM).left(NOW) == {}
+
+
 def test_upstream_has_no_caps_of_ours() -> None:
     guard = Guard(UPSTREAM)
     assert all(send(guard, DELETE, OPEN, NOW) == GO for _ in range(1_000))

@@ -20,10 +20,7 @@ from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.left_behind import left_behind
 from kubectl_nodelife.daemon.enforce.limits import caps_of, daemon_set_syncs, set_of
-from kubectl_nodelife.daemon.enforce.lookouts import (
-    FreshEvidence,
-    KillSwitch,
-)
+from kubectl_nodelife.daemon.enforce.lookouts import FreshEvidence, KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
@@ -210,6 +207,7 @@ class Enforcement:
             "because": self.why_not or self._gate.watching_because(),
             "begin": self.orders.begin,
             "caps": self.orders.caps or "default",
+            "capsLeft": self.guard.left(self._clock.now_ns()),
             "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
             "breakers": [breaker.because for breaker in self.guard.breakers.values()],
             "paused": self.pause.because(self._clock.now_ns()),
