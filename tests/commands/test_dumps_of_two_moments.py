@@ -52,7 +52,7 @@ def test_a_pod_that_is_gone_stays_gone(way: str, tmp_path: Path) -> None:
     assert told(dump) == ["Node a1", "Pod shop/web-0", "ReplicaSet shop/web"]
     assert dump.moment()["time"].startswith("2026-11-17")
     (warning,) = (w for w in dump.warnings if "older" in w)
-    assert "25h0m0s older than the newest dump here: of it only ReplicaSet counts" in warning
+    assert "25h older than the newest dump here: of it only ReplicaSet counts" in warning
 
 
 def test_what_was_read_within_minutes_is_one_dump(tmp_path: Path) -> None:

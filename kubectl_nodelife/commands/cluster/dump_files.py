@@ -60,7 +60,7 @@ class SkippedFiles:
         """Note a file without Kubernetes objects. Raises BadInput with --strict."""
         if is_strict():
             raise BadInput(error.what, on=source, remedy="take it out, or leave --strict away")
-        self._strangers.append(source)
+        self._strangers.append("/".join(PurePosixPath(source).parts[-2:]))
 
     def skip_archive(self, source: str, why: str) -> None:
         """Note an archive inside a folder or an archive. Raises BadInput with --strict."""

@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
 from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT
+from kubectl_nodelife.report.ages import age
 
 APART_NS: Final = 15 * MINUTE_NS
 """So long the reading of one dump may take, with kubelets that post a status every 5 minutes."""
@@ -66,9 +66,9 @@ def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]
         known |= more - _HISTORY
         if more == told:
             continue
-        age = format_duration((newest_ns - moments[name]) // SECOND_NS * SECOND_NS)
+        older_by = age(moments[name], newest_ns)
         rest = f"of it only {', '.join(sorted(more))} counts" if more else "nothing of it counts"
-        warnings.append(f"{name} is {age} older than the newest dump here: {rest}")
+        warnings.append(f"{name} is {older_by} older than the newest dump here: {rest}")
     return kept, warnings
 
 
