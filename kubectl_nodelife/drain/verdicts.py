@@ -104,6 +104,8 @@ class Judge:
         self._add_times(plan, actor, target)
         self._judge(plan, actor, target)
         plan.landing = self._landing(actor)
+        if actor.replacement is None and plan.landing and not plan.landing[0].node:
+            plan.end = None  # its owner makes the next once this is gone, and that has no place
         self._add_doubts(plan, pod)
         return plan
 

@@ -175,3 +175,12 @@ def test_a_stateful_set_is_replaced_in_order_once_the_old_pods_are_gone() -> Non
     assert second.end >= first.end + 2
     parallel = pods_of(plan(NODES, stateful_set("db", "a1", "a1", podManagementPolicy="Parallel")))
     assert parallel["db-1"].end == pytest.approx(parallel["db-0"].end, abs=0.1)
+
+
+def test_the_last_pod_of_a_plan_ends_where_its_successor_has_a_place() -> None:
+    """A StatefulSet makes it once the old one is gone: when the last command has returned."""
+    answer = plan([*node("a1")], stateful_set("db", "a1"))
+    (last,) = answer.pods()
+    assert last.gone is not None and last.end is None
+    (last,) = plan([*node("a1"), *node("a2")], stateful_set("db", "a1")).pods()
+    assert last.end is not None
