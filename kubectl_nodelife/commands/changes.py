@@ -11,10 +11,9 @@ import click
 
 from kubectl_nodelife.answers.changes import change_document
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.explain import parse_subject
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, output_flags
 from kubectl_nodelife.errors import BadInput, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
@@ -31,22 +30,16 @@ OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "se
 @click.option(
     "--outcome", type=click.Choice(OUTCOMES), metavar="WORD", help=f"One of {', '.join(OUTCOMES)}."
 )
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
-@connection_flags
+@where_flags()
 def changes(
     subject: tuple[str, ...],
     watch: bool,
     since: str | None,
     outcome: str | None,
-    filename: tuple[str, ...],
-    now: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> None:
     """Say what the controllers would change, or have changed, when, why, and how it ended.
 
@@ -63,10 +56,11 @@ def changes(
       kubectl nodelife changes pod web-0 -n shop -o json
       kubectl nodelife changes node worker-1 -f must-gather.tar.gz
     """
-    Where(connection, filename, now).check()
-    query = _query(subject, since, outcome, connection, of_dump=bool(filename))
-    if filename:
-        _of_dump(filename, now, query, watch, output, headers=not no_headers)
+    where.check()
+    connection = where.connection
+    query = _query(subject, since, outcome, connection, of_dump=bool(where.filename))
+    if where.filename:
+        _of_dump(where, query, watch, output, headers=not no_headers)
         return
     if watch:
         _watch(connection, query, output, headers=not no_headers)
@@ -94,20 +88,14 @@ def _show(
 
 
 def _of_dump(
-    filename: tuple[str, ...],
-    now: str | None,
-    query: dict[str, Any],
-    watch: bool,
-    output: str,
-    *,
-    headers: bool,
+    where: Where, query: dict[str, Any], watch: bool, output: str, *, headers: bool
 ) -> None:
     """Show what a dump tells. Raises BadInput."""
     from kubectl_nodelife.commands.changes_of_dump import changes_of_dump
 
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
-    answer = changes_of_dump(filename, now, query)
+    answer = changes_of_dump(where.filename, where.now, query)
     for warning in answer["warnings"]:
         terminal.warn(warning)
     _show(answer["items"], answer["source"], output, headers=headers)

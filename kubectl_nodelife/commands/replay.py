@@ -11,11 +11,10 @@ import click
 from kubectl_nodelife.commands.cluster.direct import (
     target_of,
 )
-from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.dump_traces import drain_traces_of, traces_of_dump
 from kubectl_nodelife.commands.explain import parse_subject
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, output_flags
 from kubectl_nodelife.commands.reviewing import drain_traces, review_page
 from kubectl_nodelife.commands.tracing import read_traces
 from kubectl_nodelife.errors import BadInput
@@ -33,23 +32,17 @@ from kubectl_nodelife.report.replay import ReplayPage
 @click.option(
     "--all", "everything", is_flag=True, help="Also images, containers started, DaemonSet statuses."
 )
-@click.option("-f", "--filename", multiple=True, metavar="PATH", help="A dump, not a cluster.")
-@max_file_size
-@strict_files
-@click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
 @output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
-@connection_flags
+@where_flags()
 def replay(
     subject: tuple[str, ...],
     since: str,
     drain: str | None,
     plan: str | None,
     everything: bool,
-    filename: tuple[str, ...],
-    now: str | None,
     output: str,
     no_headers: bool,
-    connection: Connection,
+    where: Where,
 ) -> None:
     """What happened to nodes and their pods, when, by whose hand, and what led to it.
 
@@ -70,9 +63,10 @@ def replay(
     since_ns = _since_ns(since)
     if plan is not None and drain is None:
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
-    Where(connection, filename, now).check()
-    node, pod = _subject(subject, connection, of_dump=bool(filename))
-    of_dump = traces_of_dump(filename, now) if filename else None
+    where.check()
+    connection = where.connection
+    node, pod = _subject(subject, connection, of_dump=bool(where.filename))
+    of_dump = traces_of_dump(where.filename, where.now) if where.filename else None
     found = of_dump.traces if of_dump is not None else read_traces(connection, since_ns)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
