@@ -7,7 +7,8 @@ from pathlib import Path
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
-from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults

@@ -27,7 +27,8 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import NarrationPage
 from kubectl_nodelife.report.progress import progress_bar
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
-from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.story import Story, narrowed, tell
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import MakeDecider

@@ -16,14 +16,8 @@ from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.sandbox.resources import BY_KIND_AND_VERSION
-from kubectl_nodelife.sim.scenario import (
-    API_VERSION,
-    Given,
-    Scenario,
-    Setting,
-    assemble,
-    parse_scenario,
-)
+from kubectl_nodelife.sim.scenario import API_VERSION, Given, Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 
 Documents = list[tuple[str, dict[str, Any]]]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.engine.actions import Action, Detail, PodAction, RecordEvent
+from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, PodAction, RecordEvent
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.api import CLUSTER
 
 
@@ -25,6 +26,21 @@ class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         """CreatePod."""
         yield "CreatePod", {"node": self.node, "owner": self.owner, "revision": self.revision}
+
+
+def deletion(
+    pod: Pod, because: str, cause: Action | None, grace_period_seconds: int | None = None
+) -> DeletePod:
+    """The cluster deletes a pod; with a grace period of 0 its kubelet has stopped it."""
+    return DeletePod(
+        controller=CLUSTER,
+        because=because,
+        cause=cause,
+        namespace=pod.namespace,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        grace_period_seconds=grace_period_seconds,
+    )
 
 
 def told(

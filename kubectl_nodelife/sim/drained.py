@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
-from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
@@ -173,15 +173,7 @@ class WorldUnderDrain:
         return marked
 
     def _delete(self, pod: Pod, grace: int | None, because: str, cause: Action | None) -> None:
-        delete = DeletePod(
-            controller=CLUSTER,
-            because=because,
-            cause=cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            grace_period_seconds=grace,
-        )
+        delete = deletion(pod, because, cause, grace)
         self._api.note(delete)
         self._world.start(delete, self._api.now_ns)
 

@@ -16,12 +16,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, SetNodeConditions, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.sim.acts import deletion
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.conditions import (
@@ -304,17 +305,8 @@ class Kubelets:
             return
         if any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
             return
-        done = self._api.note(
-            DeletePod(
-                controller=CLUSTER,
-                because=f"the kubelet of {pod.spec.node_name} has stopped the pod",
-                cause=ending.cause,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
-                grace_period_seconds=0,
-            )
-        )
+        because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
+        done = self._api.note(deletion(pod, because, ending.cause, 0))
         self._api.drop("Pod", key, done)
 
     def _run_soon(self, key: Key, start: Start) -> None:

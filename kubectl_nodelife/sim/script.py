@@ -12,7 +12,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod, RemoveTaints
+from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
-from kubectl_nodelife.sim.acts import MakePod, told
+from kubectl_nodelife.sim.acts import MakePod, deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
@@ -224,14 +224,7 @@ class Script:
             self._collect_garbage(obj, cause)
 
     def _delete_pod(self, pod: Pod, because: str, cause: Action | None) -> None:
-        delete = DeletePod(
-            controller=CLUSTER,
-            because=because,
-            cause=cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-        )
+        delete = deletion(pod, because, cause)
         self._api.note(delete)
         self._world.start(delete, self._api.now_ns)
 

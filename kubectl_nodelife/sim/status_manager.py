@@ -19,7 +19,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, SetPodCondition
+from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -36,9 +36,9 @@ from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 
@@ -317,18 +317,9 @@ class StatusManagers:
 
     def _delete(self, manager: StatusManager, pod: Pod) -> Answer:
         news = manager.news.get(pod.uid) or PodNews()
-        done = self.api.note(
-            DeletePod(
-                controller=CLUSTER,
-                because=f"the kubelet of {pod.spec.node_name} has stopped the pod, and nothing of "
-                "it is left on the node",
-                cause=news.cause,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
-                grace_period_seconds=0,
-            )
-        )
+        stopped = f"the kubelet of {pod.spec.node_name} has stopped the pod"
+        because = f"{stopped}, and nothing of it is left on the node"
+        done = self.api.note(deletion(pod, because, news.cause, 0))
         self.api.drop("Pod", pod.key, done)
         return pod
 

@@ -24,7 +24,8 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.run import Run
-from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.world import InjectedFault, World
 
 HASH = "controller-revision-hash"

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.story import tell
 from tests.random import judges
 from tests.random.judges import Replay

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from tests.sim.documents import document, node
 from tests.simulating import simulate_scenario
 
@@ -38,10 +39,10 @@ def test_the_fields_of_generate_are_all_told() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    from kubectl_nodelife.sim import scenario
+    from kubectl_nodelife.sim import scenario_document as read
 
-    fields = {*scenario._SPEC_FIELDS, *scenario._KUBELET_FIELDS, *scenario._GENERATE_FIELDS}
-    fields |= set(scenario._KUBELET_SWITCHES)
+    fields = {*read._SPEC_FIELDS, *read._KUBELET_FIELDS, *read._GENERATE_FIELDS}
+    fields |= set(read._KUBELET_SWITCHES)
     assert [
         name for name in sorted(fields) if f"`{name}`" not in TEXT and f"{name}:" not in TEXT
     ] == []

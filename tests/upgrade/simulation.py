@@ -30,7 +30,8 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS
-from kubectl_nodelife.sim.scenario import assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualLeader, VirtualUpgrades

@@ -18,7 +18,8 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, run
-from kubectl_nodelife.sim.scenario import Setting, assemble, parse_scenario
+from kubectl_nodelife.sim.scenario import Setting, assemble
+from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 from kubectl_nodelife.upgrade.simulated import decider_for
