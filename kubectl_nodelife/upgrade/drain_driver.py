@@ -16,18 +16,24 @@ from kubectl_nodelife.controllers.upgrade.marks import outdated
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.loads import cap_of
+from kubectl_nodelife.drain.planned_nodes import cordoned
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import PlanWorld
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import Time, controller_of
+from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.taints import remove_taints
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.workloads.capacity import COUNTED
+from kubectl_nodelife.workloads.owners import NEVER, successor
 from kubectl_nodelife.workloads.waves import BudgetKey
+
+Free = Mapping[str, tuple[int, int]]
+"""Of cpu and memory: what is free, and what there is in all."""
 
 Ended = Callable[[str, bool], None]
 """Is told the node whose drain has ended, and whether it is drained."""
@@ -50,8 +56,16 @@ class DrainDriver(Protocol):
         """Why the budgets do not let the node's pods go now; "" where they do."""
         ...
 
-    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
-        """The free share of cpu and memory over these nodes, 0 to 1."""
+    def free(self, names: Sequence[str]) -> Free:
+        """What is left on these nodes once all that is leaving others stands on them."""
+        ...
+
+    def cost(self, name: str) -> Free:
+        """How much less is free, and is there in all, without the node."""
+        ...
+
+    def homeless(self, name: str) -> str:
+        """A pod of the node that would find no other, and why; "" where each finds one."""
         ...
 
     def settled(self) -> bool:
@@ -82,9 +96,17 @@ class TimedDrains:
         """Nothing is known of budgets."""
         return ""
 
-    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
+    def free(self, names: Sequence[str]) -> Free:
         """Nothing is known of pods."""
         return {}
+
+    def cost(self, name: str) -> Free:
+        """Nothing is known of pods."""
+        return {}
+
+    def homeless(self, name: str) -> str:
+        """Nothing is known of pods."""
+        return ""
 
     def settled(self) -> bool:
         """Always: there are no processes."""
@@ -111,7 +133,7 @@ class PlayedDrains:
         self._options = options
         self._timing = timing
         self._running: dict[str, KubectlDrain[PlannedPod]] = {}
-        self._evictions = 0
+        self._evictions = self._tried = 0
         self._taken: dict[BudgetKey, int] = {}
         self._taken_ns = -1
 
@@ -165,24 +187,67 @@ class PlayedDrains:
     def _needs(self, name: str) -> dict[BudgetKey, int]:
         """How many pods that must still be evicted from the node each budget guards."""
         needs: dict[BudgetKey, int] = {}
-        for actor in self._world.on_node[name].values():
-            if actor.gone or actor.going or not actor.ledgers or _stays(actor):
-                continue
+        for actor in self._leaving(name):
             for ledger in actor.ledgers:
                 needs[ledger.budget.key] = needs.get(ledger.budget.key, 0) + 1
         return needs
 
-    def free_share(self, names: Sequence[str]) -> Mapping[str, float]:
-        """Requests against what is allocatable."""
-        shares = {}
-        placement = self._world.landing.placement
-        infos = [placement.info(name) for name in names]
+    def free(self, names: Sequence[str]) -> Free:
+        """Requests against what is allocatable; what leaves the nodes Draining is taken off."""
+        infos = [self._world.landing.placement.info(name) for name in names]
+        leaving = [self._moving(name) for name in self._running]
+        found = {}
         for resource in COUNTED:
             total = sum(info.allocatable.get(resource, 0) for info in infos)
             used = sum(info.requested.get(resource, 0) for info in infos)
-            if total:
-                shares[resource] = (total - used) / total
-        return shares
+            used += sum(moving.get(resource, 0) for moving in leaving)
+            found[resource] = (total - used, total)
+        return found
+
+    def cost(self, name: str) -> Free:
+        """The node's own room is lost, and its pods take room elsewhere; daemon pods do not."""
+        info, moving = self._world.landing.placement.info(name), self._moving(name)
+        found = {}
+        for resource in COUNTED:
+            total = info.allocatable.get(resource, 0)
+            own = total - info.requested.get(resource, 0)
+            found[resource] = (own + moving.get(resource, 0), total)
+        return found
+
+    def homeless(self, name: str) -> str:
+        """Each is put somewhere by the scheduler, one after another, and all are taken back."""
+        landing, now_ns = self._world.landing, self.timeline.now_ns
+        before = landing.nodes[name]
+        landing.set_nodes([cordoned(before)])
+        tried = []
+        try:
+            for actor in self._leaving(name):
+                if actor.workload is None or actor.workload.rule.when == NEVER:
+                    continue
+                self._tried += 1
+                pod = successor(actor.pod, f"{actor.pod.name}-", f"try-{self._tried}", Time(now_ns))
+                tried.append(pod)
+                if landing.place(pod) is None:
+                    why = landing.placement.no_room(pod)
+                    return f"pod {actor.pod.namespace}/{actor.pod.name} finds no other node: {why}"
+            return ""
+        finally:
+            for pod in tried:
+                landing.left(pod)
+            landing.set_nodes([before])
+
+    def _leaving(self, name: str) -> list[PlannedPod]:
+        """The pods that a drain of the node has still to move."""
+        actors = self._world.on_node[name].values()
+        return [a for a in actors if not (a.gone or a.going or _stays(a))]
+
+    def _moving(self, name: str) -> Amounts:
+        """What the pods request that the drain of the node moves elsewhere."""
+        found: Amounts = {}
+        for actor in self._leaving(name):
+            for resource, amount in pod_requests(actor.pod).items():
+                found[resource] = found.get(resource, 0) + amount
+        return found
 
     def settled(self) -> bool:
         """Whether every process is done for."""

@@ -47,6 +47,7 @@ FREE_EVERY_NS: Final = 30 * SECOND_NS
 BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
+BY_ROOM: Final = "room"
 
 
 @dataclass(slots=True)
@@ -92,10 +93,11 @@ class _Rehearsal:
         self._zones = RehearsedZones(
             run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
         )
+        self._free: dict[str, tuple[int, int]] = {}
         self._free_noted_ns = -FREE_EVERY_NS
         self._passed: dict[str, ClaimHold] = {}
         self._place = PoolPlace("")
-        self._soaks = self._filed = False
+        self._soaks = self._filed = self._over = False
         self._passed_until_ns: int | None = None
         self._too_long = longest_ns(run.windows, run.now_ns) < run.high_ns
         """No window is open for as long as a node may take: none is ever claimed."""
@@ -124,7 +126,7 @@ class _Rehearsal:
     def _pass(self) -> None:
         """What the controller would do now."""
         self._filed = False
-        while self._place.pool or self._waiting or self._in_flight:
+        while not self._over:
             of_pool = [c for c in self._waiting.values() if c.name not in self._passed]
             policy = self._policy
             stage = stage_of(self._place, of_pool, self._in_flight, policy.canary, policy.zones)
@@ -164,7 +166,7 @@ class _Rehearsal:
         self._end_step()
         self._passed_until_ns = None
         if not self._pools:
-            self._place = PoolPlace("")
+            self._over = True
             return False
         pool, candidates = self._pools.pop(0)
         self._waiting = {candidate.name: candidate for candidate in candidates}
@@ -250,6 +252,9 @@ class _Rehearsal:
         because = self._drains.waits(name)
         if because:
             return ClaimHold(BY_BUDGET, because)
+        because = self._room_hold(name)
+        if because:
+            return ClaimHold(BY_ROOM, because)
         self._zones.take(name)  # it is claimed; those behind it are judged with that
         return None
 
@@ -328,10 +333,35 @@ class _Rehearsal:
             low = course.lowest.get(scope)
             if low is None or available < low.available:
                 course.lowest[scope] = LowPoint(available, now_ns)
+        self._note_free()
+
+    def _note_free(self) -> None:
+        """The free cpu and memory of the nodes in service, if that was not looked at just now."""
+        now_ns, course = self._timeline.now_ns, self._course
         if now_ns - self._free_noted_ns < FREE_EVERY_NS:
             return
         self._free_noted_ns = now_ns
         out = self._in_flight
         names = [n.name for n in self._run.nodes if n.available and n.name not in out]
-        for resource, share in self._drains.free_share(names).items():
+        self._free = dict(self._drains.free(names))
+        for resource, (free, total) in self._free.items():
+            share = free / total if total else 0.0
             course.free_share[resource] = min(share, course.free_share.get(resource, share))
+
+    def _room_hold(self, name: str) -> str:
+        """Why its pods find no room, or too little stays free without the node; "" where it may go.
+
+        What the node takes with it is then taken off what is free.
+        """
+        self._note_free()
+        low_water, left = self._policy.low_water, dict(self._free)
+        for resource, (free, total) in self._drains.cost(name).items():
+            before = left.get(resource, (0, 0))
+            now, of = left[resource] = (before[0] - free, before[1] - total)
+            if now * 100 < low_water * of:
+                share = f"{100 * now / max(1, of):.0f} % of {resource}"
+                return f"{share} would stay free, --low-water asks for {low_water:g} %"
+        homeless = self._drains.homeless(name)
+        if not homeless:
+            self._free = left
+        return homeless

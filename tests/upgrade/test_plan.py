@@ -50,6 +50,13 @@ def test_twelve_nodes_go_zone_by_zone_after_a_canary() -> None:
     assert not found.undone and not found.refusals
 
 
+def test_nodes_without_a_pool_are_a_pool_and_their_steps_end() -> None:
+    nodes = [obj for name in ("a1", "a2", "a3") for obj in node(name)]
+    found = plan(nodes, selector="kubernetes.io/hostname")
+    assert [step.pool for step in found.course.steps] == ["", ""]
+    assert all(step.end_ns for step in found.course.steps)
+
+
 def test_at_most_max_unavailable_are_out_at_once_whoever_took_them() -> None:
     sick = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     found = plan(blue(*NAMES, "c6", "c7", "c8"), blue("c5", **sick), maxUnavailable=2)
@@ -76,6 +83,26 @@ def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
     turns = sorted((found.course.turns[f"a{i}"] for i in (1, 2, 3, 4)), key=lambda t: t.claimed_ns)
     for one, next_ in pairwise(turns):
         assert one.drained_ns is not None and next_.claimed_ns >= one.drained_ns
+
+
+def test_14_room_is_kept_free_whatever_max_unavailable_says() -> None:
+    def fleet(cpu: str, pod: str, each: int) -> UpgradePlan:
+        names = [f"a{i}" for i in range(10)]
+        containers = [{"name": "c", "resources": {"requests": {"cpu": pod}}}]
+        places = [name for name in names for _ in range(each)]
+        pods = replica_set("web", *places, spec={"containers": containers})
+        made = blue(*names, status={"allocatable": {"cpu": cpu}})
+        return plan(made, pods, maxUnavailable=5, zones=0)
+
+    def lowest(of: UpgradePlan) -> int:
+        return next(low.available for s, low in of.course.lowest.items() if s.kind == "pool")
+
+    small = fleet("4", "100m", 32)
+    assert lowest(small) == 9, "4 of 36 stay free without one, 0 of 32 without two"
+    assert lowest(fleet("8", "100m", 32)) == 6, "with room enough the zone gives four"
+    large = fleet("4", "3", 1)
+    assert not large.course.turns
+    assert "finds no other node" in reasons(large)["a0"]
 
 
 def test_13_a_zone_of_one_node_is_refused() -> None:
