@@ -177,10 +177,8 @@ def test_a_stateful_set_is_replaced_in_order_once_the_old_pods_are_gone() -> Non
     assert parallel["db-1"].end == pytest.approx(parallel["db-0"].end, abs=0.1)
 
 
-def test_the_last_pod_of_a_plan_ends_where_its_successor_has_a_place() -> None:
-    """A StatefulSet makes it once the old one is gone: when the last command has returned."""
-    answer = plan([*node("a1")], stateful_set("db", "a1"))
-    (last,) = answer.pods()
-    assert last.gone is not None and last.end is None
-    (last,) = plan([*node("a1"), *node("a2")], stateful_set("db", "a1")).pods()
-    assert last.end is not None
+def test_the_last_pod_of_a_plan_has_no_end_where_its_successor_has_no_place() -> None:
+    """A StatefulSet makes the next once the old one is gone, when the last command has returned."""
+    nodes = [*node("a1"), *node("a2")]
+    answer = plan(nodes, stateful_set("db", "a1", "a2"), nodes=("a1", "a2"))
+    assert [(pod.gone is None, pod.end) for pod in answer.pods()] == [(False, None)] * 2
