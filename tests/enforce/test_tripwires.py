@@ -65,6 +65,30 @@ def test_our_own_write_is_none() -> None:
     assert rules(guard) == []
 
 
+def test_what_we_wrote_once_another_may_not_write_again() -> None:
+    tripwires, guard, cache = wires(node())
+    ours = SetNodeConditions(**WHO, node="n0", conditions=())
+    for _ in range(2):  # the first answer was lost
+        tripwires.sends(ours)
+    for seen in (LOST, node(), LOST, node()):
+        tripwires.sees(Put("Node", seen), NOW)
+        cache.apply(Put("Node", seen), NOW)
+    assert rules(guard) == [], "its kubelet came back in between"
+    tripwires.sees(Put("Node", LOST), NOW)
+    assert rules(guard) == [SURPRISE]
+
+
+def test_two_looks_at_one_write_of_ours_are_one() -> None:
+    """What comes in one batch is compared with what came before it, not with the cache."""
+    tripwires, guard, _ = wires(node())
+    tripwires.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    earlier: dict[Any, Any] = {}
+    for seen in (LOST, TAINTED):
+        tripwires.sends(AddTaints(**WHO, node="n0", taints=(UNREACHABLE,)))
+        tripwires.sees(Put("Node", seen), NOW, earlier)
+    assert rules(guard) == []
+
+
 def test_what_we_do_not_enforce_surprises_nobody() -> None:
     tripwires, guard, _ = wires(node(), names=("daemonset",))
     tripwires.sees(Put("Node", LOST), NOW)

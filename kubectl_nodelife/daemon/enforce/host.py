@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
-from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import Shown, Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
@@ -120,9 +120,10 @@ class EnforcingHost:
         self._put_off_passes(now_ns)
         ready = self._ready(events)
         if tripwires is not None:
+            earlier: Shown = {}
             for event in ready:
                 try:
-                    tripwires.sees(event, now_ns)
+                    tripwires.sees(event, now_ns, earlier)
                 except Exception as error:  # we would not notice another writer: nothing is sent
                     self._contain("tripwires", type(event).__name__, error, now_ns)
         for action in self.engine.step(now_ns, ready):

@@ -23,13 +23,16 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
     SetPodCondition,
 )
-from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard, is_harm
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+
+Shown = dict[tuple[str, Key], KubeObject | None]
+"""(kind, key) -> the object as it was seen last; None: gone."""
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
 GONE_LEAST: Final = 3
@@ -53,7 +56,7 @@ class Tripwires:
         self._cache = cache
         self._controllers = frozenset(controllers)
         self._detector = ForeignWriteDetector(cache, None, None)
-        self._ours: OrderedDict[tuple[type[Action], object], None] = OrderedDict()
+        self._ours: OrderedDict[tuple[type[Action], object], int] = OrderedDict()
         self._gone = gone or GoneNodes()
         self._silent: deque[tuple[int, str]] = deque()
         self._trouble_ns = 0
@@ -61,10 +64,12 @@ class Tripwires:
     # What is told
 
     def sends(self, action: Action) -> None:
-        """We are about to send this."""
-        self._ours[type(action), action.target] = None
-        if len(self._ours) > _OURS_KEPT:
-            self._ours.popitem(last=False)
+        """We are about to send this. Each time it is sent explains one time that it is seen."""
+        if _is_telling(action) or isinstance(action, CreatePod):
+            key = type(action), action.target
+            self._ours[key] = self._ours.pop(key, 0) + 1
+            if len(self._ours) > _OURS_KEPT:
+                self._ours.popitem(last=False)
 
     def decides(self, action: Action, now_ns: int) -> None:
         """A decision of ours: how many nodes fall silent."""
@@ -77,12 +82,20 @@ class Tripwires:
         self._trouble_ns = now_ns
         self._check_silence(now_ns)
 
-    def sees(self, event: Event, now_ns: int) -> None:
-        """What the cluster shows, before the cache has taken it in."""
-        if isinstance(event, Gone) and event.kind == "Node":
-            self._node_gone(event.key[1], now_ns)
+    def sees(self, event: Event, now_ns: int, earlier: Shown | None = None) -> None:
+        """What the cluster shows, before the cache has taken it in.
+
+        `earlier`: what was seen of each object since the cache took something in, kept up here.
+        """
+        earlier = {} if earlier is None else earlier
+        if isinstance(event, Gone):
+            earlier[event.kind, event.key] = None
+            if event.kind == "Node":
+                self._node_gone(event.key[1], now_ns)
         elif isinstance(event, Put):
-            old = self._cache.get(event.kind, event.obj.key)
+            target = event.kind, event.obj.key
+            old = earlier[target] if target in earlier else self._cache.get(*target)
+            earlier[target] = event.obj
             if old is not None and event.kind in ("Node", "Pod"):
                 for action in self._detector.compare(old, event.obj, now_ns):
                     self._judge(action, now_ns)
@@ -96,7 +109,7 @@ class Tripwires:
     def _judge(self, action: Action, now_ns: int) -> None:
         if action.controller not in self._controllers or not _is_telling(action):
             return
-        if (type(action), action.target) in self._ours:
+        if self._is_ours(type(action), action.target):
             return
         kind, (namespace, name) = action.target
         where = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
@@ -104,11 +117,18 @@ class Tripwires:
         what = words.get(type(action), "evicts it")
         self._open(SURPRISE, f"another {action.controller} controller {what}: {where}", now_ns)
 
+    def _is_ours(self, type_: type[Action], target: object) -> bool:
+        """Whether we have sent that once more than it was seen."""
+        sent = self._ours.pop((type_, target), 0)
+        if sent > 1:
+            self._ours[type_, target] = sent - 1
+        return sent > 0
+
     def _pod_came(self, pod: Pod, now_ns: int) -> None:
         owner = controller_of(pod.metadata)
         if "daemonset" not in self._controllers or owner is None or owner.kind != "DaemonSet":
             return
-        if (CreatePod, ("Pod", pod.key)) not in self._ours:
+        if not self._is_ours(CreatePod, ("Pod", pod.key)):
             where = f"{pod.namespace}/{pod.name}"
             because = f"another DaemonSet controller made pod {where}"
             self._open(SURPRISE, because, now_ns)
