@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.expected import expected_work_ns
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.course import PhaseTimes
 
-DEFAULT_WORK_NS: Final = 10 * MINUTE_NS
 SETTLE_EXTRA_NS: Final = 2 * SECOND_NS
 """Beside `--ready-for`: the checks are looked at every few seconds."""
 THREE_RENEWALS_NS: Final = 30 * SECOND_NS
@@ -23,9 +23,7 @@ _WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
 
 def phase_times(policy: UpgradePolicy) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
     """The phases at least, as expected, and at most."""
-    work = policy.expect_work_ns or DEFAULT_WORK_NS
-    if policy.work.mode is WorkMode.NOTHING:
-        work = 0
+    work = expected_work_ns(policy)
     least, most = _WORK_RANGE[policy.expect_work_ns is not None]
     settle = max(policy.ready_for_ns, THREE_RENEWALS_NS)
     return (

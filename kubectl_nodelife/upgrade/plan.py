@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
+from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.marks import outdated
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
@@ -39,7 +40,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import add_or_update_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.upgrade.course import Course, PhaseTimes
+from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
 from kubectl_nodelife.upgrade.drain_driver import PlayedDrains, TimedDrains
 from kubectl_nodelife.upgrade.estimates import longer, phase_times, shorter
@@ -208,7 +209,7 @@ class _Planning:
         names = [candidate.name for candidate in candidates]
         snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
         played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
-        course = rehearse(self._run(candidates, high), played, middle)
+        course = rehearse(self._run(candidates), played, middle)
         lengths = {
             turn.name: turn.drained_ns - turn.claimed_ns
             for turn in course.turns.values()
@@ -219,7 +220,7 @@ class _Planning:
         ends = []
         for times, scale in ((low, shorter), (high, longer)):
             drains = {n: scale(ns, verdicts[n], self._options) for n, ns in lengths.items()}
-            ends.append(rehearse(self._run(drained, high), TimedDrains(drains), times).end_ns)
+            ends.append(rehearse(self._run(drained), TimedDrains(drains), times).end_ns)
         # A leader watches for one grace period before it claims.
         cold_s = self._settings.node_monitor_grace_period_ns / SECOND_NS
         ends_s = [cold_s + end / SECOND_NS for end in (*ends, course.end_ns)]
@@ -235,10 +236,9 @@ class _Planning:
             marked.append(replace(node, spec=replace(node.spec, taints=taints)))
         return self._snapshot.changed(marked)
 
-    def _run(self, candidates: Sequence[UpgradeCandidate], high: PhaseTimes) -> RehearsedRun:
+    def _run(self, candidates: Sequence[UpgradeCandidate]) -> RehearsedRun:
         snapshot = self._snapshot
         zones = LifecycleZones(self._settings)
-        slowest_s = max((c.drain_seconds for c in candidates), default=0.0)
         return RehearsedRun(
             policy=self._policy,
             candidates=candidates,
@@ -251,7 +251,6 @@ class _Planning:
             zone_threshold=self._settings.unhealthy_zone_threshold,
             windows=self._windows,
             now_ns=snapshot.now_ns,
-            high_ns=int(slowest_s * SECOND_NS) + sum(high),
         )
 
     # --- words -----------------------------------------------------------------------------------
@@ -277,17 +276,18 @@ class _Planning:
         read = self._snapshot.kinds_read
         wanted = ("PodDisruptionBudget", "DaemonSet", "Lease", "Namespace")
         missing = [] if read is None else [kind for kind in wanted if kind not in read]
-        return [f"{kind}: not read" for kind in missing]
+        gate = ["--gate: a plan does not run it"] if self._policy.gate else []
+        return [*(f"{kind}: not read" for kind in missing), *gate]
 
     def _window_findings(self) -> list[PreflightFinding]:
         if not self._windows:
             return []
-        _, _, high = phase_times(self._policy)
+        high_ns = high_estimate_ns(self._policy, drain_seconds=0.0)
         longest = longest_ns(self._windows, self._snapshot.now_ns)
-        if sum(high) <= longest:
+        if high_ns <= longest:
             return []
         text = (
-            f"a node may take {format_duration(sum(high))} and its drain, the longest window is"
+            f"a node may take {format_duration(high_ns)} and its drain, the longest window is"
             f" {format_duration(longest)}: none is ever claimed"
         )
         return [PreflightFinding("windows", REFUSED_BY, text)]

@@ -24,6 +24,7 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     NodeCounts,
     pool_scope,
 )
+from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.growth import (
     StepOutcome,
     is_growing,
@@ -33,17 +34,17 @@ from kubectl_nodelife.controllers.upgrade.growth import (
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.windows import Window, fits, longest_ns, opens_ns
+from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
 from kubectl_nodelife.upgrade.drain_driver import DrainDriver
+from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
 from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
 
 LOOK_AGAIN_NS: Final = 15 * SECOND_NS
 """How often nodes are looked at again that wait for their own budgets."""
 CONTROL_PLANE: Final = "control plane"
 """The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
-FREE_EVERY_NS: Final = 30 * SECOND_NS
-"""How often the free share of cpu and memory is noted: it is a sum over all nodes."""
 BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
@@ -54,7 +55,7 @@ BY_ROOM: Final = "room"
 class RehearsedRun:
     """What is played. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
     for the lifecycle controller; `not_ready`: those that are not Ready. `now_ns`: the moment of the
-    first claim. `high_ns`: how long a node takes at most, for the windows.
+    first claim.
     """
 
     policy: UpgradePolicy
@@ -66,7 +67,6 @@ class RehearsedRun:
     zone_threshold: float = 0.55
     windows: Sequence[Window] = ()
     now_ns: int = 0
-    high_ns: int = 0
 
 
 def rehearse(run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> Course:
@@ -93,14 +93,12 @@ class _Rehearsal:
         self._zones = RehearsedZones(
             run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
         )
-        self._free: dict[str, tuple[int, int]] = {}
-        self._free_noted_ns = -FREE_EVERY_NS
+        self._room = RehearsedRoom(drains, run.policy.low_water, self._in_service, self._course)
         self._passed: dict[str, ClaimHold] = {}
         self._place = PoolPlace("")
         self._soaks = self._filed = self._over = False
         self._passed_until_ns: int | None = None
-        self._too_long = longest_ns(run.windows, run.now_ns) < run.high_ns
-        """No window is open for as long as a node may take: none is ever claimed."""
+        self._longest_window_ns = longest_ns(run.windows, run.now_ns)
         self._shown = {pool for pool, _ in self._pools}
 
     def play(self) -> Course:
@@ -239,24 +237,34 @@ class _Rehearsal:
 
     def _hold(self, candidate: UpgradeCandidate) -> ClaimHold | None:
         """What beside the counts holds a candidate."""
-        name, run = candidate.name, self._run
-        now_ns = run.now_ns + self._timeline.now_ns
-        if not fits(run.windows, now_ns, run.high_ns):
-            opens = opens_ns(run.windows, now_ns)
-            if opens is not None and not self._too_long:
-                self._timeline.at(opens - run.now_ns, self._pass_soon)
-            return ClaimHold(BY_WINDOW, "no window is open for as long as the node takes")
-        because = self._zones.hold(name)
+        name = candidate.name
+        holds = (
+            (BY_ZONE, self._zones.hold),
+            (BY_BUDGET, self._drains.waits),
+            (BY_ROOM, self._room.shortage),
+        )
+        for by, hold in holds:
+            because = hold(name)
+            if because:
+                return ClaimHold(by, because)
+        because = self._window_hold(candidate)
         if because:
-            return ClaimHold(BY_ZONE, because)
-        because = self._drains.waits(name)
-        if because:
-            return ClaimHold(BY_BUDGET, because)
-        because = self._room_hold(name)
-        if because:
-            return ClaimHold(BY_ROOM, because)
+            return ClaimHold(BY_WINDOW, because)
         self._zones.take(name)  # it is claimed; those behind it are judged with that
+        self._room.take(name)
         return None
+
+    def _window_hold(self, candidate: UpgradeCandidate) -> str:
+        """Why no window is open for long enough; "" where one is. The next one is waited for."""
+        run = self._run
+        high_ns = high_estimate_ns(run.policy, candidate.drain_seconds)
+        now_ns = run.now_ns + self._timeline.now_ns
+        if fits(run.windows, now_ns, high_ns):
+            return ""
+        opens = opens_ns(run.windows, now_ns)
+        if opens is not None and high_ns <= self._longest_window_ns:
+            self._timeline.at(opens - run.now_ns, self._pass_soon)
+        return f"no window is open for the {format_duration(high_ns)} that it may take"
 
     def _begin(self, candidate: UpgradeCandidate) -> None:
         now_ns, name, place = self._timeline.now_ns, candidate.name, self._place
@@ -333,35 +341,9 @@ class _Rehearsal:
             low = course.lowest.get(scope)
             if low is None or available < low.available:
                 course.lowest[scope] = LowPoint(available, now_ns)
-        self._note_free()
+        self._room.note()
 
-    def _note_free(self) -> None:
-        """The free cpu and memory of the nodes in service, if that was not looked at just now."""
-        now_ns, course = self._timeline.now_ns, self._course
-        if now_ns - self._free_noted_ns < FREE_EVERY_NS:
-            return
-        self._free_noted_ns = now_ns
+    def _in_service(self) -> list[str]:
+        """The nodes that are available and not out of service by the run."""
         out = self._in_flight
-        names = [n.name for n in self._run.nodes if n.available and n.name not in out]
-        self._free = dict(self._drains.free(names))
-        for resource, (free, total) in self._free.items():
-            share = free / total if total else 0.0
-            course.free_share[resource] = min(share, course.free_share.get(resource, share))
-
-    def _room_hold(self, name: str) -> str:
-        """Why its pods find no room, or too little stays free without the node; "" where it may go.
-
-        What the node takes with it is then taken off what is free.
-        """
-        self._note_free()
-        low_water, left = self._policy.low_water, dict(self._free)
-        for resource, (free, total) in self._drains.cost(name).items():
-            before = left.get(resource, (0, 0))
-            now, of = left[resource] = (before[0] - free, before[1] - total)
-            if now * 100 < low_water * of:
-                share = f"{100 * now / max(1, of):.0f} % of {resource}"
-                return f"{share} would stay free, --low-water asks for {low_water:g} %"
-        homeless = self._drains.homeless(name)
-        if not homeless:
-            self._free = left
-        return homeless
+        return [n.name for n in self._run.nodes if n.available and n.name not in out]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
+from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane
@@ -14,10 +15,9 @@ from kubectl_nodelife.controllers.upgrade.skips import why_undrainable
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS
 
 CONTROL_PLANE: Final = "control plane"
-DEFAULT_WORK_NS: Final = 10 * MINUTE_NS
 
 
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
@@ -52,7 +52,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     if short:
         return ClaimHold("room", short)
     windows = [parse_window(text) for text in p.policy.window]
-    high_ns = expected_ns(p, verdict.high_seconds)
+    high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
     if not fits(windows, p.view.clock_ns, high_ns):
         return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
@@ -64,13 +64,6 @@ def _leaving(p: UpgradePass, name: str) -> tuple[tuple[str, str], ...]:
     if name not in draining:
         return ()
     return p.ports.drains.verdict(p.cache, name, draining, p.now_ns).moving
-
-
-def expected_ns(p: UpgradePass, drain_seconds: float) -> int:
-    """The high estimate of one node: drain, work, return and proof."""
-    work_ns = p.policy.expect_work_ns or DEFAULT_WORK_NS
-    back_ns = p.policy.ready_for_ns + MINUTE_NS
-    return int(drain_seconds * SECOND_NS) + int(work_ns) + back_ns
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:
