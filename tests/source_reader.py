@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, OtherCluster, Phase
+from kubectl_nodelife.live.news import Happened, Listed, OtherCluster, Phase
+from kubectl_nodelife.live.source import ListWatchSource
 
 
 class Seen:

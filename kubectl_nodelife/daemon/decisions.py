@@ -37,7 +37,7 @@ from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.loop import Slices, drive, play
-from kubectl_nodelife.live.source import Happened, Listed, News, OtherCluster
+from kubectl_nodelife.live.news import Happened, Listed, News, OtherCluster
 
 _BATCH = ("decisions", "a batch")
 _GATHER_S = 0.05

@@ -12,7 +12,7 @@ from kubectl_nodelife.daemon.kinds import KindStatus
 from kubectl_nodelife.daemon.lease_check import LeasesRead
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.live.source import News
+from kubectl_nodelife.live.news import News
 
 
 class ChangeSettings(NamedTuple):

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.freshness import Freshness
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.source import WATCHING, OtherCluster, Phase
+from kubectl_nodelife.live.news import WATCHING, OtherCluster, Phase
 
 _PULSE_S = 0.25
 

@@ -34,7 +34,7 @@ _OUT_OF_REACH = ("refused", "absent")
 
 
 class KindStatus(Protocol):
-    """How it stands with one kind; `live.source.KindState` is one."""
+    """How it stands with one kind; `live.news.KindState` is one."""
 
     phase: str
     error: str

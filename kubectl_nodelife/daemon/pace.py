@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.live.source import WatchPacing
+from kubectl_nodelife.live.pacing import WatchPacing
 
 PACE: Final = WatchPacing(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
 """Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,

@@ -62,8 +62,9 @@ from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.listing import read_leases
+from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import ListWatchSource, OtherCluster
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 
 _KEEP_SECONDS: Final = 2.0

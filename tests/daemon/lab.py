@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.node import (
     Taint,
 )
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
-from kubectl_nodelife.live.source import (
+from kubectl_nodelife.live.news import (
     ABSENT,
     FAILING,
     REFUSED,

@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.live.source import Happened
+from kubectl_nodelife.live.news import Happened
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario

@@ -10,7 +10,7 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.loop import Slices
-from kubectl_nodelife.live.source import WATCHING, Happened, Listed, OtherCluster, Phase
+from kubectl_nodelife.live.news import WATCHING, Happened, Listed, OtherCluster, Phase
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
 LOST = 40

@@ -19,8 +19,10 @@ from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.store import Wanted
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.news import LISTING
+from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import LISTING, ListWatchSource, WatchPacing
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, until
 

@@ -10,7 +10,7 @@ from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, Toleration
-from kubectl_nodelife.live.source import WATCHING, Listed, Phase
+from kubectl_nodelife.live.news import WATCHING, Listed, Phase
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
 

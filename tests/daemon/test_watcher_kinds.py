@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.daemon.decisions import ChangeSettings
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.source import WATCHING, Happened, Listed, Phase
+from kubectl_nodelife.live.news import WATCHING, Happened, Listed, Phase
 from tests.daemon.lab import FAILING, lease, make_lab, node, pod, run, unreachable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.live.source import Happened
+from kubectl_nodelife.live.news import Happened
 from tests.daemon.lab import SECOND, T0, lease, make_lab, node, run
 
 

@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.follow.daemonset_acts import MOST_DEFERRED
 from kubectl_nodelife.daemon.follow.event_order import in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.source import Happened
+from kubectl_nodelife.live.news import Happened
 from tests.daemon.lab import run
 from tests.daemonset.shown import (
     NODES,

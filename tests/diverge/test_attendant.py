@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import PodCondition
-from kubectl_nodelife.live.source import Phase
+from kubectl_nodelife.live.news import Phase
 from tests.daemon.lab import (
     SECOND,
     WATCHING,

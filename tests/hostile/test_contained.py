@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put, Unreadable
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.unreadable import NAMELESS
-from kubectl_nodelife.live.source import Happened, Listed
+from kubectl_nodelife.live.news import Happened, Listed
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run
 
 N1 = ("Node", ("", "n1"))

@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
 from kubectl_nodelife.engine.events import Unreadable
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.unreadable import reason
-from kubectl_nodelife.live.source import Happened, Listed
+from kubectl_nodelife.live.news import Happened, Listed
 from kubectl_nodelife.live.watch import WatchStream
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
 from tests.daemonset.shown import agent, revision

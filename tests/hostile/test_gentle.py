@@ -22,8 +22,10 @@ from kubectl_nodelife.live.backoff import MOST_RETRY_AFTER_S, Backoff
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.news import FAILING, KindState
+from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.source import FAILING, KindState, ListWatchSource, WatchPacing
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from tests.hostile import sicknesses
 from tests.hostile.server import Hostile, Sickness, hostile

@@ -15,16 +15,10 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.kubeconfig import User
+from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, Phase
+from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.source import (
-    ABSENT,
-    FAILING,
-    REFUSED,
-    WATCHING,
-    ListWatchSource,
-    Phase,
-    WatchPacing,
-)
+from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.sandbox.faults import Failure
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.loopback import client, play, sandbox, target_of, until

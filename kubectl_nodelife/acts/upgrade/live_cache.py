@@ -26,8 +26,9 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.loop import Slices
+from kubectl_nodelife.live.news import Happened, Listed, OtherCluster, Phase
 from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.source import Happened, Listed, ListWatchSource, OtherCluster, Phase
+from kubectl_nodelife.live.source import ListWatchSource
 
 GATHER_S: Final = 0.1
 STANDSTILL_S: Final = 5.0

@@ -48,7 +48,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import LiveExecutor, Port
 from kubectl_nodelife.live.lease import LeaseKeeper
-from kubectl_nodelife.live.source import Happened
+from kubectl_nodelife.live.news import Happened
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
