@@ -16,6 +16,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import Answer, Request, Result, WaitUntil, converse
 from kubectl_nodelife.engine.calls.call import request_of_call
 from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
@@ -119,6 +120,8 @@ def _comparable(obj: KubeObject | None) -> KubeObject | None:
         creation_timestamp=None,
         deletion_timestamp=Time(0) if obj.metadata.deletion_timestamp else None,
     )
+    if hasattr(meta, "managed_fields"):
+        meta = replace(meta, managed_fields=NOBODY)
     obj = replace(obj, metadata=meta)
     if hasattr(obj, "status") and hasattr(obj.status, "phase"):
         conditions = tuple(map(_comparable_condition, obj.status.conditions))

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, NodeAction, PodAction
 from kubectl_nodelife.engine.daemonset_actions import created_object
 from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
-from kubectl_nodelife.kube.workload import Job
 
 Changes = dict[str, str | None]
 """Key to value; None takes the key away."""
@@ -184,58 +184,85 @@ class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
         return obj.metadata.deletion_timestamp is not None
 
 
-class JobAction(Action, frozen=True, kw_only=True, gc=False):
-    """An action on the Job that works on a node."""
+class OfNodeAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on an object that is there for one node: its Job, its canary's Service."""
+
+    kind: ClassVar[str]
 
     namespace: str
     name: str
     node: str
-    job_uid: str = ""
+    object_uid: str = ""
 
     @property
     def target(self) -> tuple[str, tuple[str, str]]:
-        """("Job", (namespace, name))"""
-        return ("Job", (self.namespace, self.name))
+        """(kind, (namespace, name))"""
+        return (self.kind, (self.namespace, self.name))
 
     @property
     def uid(self) -> str:
-        """The Job's uid."""
-        return self.job_uid
+        """The object's uid."""
+        return self.object_uid
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """The class's name, with the node."""
         yield type(self).__name__, {"node": self.node}
 
 
-class CreateJob(JobAction, frozen=True, kw_only=True, gc=False):
-    """POST of the Job of one try. 409: it is there already."""
+class CreateOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
+    """POST of such an object. 409: it is there already."""
 
     manifest: dict[str, Any]
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The new Job; one of that name that is there already stays as it is."""
+        """The new object; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
-        created: Job = created_object(convert(self.manifest, Job, "", ""), "Job", now_ns)
+        made = convert(self.manifest, kind_named(self.kind).type, "", "")
+        created: KubeObject = created_object(made, self.kind, now_ns)
         return created
 
     def shown_by(self, obj: KubeObject) -> bool:
-        """A Job of that name is there."""
-        return isinstance(obj, Job)
+        """One of that name is there."""
+        return True
 
 
-class DeleteJob(JobAction, frozen=True, kw_only=True, gc=False):
-    """DELETE of a Job, its pods in the background with it."""
+class DeleteOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
+    """DELETE of such an object, and in the background of what it owns."""
 
     deletes: ClassVar[bool] = True
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """Gone."""
-        return None if isinstance(obj, Job) else obj
+        return None
 
     def shown_by(self, obj: KubeObject) -> bool:
         """It is going."""
         return obj.metadata.deletion_timestamp is not None
+
+
+class CreateJob(CreateOfNode, frozen=True, kw_only=True, gc=False):
+    """POST of the Job of one try."""
+
+    kind: ClassVar[str] = "Job"
+
+
+class DeleteJob(DeleteOfNode, frozen=True, kw_only=True, gc=False):
+    """DELETE of a Job, its pods in the background with it."""
+
+    kind: ClassVar[str] = "Job"
+
+
+class CreateCanaryService(CreateOfNode, frozen=True, kw_only=True, gc=False):
+    """POST of a headless Service for a canary, which gets an EndpointSlice."""
+
+    kind: ClassVar[str] = "Service"
+
+
+class DeleteCanaryService(DeleteOfNode, frozen=True, kw_only=True, gc=False):
+    """DELETE of a canary's Service."""
+
+    kind: ClassVar[str] = "Service"
 
 
 class UpdateRun(Action, frozen=True, kw_only=True, gc=False):

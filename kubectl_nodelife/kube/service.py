@@ -39,6 +39,7 @@ class Endpoint(ApiStruct, frozen=True):
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
     target_ref: EndpointTarget | None = None
+    node_name: str = ""
 
 
 class EndpointSlice(KubeObject, frozen=True):

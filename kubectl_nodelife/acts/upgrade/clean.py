@@ -162,7 +162,7 @@ def _deletion(kind: str, obj: KubeObject) -> Action:
         namespace=namespace,
         name=name,
         node="",
-        job_uid=obj.uid,
+        object_uid=obj.uid,
     )
 
 

@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
+LABEL_CANARY: Final = "nodelife.dev/canary"
 ANNOTATION_SPEC: Final = "nodelife.dev/canary-spec"
 OWN_DEADLINE_S: Final = 300
 _KUBERNETES: Final = "node.kubernetes.io/"
@@ -57,19 +58,14 @@ def canary_manifest(
     meta = pod.setdefault("metadata", {})
     meta.pop("generateName", None)
     meta["name"], meta["namespace"] = canary_name(node.uid), namespace
-    meta["labels"] = {**(meta.get("labels") or {}), LABEL_RUN: mark.run}
+    meta["labels"] = {
+        **(meta.get("labels") or {}),
+        LABEL_RUN: mark.run,
+        LABEL_CANARY: canary_name(node.uid),
+    }
     safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
     annotations = {**(meta.get("annotations") or {}), **({} if template else safe)}
-    meta["ownerReferences"] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": node.name,
-            "uid": node.uid,
-            "controller": True,
-            "blockOwnerDeletion": False,
-        }
-    ]
+    meta["ownerReferences"] = [owned_by(node)]
     spec = pod["spec"]
     spec["tolerations"] = [
         *(spec.get("tolerations") or ()),
@@ -81,6 +77,18 @@ def canary_manifest(
     spec["activeDeadlineSeconds"] = deadline_s + OWN_DEADLINE_S
     meta["annotations"] = {**annotations, ANNOTATION_SPEC: _digest(spec)}
     return pod
+
+
+def owned_by(node: Node) -> Manifest:
+    """What goes with the node; a person's drain is not kept from deleting it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": node.name,
+        "uid": node.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
 
 
 def _tolerations(mark: NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:

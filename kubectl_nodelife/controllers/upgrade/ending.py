@@ -117,7 +117,7 @@ def _delete_jobs(p: UpgradePass) -> bool:
                     namespace=job.namespace,
                     name=job.name,
                     node="",
-                    job_uid=job.uid,
+                    object_uid=job.uid,
                 )
             )
     return is_left

@@ -16,9 +16,9 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.upgrade_actions import (
     CreateCanary,
-    CreateJob,
+    CreateOfNode,
     DeleteCanary,
-    DeleteJob,
+    DeleteOfNode,
     NodeMarkPatch,
     UpdateRun,
 )
@@ -32,8 +32,8 @@ _TRACKED: Final = (
     EvictPod,
     CreateCanary,
     DeleteCanary,
-    CreateJob,
-    DeleteJob,
+    CreateOfNode,
+    DeleteOfNode,
 )
 
 
@@ -89,7 +89,7 @@ class PendingWrites:
 
 def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
     action = pending.action
-    if isinstance(action, (CreateCanary, CreateJob)):
+    if isinstance(action, (CreateCanary, CreateOfNode)):
         return obj is not None
     if obj is None or (action.uid and obj.uid and action.uid != obj.uid):
         return True  # the object that was meant is gone

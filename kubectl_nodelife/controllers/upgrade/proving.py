@@ -18,6 +18,7 @@ from kubectl_nodelife.controllers.upgrade.canary import (
     is_as_wanted,
     wanted_canary,
 )
+from kubectl_nodelife.controllers.upgrade.canary_service import delete_service, waits_for_endpoint
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_UNPROVEN,
     CordonOwner,
@@ -116,8 +117,11 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str
     waiting = _p4_ready(p, proof, pod)
     if waiting:
         return f"P4: {waiting}"
-    proof.passed = True
     p.memory.proven.add(node.name)
+    waiting = waits_for_endpoint(p, node, mark, pod)
+    if waiting:
+        return f"P5: {waiting}"
+    proof.passed = True
     return _p7_gone(p, node, mark, proof, pod)
 
 
@@ -220,6 +224,7 @@ def _restarts(pod: Pod) -> int:
 
 def _p7_gone(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Pod | None) -> str:
     """The canary is deleted, and goes: the kubelet can stop pods."""
+    delete_service(p, node)
     if pod is None or (proof.uid and pod.uid != proof.uid):
         return ""
     if proof.deleted_ns is None:

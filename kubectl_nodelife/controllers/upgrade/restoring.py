@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary
+from kubectl_nodelife.controllers.upgrade.canary_service import delete_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     SHIELD_ANNOTATIONS,
     SHIELD_LABELS,
@@ -97,6 +98,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
     """The node was worked on and not proven. `cordon` False: it is left in service, and told so."""
     if p.document.proof_only:
         delete_canary(p, node, f"{node.name} is not proven")
+        delete_service(p, node)
         end_proof(p, node, mark, because)
         return
     if node.name not in p.document.failed:
@@ -107,6 +109,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
         return
     because, cordon = p.memory.failing.pop(node.name, (because, cordon))
     delete_canary(p, node, f"{node.name} failed")
+    delete_service(p, node)
     cordons = cordon and not node.spec.unschedulable
     if cordons:
         owner = CordonOwner.OURS
@@ -130,6 +133,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
 def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:
     """Hands off: somebody intervened, or nobody can know what happened. A person decides."""
     delete_canary(p, node, f"{node.name} is held")
+    delete_service(p, node)
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return

@@ -213,7 +213,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
                 namespace=key[0],
                 name=key[1],
                 node=node.name,
-                job_uid=job.uid,
+                object_uid=job.uid,
             )
         )
 

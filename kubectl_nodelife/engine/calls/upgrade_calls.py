@@ -19,9 +19,9 @@ from kubectl_nodelife.engine.calls.steps import (
 )
 from kubectl_nodelife.engine.upgrade_actions import (
     CreateCanary,
-    CreateJob,
+    CreateOfNode,
     DeleteCanary,
-    DeleteJob,
+    DeleteOfNode,
     NodeMarkPatch,
     UpdateRun,
 )
@@ -63,7 +63,9 @@ def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conve
     return (yield from write(action, patch))
 
 
-def create(action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: int) -> Conversation:
+def create(
+    action: CreateCanary | CreateOfNode, seen: KubeObject | None, now_ns: int
+) -> Conversation:
     """POST of the manifest; one of that name that is there already will do."""
     result = yield from write(action, Post(*action.target, action.manifest))
     if result.code == CONFLICT and result.reason in ("", ALREADY_EXISTS):
@@ -71,9 +73,11 @@ def create(action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: in
     return result
 
 
-def delete(action: DeleteCanary | DeleteJob, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """DELETE under the uid; a Job's pods go with it."""
-    policy = "Background" if isinstance(action, DeleteJob) else ""
+def delete(
+    action: DeleteCanary | DeleteOfNode, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
+    policy = "Background" if isinstance(action, DeleteOfNode) else ""
     call = Delete(*action.target, same(action, seen), propagation_policy=policy)
     result = yield from write(action, call)
     return UNCHANGED if result.code == NOT_FOUND else result
