@@ -89,6 +89,13 @@ def test_two_looks_at_one_write_of_ours_are_one() -> None:
     assert rules(guard) == []
 
 
+def test_a_write_of_the_term_before_is_ours() -> None:
+    before, guard, cache = wires(node())
+    before.sends(SetNodeConditions(**WHO, node="n0", conditions=()))
+    Tripwires(guard, cache, ALL, before=before).sees(Put("Node", LOST), NOW)
+    assert rules(guard) == []
+
+
 def test_what_we_do_not_enforce_surprises_nobody() -> None:
     tripwires, guard, _ = wires(node(), names=("daemonset",))
     tripwires.sees(Put("Node", LOST), NOW)

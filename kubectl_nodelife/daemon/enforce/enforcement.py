@@ -76,6 +76,8 @@ class EnforceHost(Protocol):
 class Enforcement:
     """See the module. `why_not`: why nothing is enforced now."""
 
+    _last: Tripwires | None = None
+
     def __init__(
         self,
         orders: Orders,
@@ -336,7 +338,8 @@ class Enforcement:
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
     def _set_tripwires(self, cache: Cache, decisions: EnforcingTask) -> Tripwires:
-        tripwires = Tripwires(self.guard, cache, self.orders.controllers, self._gone_nodes)
+        names, gone = self.orders.controllers, self._gone_nodes
+        tripwires = self._last = Tripwires(self.guard, cache, names, gone, self._last)
         tripwires.grace_ns = decisions.settings.node_monitor_grace_period_ns
 
         def answered(action: Action, answer: Answer, took_s: float) -> None:

@@ -49,14 +49,19 @@ class Tripwires:
         cache: Cache,
         controllers: Collection[str],
         gone: GoneNodes | None = None,
+        before: Tripwires | None = None,
     ) -> None:
-        """`gone`: what outlives the term, and the process."""
+        """`gone`: what outlives the term, and the process. `before`: the last term's, some of whose
+        writes may be seen only now.
+        """
         self.grace_ns = 40 * SECOND_NS
         self._guard = guard
         self._cache = cache
         self._controllers = frozenset(controllers)
         self._detector = ForeignWriteDetector(cache, None, None)
         self._ours: OrderedDict[tuple[type[Action], object], int] = OrderedDict()
+        if before is not None:
+            self._ours.update(before._ours)
         self._gone = gone or GoneNodes()
         self._silent: deque[tuple[int, str]] = deque()
         self._trouble_ns = 0
