@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from kubectl_nodelife.commands import ask, enforcing, pausing, units
 from kubectl_nodelife.commands.flags import (
-    CONNECTION_FLAGS,
     Connection,
+    connection_arguments,
     connection_flags,
     output_flags,
 )
+from kubectl_nodelife.commands.log_lines import log_lines
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
@@ -35,7 +35,6 @@ from kubectl_nodelife.errors import (
     BadInput,
     Failed,
     NodelifeError,
-    Unreachable,
 )
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report import terminal
@@ -226,7 +225,7 @@ def logs(follow: bool, tail: int, connection: Connection) -> None:
       kubectl nodelife daemon logs -f
     """
     path = _log(_instance(connection)[1])
-    for text in _log_lines(path, tail, follow):
+    for text in log_lines(path, tail, follow):
         terminal.write(text)
         terminal.flush()
 
@@ -281,23 +280,6 @@ def _run_arguments(
 def _secrets(connection: Connection) -> dict[str, str]:
     """What is passed on to a daemon by a pipe."""
     return {"token": connection.token} if connection.token else {}
-
-
-def connection_arguments(connection: Connection) -> list[str]:
-    """The connection flags as arguments of another call of this program; the token is left out."""
-    words = []
-    for flag in CONNECTION_FLAGS:
-        if flag.field == "token":
-            continue
-        value = getattr(connection, flag.field)
-        name = flag.spellings[0]
-        if isinstance(value, tuple):
-            words += [f"{name}={each}" for each in value]
-        elif value is True:
-            words.append(name)
-        elif value:
-            words.append(f"{name}={value}")
-    return words
 
 
 def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
@@ -358,29 +340,3 @@ def _tell_beginning(known: CachedIdentity, instance: Instance) -> None:
     terminal.write(f"started, still reading {where}; pid {health.get('pid', '?')}\n")
     if errors:
         terminal.warn(errors[0])
-
-
-def _log_lines(path: str, tail: int, follow: bool) -> Iterator[str]:
-    """The last lines of the log, then what comes, over rotations. Raises Unreachable."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()
-            yield "".join(lines if tail < 0 else lines[len(lines) - min(tail, len(lines)) :])
-            if follow:
-                yield from _growing(file, path)
-        while follow:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                yield from _growing(file, path)
-    except OSError as error:
-        raise Unreachable(f"the log cannot be read: {error.strerror}", on=path) from None
-
-
-def _growing(file: TextIO, path: str) -> Iterator[str]:
-    """What is added to the file, until another one has taken its place."""
-    while True:
-        if text := file.read():
-            yield text
-        elif os.path.exists(path) and not os.path.samestat(os.stat(path), os.fstat(file.fileno())):
-            return
-        else:
-            time.sleep(_LOOK_SECONDS)

@@ -97,6 +97,23 @@ CONNECTION_FLAGS = (
 )
 
 
+def connection_arguments(connection: Connection) -> list[str]:
+    """The connection flags as arguments of another call of this program; the token is left out."""
+    words = []
+    for flag in CONNECTION_FLAGS:
+        if flag.field == "token":
+            continue
+        value = getattr(connection, flag.field)
+        name = flag.spellings[0]
+        if isinstance(value, tuple):
+            words += [f"{name}={each}" for each in value]
+        elif value is True:
+            words.append(name)
+        elif value:
+            words.append(f"{name}={value}")
+    return words
+
+
 Callback = Callable[..., Any]
 
 
