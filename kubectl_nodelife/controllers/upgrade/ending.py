@@ -21,7 +21,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import DeleteCanary, DeleteJob, MarkNode
+from kubectl_nodelife.engine.upgrade_actions import (
+    DeleteCanary,
+    DeleteCanaryService,
+    DeleteJob,
+    DeleteOfNode,
+    MarkNode,
+)
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 
@@ -40,8 +46,9 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
 
 
 def clean_up(p: UpgradePass) -> bool:
-    """After the end: outdated taints, marks of Done, canaries and Jobs go. Returns whether all of
-    them have gone.
+    """After the end: outdated taints, marks of Done, canaries, Jobs and Services go.
+
+    Returns whether all of them have gone.
     """
     is_left = False
     for name, node in p.nodes.items():
@@ -64,8 +71,8 @@ def clean_up(p: UpgradePass) -> bool:
                     remove_taints=(outdated(p.document.run),),
                 )
             )
-    are_pods_left, are_jobs_left = _delete_pods(p), _delete_jobs(p)
-    return not (is_left or are_pods_left or are_jobs_left)
+    left = (_delete_pods(p), _delete_all(p, DeleteJob), _delete_all(p, DeleteCanaryService))
+    return not (is_left or any(left))
 
 
 def _goes(node: Node, mark: NodeMark) -> bool:
@@ -101,23 +108,23 @@ def _delete_pods(p: UpgradePass) -> bool:
     return is_left
 
 
-def _delete_jobs(p: UpgradePass) -> bool:
-    """The Jobs of this run. Whether one has yet to be deleted."""
+def _delete_all(p: UpgradePass, delete: type[DeleteOfNode]) -> bool:
+    """What the run made of one kind. Whether one has yet to be deleted."""
     is_left = False
-    for job in p.cache.all("Job"):
-        meta = job.metadata
+    for found in p.cache.all(delete.kind):
+        meta = found.metadata
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        if not p.memory.pending.holds("Job", job.key):
+        if not p.memory.pending.holds(delete.kind, found.key):
             p.emit(
-                DeleteJob(
+                delete(
                     controller="upgrade",
                     because="the run is over",
-                    namespace=job.namespace,
-                    name=job.name,
+                    namespace=meta.namespace,
+                    name=meta.name,
                     node="",
-                    object_uid=job.uid,
+                    object_uid=meta.uid,
                 )
             )
     return is_left

@@ -158,6 +158,11 @@ def outdated(run: str) -> Taint:
     return Taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE, run)
 
 
+def is_uncordoned(node: Node, mark: NodeMark) -> bool:
+    """Whether a cordon that the node had at its claim was taken off by another hand."""
+    return mark.cordon != "none" and not node.spec.unschedulable
+
+
 def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
     """(annotations, labels) of the shield that the node does not have yet."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}

@@ -17,12 +17,12 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
     NodeState,
+    is_uncordoned,
     outdated,
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.controllers.upgrade.working import is_uncordoned
 from kubectl_nodelife.engine.upgrade_actions import OpenForProof
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node

@@ -12,22 +12,28 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.canary import short_hash
-from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
 from kubectl_nodelife.controllers.upgrade.job_manifest import job_manifest
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState, WorkMark
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, is_uncordoned
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
-from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.sightings import WorkSight
+from kubectl_nodelife.controllers.upgrade.tries import (
+    UNKNOWN,
+    finish,
+    has_rebooted,
+    is_met,
+    job_key,
+    next_try,
+    run_again,
+    start,
+    stop,
+    tell_end,
+    variables,
+)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.upgrade_actions import (
     CreateJob,
-    DeleteJob,
-    StartWork,
-    StopWork,
-    WorkDone,
 )
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
@@ -37,7 +43,6 @@ TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h: not now, and no failure."""
 FIRST_WAIT_NS: Final = MINUTE_NS
 LONGEST_WAIT_NS: Final = 10 * MINUTE_NS
-UNKNOWN: Final = "unknown whether it ran"
 
 
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
@@ -48,17 +53,12 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     p.sight(node.name, mark)
     seen = p.memory.work_of(node.name, mark.try_)
     if p.document.cut_off:
-        _stop(p, node, mark, seen)
+        stop(p, node, mark, seen)
         hold(p, node, mark, "cut off by abort --now")
         return
     _BY_MODE[p.policy.work.mode](p, node, mark, seen)
     if not p.is_busy(node.name):
         _watch_deadline(p, node, mark, seen)
-
-
-def is_uncordoned(node: Node, mark: NodeMark) -> bool:
-    """Whether a cordon that the node had at its claim was taken off by another hand."""
-    return mark.cordon != "none" and not node.spec.unschedulable
 
 
 def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
@@ -69,14 +69,14 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
         _after_change_of_leader(p, node, mark, seen)
         return
     if not seen.sent:
-        _start(p, node, mark, seen)
+        start(p, node, mark, seen)
         return
     report = seen.report
     if report is None or report.code is None:
         p.sight(node.name, mark).waits_for = "the work is running"
         return
-    _tell_end(p, node, mark, seen, report.code)
-    if report.code == 0 or _is_met(p, node, mark):
+    tell_end(p, node, mark, seen, report.code)
+    if report.code == 0 or is_met(p, node, mark):
         finish(p, node, mark, f"the work ended with exit code {report.code}")
     elif report.code == TRY_AGAIN:
         wait_ns = min(FIRST_WAIT_NS << mark.work.waits, LONGEST_WAIT_NS)
@@ -90,7 +90,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
 
 def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     """Exit code 75: the same try goes on at its time."""
-    if _is_met(p, node, mark):
+    if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
         return
     p.sight(node.name, mark).waits_for = f"exit code 75: again at {mark.work.again}"
@@ -98,72 +98,26 @@ def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
     if due_ns > 0:
         p.wake(p.now_ns + due_ns)
     else:
-        _run_again(p, node, mark, seen, "tried again after exit code 75")
+        run_again(p, node, mark, seen, "tried again after exit code 75")
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     """The try was begun by another leader."""
-    if _is_met(p, node, mark):
+    if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
     elif mark.work.code is not None:
         next_try(p, node, mark, f"exit code {mark.work.code}")
     elif p.policy.target:
         p.sight(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe and p.policy.work.is_known:
-        _run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
+        run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
     else:
         hold(p, node, mark, UNKNOWN)
 
 
-def _run_again(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, because: str) -> None:
-    """The same try once more: written first, begun once that is seen."""
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
-    if p.policy.work.is_known and not gate and not p.is_aborting:
-        _intend(seen, p.stamp)
-        fresh = replace(mark.work, started=p.stamp, code=None, again="")
-        update_mark(p, node, replace(mark, work=fresh), because)
-
-
-def _intend(seen: WorkSight, stamp: str) -> None:
-    seen.begun, seen.sent, seen.report, seen.told = stamp, False, None, False
-
-
-def _start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    seen.sent = True
-    seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-    p.emit(
-        StartWork(
-            controller="upgrade",
-            because=f"try {mark.try_} of {p.policy.tries}",
-            node=node.name,
-            node_uid=node.uid,
-            try_=mark.try_,
-            mode=p.policy.work.mode,
-            env=variables(p, node, mark),
-            timeout_seconds=seconds,
-        )
-    )
-
-
-def variables(p: UpgradePass, node: Node, mark: NodeMark) -> dict[str, str]:
-    """What the work is told of its node."""
-    addresses = {a.type: a.address for a in reversed(node.status.addresses)}
-    return {
-        "NODE": node.name,
-        "NODE_UID": node.uid,
-        "PROVIDER_ID": node.spec.provider_id,
-        "INTERNAL_IP": addresses.get("InternalIP", ""),
-        "POOL": pool_name(node, p.policy),
-        "ZONE": zone_name(node),
-        "RUN": mark.run,
-        "TRY": str(mark.try_),
-        "TARGET": ",".join(str(target) for target in p.policy.target),
-    }
-
-
 def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     manifest = p.policy.work.manifest
-    namespace, name = _job_key(p, node, mark)
+    namespace, name = job_key(p, node, mark)
     job = p.cache.get("Job", (namespace, name))
     if not isinstance(job, Job):
         if manifest is None or p.is_under_way("Job", (namespace, name)):
@@ -183,11 +137,11 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
         return
     ended = {c.type: c for c in job.status.conditions if c.status == "True"}
     if "Complete" in ended:
-        _tell_end(p, node, mark, seen, 0)
+        tell_end(p, node, mark, seen, 0)
         finish(p, node, mark, f"Job {name} is complete")
     elif "Failed" in ended:
-        _tell_end(p, node, mark, seen, None)
-        if _is_met(p, node, mark) and _rebooted(node, mark):
+        tell_end(p, node, mark, seen, None)
+        if is_met(p, node, mark) and has_rebooted(node, mark):
             finish(p, node, mark, f"Job {name} died with the reboot, and the target is met")
         else:
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
@@ -195,32 +149,9 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
         p.sight(node.name, mark).waits_for = f"Job {name} is running"
 
 
-def _job_key(p: UpgradePass, node: Node, mark: NodeMark) -> tuple[str, str]:
-    """(namespace, name) of the Job of this try."""
-    meta = (p.policy.work.manifest or {}).get("metadata") or {}
-    name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
-    return meta.get("namespace") or p.policy.namespace, name
-
-
-def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
-    key = _job_key(p, node, mark)
-    job = p.cache.get("Job", key)
-    if isinstance(job, Job) and not p.is_under_way("Job", key):
-        p.emit(
-            DeleteJob(
-                controller="upgrade",
-                because="its time is over",
-                namespace=key[0],
-                name=key[1],
-                node=node.name,
-                object_uid=job.uid,
-            )
-        )
-
-
 def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    if _is_met(p, node, mark):
-        _tell_end(p, node, mark, seen, None)
+    if is_met(p, node, mark):
+        tell_end(p, node, mark, seen, None)
         finish(p, node, mark, "the target is met")
     else:
         targets = ", ".join(str(target) for target in p.policy.target)
@@ -233,9 +164,9 @@ def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight)
     if not p.policy.work.command:
         return
     if seen.begun == mark.work.started and not seen.sent:
-        _start(p, node, mark, seen)
+        start(p, node, mark, seen)
     elif seen.report is not None and seen.report.code is not None:
-        _tell_end(p, node, mark, seen, seen.report.code)
+        tell_end(p, node, mark, seen, seen.report.code)
         if seen.report.code != 0:
             next_try(p, node, mark, f"exit code {seen.report.code}")
 
@@ -254,92 +185,22 @@ _BY_MODE: Final[dict[WorkMode, _Mode]] = {
 }
 
 
-def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """The work is done: what it did is checked from here on."""
-    ended = replace(mark.work, again="")
-    p.change(node, p.entered(mark, NodeState.SETTLING, work=ended), because, was=mark.state)
-
-
-def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """The first try: the intent is written; the deed follows once it is seen."""
-    _intend(p.memory.work_of(node.name, 1), p.stamp)
-    started = p.entered(mark, NodeState.WORKING, work=WorkMark(started=p.stamp), try_=1)
-    p.change(node, started, because, was=mark.state)
-
-
-def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
-    """A try failed: the next one, written first; none is left: Failed."""
-    if mark.try_ >= p.policy.tries or p.phase is RunPhase.ABORTING:
-        fail(p, node, mark, f"the work failed: {why}")
-        return
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
-    if gate or not p.policy.work.is_known:
-        p.sight(node.name, mark).waits_for = f"{why}; the next try waits for {gate or 'a resume'}"
-        return
-    number = mark.try_ + 1
-    _intend(p.memory.work_of(node.name, number), p.stamp)
-    again = p.entered(mark, NodeState.WORKING, try_=number, work=WorkMark(started=p.stamp))
-    p.change(node, again, f"{why}; try {number} of {p.policy.tries}", was=mark.state)
-
-
 def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     sight = p.sight(node.name, mark)
     if not p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
         return
-    _stop(p, node, mark, seen)
-    if p.policy.work.mode is not WorkMode.REPLACE and _is_met(p, node, mark):
+    stop(p, node, mark, seen)
+    if p.policy.work.mode is not WorkMode.REPLACE and is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
         return
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     by_command = p.policy.work.mode is WorkMode.RUN and not mark.work.again
     if by_command and seen.begun != mark.work.started and mark.work.code is None:
         if p.policy.work.rerun_safe and p.policy.work.is_known and not (gate or p.is_aborting):
-            _run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
+            run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
         else:
             hold(p, node, mark, UNKNOWN)
     elif gate:
         fail(p, node, mark, f"the work did not end in time ({sight.waits_for})")
     else:
         next_try(p, node, mark, "it did not end in time")
-
-
-def _stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    """End what may still run: the process group, or the Job with its pods."""
-    if p.policy.work.mode is WorkMode.JOB:
-        _delete_job(p, node, mark)
-    if seen.sent and (seen.report is None or seen.report.code is None):
-        p.emit(
-            StopWork(
-                controller="upgrade",
-                because="its time is over",
-                node=node.name,
-                node_uid=node.uid,
-                try_=mark.try_,
-            )
-        )
-
-
-def _tell_end(
-    p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, code: int | None
-) -> None:
-    if not seen.told:
-        seen.told = True
-        p.emit(
-            WorkDone(
-                controller="upgrade",
-                because="the work ended",
-                node=node.name,
-                node_uid=node.uid,
-                try_=mark.try_,
-                code=code,
-            )
-        )
-
-
-def _is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
-    return p.policy.is_target_met(node, mark.before.boot_id)
-
-
-def _rebooted(node: Node, mark: NodeMark) -> bool:
-    now, before = node.status.node_info.boot_id, mark.before.boot_id
-    return bool(now and before) and now != before
