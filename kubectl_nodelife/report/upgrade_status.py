@@ -71,7 +71,7 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
             f" ({wish['because']})" if wish["because"] else ""
         )
     step = status["step"]
-    if step["window"]:
+    if step["window"] > 0:
         names = ", ".join(step["nodes"]) or "no node yet"
         pool = f" of pool {step['pool']}" if step["pool"] else ""
         yield f"Step {step['k']}{pool}, {step['window']} at once: {names}"

@@ -30,7 +30,12 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     pause_wish,
 )
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, RunPhase
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_WISH,
+    OVER,
+    RunDocument,
+    RunPhase,
+)
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeMark,
@@ -212,7 +217,7 @@ class _Running:
         """
         found = self._cache.cache.get("Lease", self._order.policy.lease_key)
         run = document_or_refused(found) if isinstance(found, Lease) else None
-        if run is None or run.run != self._run:
+        if run is None or run.run != self._run or ANNOTATION_WISH in _annotations(found):
             return None
         marks = list(self._marks())
         if run.phase in OVER:
@@ -232,3 +237,7 @@ class _Running:
                 mark = mark_of(node)
                 if mark is not None and mark.run == self._run:
                     yield mark
+
+
+def _annotations(obj: KubeObject | None) -> Mapping[str, str]:
+    return (obj.metadata.annotations if obj is not None else None) or {}

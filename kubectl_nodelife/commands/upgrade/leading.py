@@ -11,24 +11,33 @@ from typing import Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.acts.upgrade.canary_images import PauseImages, read_pause_images
+from kubectl_nodelife.acts.upgrade.dry_run import DryRun
 from kubectl_nodelife.acts.upgrade.leader import KINDS
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.opening import new_run_id
 from kubectl_nodelife.acts.upgrade.running import LeadOrder, Opening
 from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
-from kubectl_nodelife.commands.acting import environ, identity_of
+from kubectl_nodelife.commands.acting import environ, identity_of, run_interruptible
 from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
 from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.controllers.upgrade.selection import is_selected
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.upgrade.ports import make_ports
 
 NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
 """Kinds that the leader follows beside those that a plan reads."""
 
+ASSUMED_WORK_NS: Final = 10 * MINUTE_NS
 WRITES_A_NODE: Final = 20
 """PATCHes, canary, Lease and Job of one node, with a new try and a new leader."""
 
@@ -84,12 +93,10 @@ def lead_run(
     """Lead the run in the foreground; the exit code. Raises NodelifeError."""
     images = asyncio.run(_images(connection, policy))
     _check_images(policy, images, look)
-    snapshot = look.snapshot
-    read = {kind for kind in KINDS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
     order = LeadOrder(
         policy,
         look.settings,
-        make_ports(policy, look.settings, images, read),
+        _ports(policy, look, images),
         opening,
         target_of(connection),
         environ(),
@@ -102,6 +109,31 @@ def lead_run(
         return asyncio.run(lead_the_run(order, _tell, terminal.warn))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def rehearse_run(policy: UpgradePolicy, look: DrainLook, connection: Connection) -> int:
+    """Tell what a run would do on live data, as time goes by. Raises NodelifeError."""
+    target = target_of(connection)
+    now_ns = look.snapshot.now_ns
+    run = RunDocument(run=new_run_id(now_ns), policy=policy_digest(policy))
+
+    async def work() -> int:
+        client = Client(Session(target, environ()))
+        try:
+            cache = LiveCache(client, KINDS, look.settings)
+            ports = _ports(policy, look, await _images(connection, policy))
+            work_ns = policy.expect_work_ns or ASSUMED_WORK_NS
+            return await DryRun(cache, policy, ports, run, work_ns, _tell).run()
+        finally:
+            await client.close()
+
+    return run_interruptible(work)
+
+
+def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> UpgradePorts:
+    snapshot = look.snapshot
+    read = {kind for kind in KINDS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
+    return make_ports(policy, look.settings, images, read)
 
 
 async def _images(connection: Connection, policy: UpgradePolicy) -> PauseImages:

@@ -11,52 +11,64 @@ import click
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.opening import check_start, open_run
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.answers.upgrade_status import upgrade_status
+from kubectl_nodelife.commands.cluster.drain import DrainLook, look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
-from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags, lead_run
+from kubectl_nodelife.commands.upgrade.leading import (
+    LeadFlags,
+    lead_flags,
+    lead_run,
+    rehearse_run,
+)
 from kubectl_nodelife.commands.upgrade.plan import rendered
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.selection import is_selected
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
 
 @click.command("start")
 @policy_flags
+@click.option("--dry-run", is_flag=True, help="Decide on live data, and send nothing but reads.")
 @lead_flags
 @connection_flags
-def start(given: dict[str, Any], lead: LeadFlags, connection: Connection) -> int:
+def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Connection) -> int:
     """Upgrade nodes: show the plan, ask for the number of nodes, and lead the run to its end.
 
     The state of the run stands on the nodes and on its Lease: typed again after a crash, on any
     machine, with the same nodes, work and policy, it goes on. The first Ctrl-C pauses and waits for
     what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
     ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
+    --dry-run tells what would be done, as time goes by; --expect-work is how long work then takes.
 
     \b
     Examples:
       kubectl nodelife upgrade start -l pool=blue --run ./upgrade-node --target bootID=changed
       kubectl nodelife upgrade start -f upgrade.yaml --yes
+      kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
     policy = policy_of(given, connection)
     read = asyncio.run(read_run(connection, policy.lease_namespace))
-    goes_on = check_start(read.lease, read.nodes, policy)
+    goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
-    made = make_upgrade_plan(look.snapshot, policy, look.settings)
     for warning in look.warnings:
         terminal.warn(warning)
-    if not made.nodes:
-        raise Failed("no node matches", on="--selector", remedy="check the labels")
-    terminal.write(rendered(made, look.source, "table", headers=True))
-    server = str(look.source.get("server", ""))
     if goes_on:
-        terminal.write(f"\nRun {goes_on} is under way, and is gone on with.\n")
-    elif made.refusals:
-        raise Refused("; ".join(made.refusals), on=server)
-    todo = len(made.nodes) if goes_on else len(made.done)
+        status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
+        terminal.write(render(UpgradeStatusPage(status), "table"))
+        todo = sum(is_selected(node, policy) for node in read.nodes)
+    else:
+        todo = _show_plan(policy, look)
+    if dry_run:
+        return rehearse_run(policy, look, connection)
+    server = str(look.source.get("server", ""))
     if not is_confirmed(lead.yes, todo, server):
         terminal.note("not confirmed: nothing was changed")
         return 0
@@ -65,6 +77,17 @@ def start(given: dict[str, Any], lead: LeadFlags, connection: Connection) -> int
         return await open_run(session, carrier, read.nodes, policy)
 
     return lead_run(policy, look, opening, connection, lead)
+
+
+def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
+    """Show the plan; how many nodes it does. Raises Failed, Refused."""
+    made = make_upgrade_plan(look.snapshot, policy, look.settings)
+    if not made.nodes:
+        raise Failed("no node matches", on="--selector", remedy="check the labels")
+    terminal.write(rendered(made, look.source, "table", headers=True))
+    if made.refusals:
+        raise Refused("; ".join(made.refusals), on=str(look.source.get("server", "")))
+    return len(made.done)
 
 
 def is_confirmed(yes: bool, nodes: int, server: str) -> bool:

@@ -1,0 +1,56 @@
+"""`start --dry-run` on the sandbox: the whole story of a node, and not one write."""
+
+from __future__ import annotations
+
+import json
+
+from kubectl_nodelife.sandbox.listening import Sandbox
+from tests.acts.program import nodelife
+from tests.loopback import client, play, sandbox
+
+SETTINGS = ("--set", "node-monitor-grace-period=2s", "--set", "node-monitor-period=200ms")
+QUICK = ("--soak", "1s", "--node-soak", "1s", "--ready-for", "1s", "--expect-work", "1s")
+WORK = ("--run", "exit 1", "--target", "bootID=changed", "--canary-image", "pause")
+
+
+async def versions(served: Sandbox) -> dict[str, str]:
+    """The version of each node and pod, but for what kubelets renew."""
+    async with client(served) as reader:
+        found = json.loads(await reader.read("/api/v1/nodes"))["items"]
+        specs = {
+            n["metadata"]["name"]: json.dumps([n["spec"], n["metadata"]["labels"]]) for n in found
+        }
+        pods = json.loads(await reader.read("/api/v1/pods"))["items"]
+        leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+        others = json.loads(await reader.read(leases))["items"]
+    return specs | {p["metadata"]["uid"]: "" for p in pods} | {"leases": str(len(others))}
+
+
+def test_a_dry_run_tells_the_whole_story_and_writes_nothing() -> None:
+    async def run() -> None:
+        generate = {"zones": 2, "nodesPerZone": 2, "podsPerNode": 2, "daemonSets": 1}
+        async with sandbox(generate=generate) as served:
+            before = await versions(served)
+            words = ("start", "a1", *WORK, *QUICK, *SETTINGS, "--dry-run")
+            ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
+            assert ended.code == 0, ended.out + ended.err
+            would = [line.partition(" would: ")[2] for line in ended.out.splitlines()]
+            deeds = [line.split(": ")[1].split()[0] for line in would if line.startswith("node a1")]
+            assert deeds == [
+                "ClaimNode",
+                "SetUpgradeState",
+                "StartWork",
+                "WorkDone",
+                "SetUpgradeState",
+                "OpenForProof",
+                "CreateCanary",
+                "DeleteCanary",
+                "ReleaseNode",
+                "SetUpgradeState",
+                deeds[-1],
+            ]
+            assert any("EvictPod" in line for line in would)
+            assert "to=Finished" in ended.out
+            assert await versions(served) == before
+
+    play(run)
