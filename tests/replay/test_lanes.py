@@ -51,6 +51,12 @@ def test_a_cordon_goes_on_until_somebody_says_otherwise() -> None:
     assert spans(nodes=[cordoned], events=[ended]) == ["a1 cordoned 5 to 40"]
 
 
+def test_taints_by_hand_go_on_from_the_last_write_of_the_list() -> None:
+    tainted = node("a1", wrote("kubectl-taint", 7, "taints"), taints=(("x", "NoSchedule", None),))
+    assert spans(nodes=[tainted]) == ["a1 tainted x:NoSchedule 7 to"]
+    assert spans(nodes=[node("a1", wrote("kubectl-taint", 7, "taints"))]) == []
+
+
 def test_what_was_only_planned_and_what_nobody_saw_begin_is_not_drawn() -> None:
     planned = change(
         1, 10, "AddTaint", "node/a1", outcome="would", key=UNREACHABLE, effect="NoExecute"

@@ -64,6 +64,8 @@ def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
             yield CORDONED, "", line.family == "cordon"
         case "taint" | "untaint" if line.gist[2] != TAINT_NODE_UNSCHEDULABLE:
             yield TAINTED, ":".join(line.gist[2:]), line.family == "taint"
+        case "taints" if line.detail != lines.NO_TAINTS:
+            yield TAINTED, line.detail, True
         case lines.LIFECYCLE:
             yield MAINTENANCE, line.gist[2], line.gist[3] == TRUE
         case "SetZoneState":

@@ -28,6 +28,9 @@ DECISIONS: Final = frozenset(
 LIFECYCLE: Final = "lifecycle"
 """The family of conditions such as DrainInProgress."""
 
+NO_TAINTS: Final = "none without a time"
+"""What is said of a write of the list of taints that left none but those with an instant."""
+
 _DRAIN_OF: Final = re.compile(r"drain of node (\S+)")
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
 
@@ -219,7 +222,7 @@ def _by_hand(node: Node) -> Iterator[ReplayLine]:
     writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
-        words = ", ".join(map(str, taints)) or "none without a time"
+        words = ", ".join(map(str, taints)) or NO_TAINTS
         actor, gist = actors.of_manager(writer.name), ("taints", node.name)
         yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", gist)
 
