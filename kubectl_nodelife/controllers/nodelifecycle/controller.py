@@ -282,10 +282,13 @@ class NodeLifecycleController:
             self.memory.zones.leave_out(name)
 
     def _mark_failed(self, action: MarkPodNotReady, cache: Cache, now_ns: int) -> Actions:
+        """A pass marks the node's pods in the next one, a pod worker tries again by itself."""
         pod = cache.pod(action.namespace, action.pod)
         if pod is None or not self.memory.retries_pods:
             return
-        self.memory.retry.add(pod.spec.node_name)
+        if not action.by_pod_worker:
+            self.memory.retry.add(pod.spec.node_name)
+            return
         tries = self._pod_tries.get(pod.key, 0)
         self._pod_tries[pod.key] = tries + 1
         delay_ns = min(_POD_RETRY_NS << min(tries, 20), _POD_RETRY_MOST_NS)
