@@ -15,15 +15,18 @@ from collections.abc import Hashable, Iterator
 from copy import copy
 from typing import Any, Final, cast
 
-import msgspec
-
 from kubectl_nodelife.controllers.tainteviction.delete import (
     CONTROLLER,
     cancelling_event,
     mark_and_delete,
     marking_event,
 )
-from kubectl_nodelife.controllers.tainteviction.join import RunningTimer, timer_of_running
+from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
+    EvictionTerms,
+    terms_of_stay,
+    work_of_timer,
+)
+from kubectl_nodelife.controllers.tainteviction.join import timer_of_running
 from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction, view
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Key,
@@ -32,17 +35,13 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     timer_end_ns,
 )
 from kubectl_nodelife.controllers.tainteviction.tolerance import (
-    ToleratedStay,
     tolerated_stay,
-    why_deleted,
-    why_scheduled,
 )
 from kubectl_nodelife.engine.actions import (
     Action,
     CancelEviction,
     DeletePod,
     Requeue,
-    ScheduleEviction,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
@@ -57,14 +56,6 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 _TRIES: Final = 5
 _RETRY_NS: Final = 10 * MILLISECOND_NS
 _NOT_FOUND: Final = 404
-
-
-class _Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What one list of tolerations means on one node now, with its sentences made once."""
-
-    stay: ToleratedStay
-    because: str
-    because_deleted: str
 
 
 class TaintEvictionController:
@@ -181,15 +172,15 @@ class TaintEvictionController:
         self.tainted_nodes[name] = taints
         if cause is not None:
             self._tainted_by[name] = cause
-        verdicts: dict[int, _Verdict] = {}
+        terms_by_tolerations: dict[int, EvictionTerms] = {}
         for pod in cache.pods_on(name):
             tolerations = pod.spec.tolerations
-            verdict = verdicts.get(id(tolerations))
-            if verdict is None:
-                verdict = self._verdict(tolerations, taints, name, now_ns)
-                verdicts[id(tolerations)] = verdict
-            if verdict.stay.seconds is not None or pod.key in self.workers:
-                yield from self._process_pod(pod, verdict, cache, now_ns, cause)
+            terms = terms_by_tolerations.get(id(tolerations))
+            if terms is None:
+                terms = self._terms(tolerations, taints, name, now_ns)
+                terms_by_tolerations[id(tolerations)] = terms
+            if terms.stay.seconds is not None or pod.key in self.workers:
+                yield from self._process_pod(pod, terms, cache, now_ns, cause)
 
     def _pod_changed(
         self, key: Key, cache: Cache, now_ns: int, cause: Action | None
@@ -203,12 +194,12 @@ class TaintEvictionController:
         name = pod.spec.node_name
         taints = self.tainted_nodes.get(name)
         if taints is not None:
-            verdict = self._verdict(pod.spec.tolerations, taints, name, now_ns)
+            terms = self._terms(pod.spec.tolerations, taints, name, now_ns)
             cause = cause or self._tainted_by.get(name)
-            yield from self._process_pod(pod, verdict, cache, now_ns, cause)
+            yield from self._process_pod(pod, terms, cache, now_ns, cause)
 
     def _process_pod(
-        self, pod: Pod, verdict: _Verdict, cache: Cache, now_ns: int, cause: Action | None
+        self, pod: Pod, terms: EvictionTerms, cache: Cache, now_ns: int, cause: Action | None
     ) -> list[Action | Requeue]:
         """Follows `processPodOnNode`.
 
@@ -216,14 +207,14 @@ class TaintEvictionController:
         of taints neither lengthens nor shortens it. Upstream time passes between two looks at a
         pod; what a second look at one instant would only repeat is left out.
         """
-        key, seconds = pod.key, verdict.stay.seconds
+        key, seconds = pod.key, terms.stay.seconds
         created_ns = now_ns
         due_ns = now_ns + (seconds or 0) * SECOND_NS
         cancelled: list[Action | Requeue] = []
-        if not verdict.stay.is_tolerated:
+        if not terms.stay.is_tolerated:
             if self._ran(key, now_ns):
                 return cancelled
-            cancelled = self._cancel(key, verdict.because, cause)
+            cancelled = self._cancel(key, terms.because, cause)
         elif seconds is None:
             if not self._infinite_cancels:
                 return cancelled
@@ -237,8 +228,8 @@ class TaintEvictionController:
         if key in self.workers:
             return cancelled
         due_ns = timer_end_ns(created_ns, due_ns, now_ns)
-        schedule = _schedule(pod, verdict, due_ns, cause)
-        node, because = pod.spec.node_name, verdict.because_deleted
+        schedule = terms.schedule(pod, due_ns, cause)
+        node, because = pod.spec.node_name, terms.because_deleted
         work = Work(key, node, created_ns, due_ns, schedule, because, due_ns, due_ns)
         return cancelled + self._begin(work, cache, now_ns)
 
@@ -316,58 +307,22 @@ class TaintEvictionController:
         )
         if timer is None:
             return []
-        work = _work_of(pod, timer)
+        work = work_of_timer(pod, timer)
         if timer.due_ns <= now_ns and pod.metadata.deletion_timestamp is not None:
             self.workers.add(work, now_ns)
             self.workers.finish(work.key)
             return []
         return self._begin(work, cache, now_ns)
 
-    def _verdict(
+    def _terms(
         self,
         tolerations: tuple[Toleration, ...],
         taints: tuple[Taint, ...],
         node: str,
         now_ns: int,
-    ) -> _Verdict:
+    ) -> EvictionTerms:
         stay = tolerated_stay(tolerations, taints, comparison_operators=self._operators)
-        return _verdict_of(stay, node, now_ns)
-
-
-def _verdict_of(stay: ToleratedStay, node: str, since_ns: int) -> _Verdict:
-    if stay.seconds is None:
-        return _Verdict(stay, "", "")
-    return _Verdict(stay, why_scheduled(stay, node, since_ns), why_deleted(stay, node, since_ns))
-
-
-def _work_of(pod: Pod, timer: RunningTimer) -> Work:
-    node = pod.spec.node_name
-    verdict = _verdict_of(timer.stay, node, timer.created_ns)
-    return Work(
-        pod.key,
-        node,
-        timer.created_ns,
-        timer.due_ns,
-        _schedule(pod, verdict, timer.due_ns, None),
-        verdict.because_deleted,
-        timer.earliest_ns,
-        timer.latest_ns,
-        timer.doubt,
-    )
-
-
-def _schedule(pod: Pod, verdict: _Verdict, due_ns: int, cause: Action | None) -> ScheduleEviction:
-    return ScheduleEviction(
-        controller=CONTROLLER,
-        because=verdict.because,
-        cause=cause,
-        namespace=pod.metadata.namespace,
-        pod=pod.metadata.name,
-        pod_uid=pod.metadata.uid,
-        due_ns=due_ns,
-        toleration_seconds=verdict.stay.seconds or 0,
-        taints=verdict.stay.taints,
-    )
+        return terms_of_stay(stay, node, now_ns)
 
 
 def _same_terms(old: Pod, new: Pod) -> bool:
