@@ -34,6 +34,9 @@ FORMATS: Final = ("table", "wide", "json", "yaml", "name", "commands", "html", "
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option("--now", metavar="TIME", help="The dump's moment, RFC 3339.")
+@click.option(
+    "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a node cannot be done.")
 @output_flags(*FORMATS)
 @connection_flags
@@ -42,6 +45,7 @@ def plan(
     read: str,
     profile: str | None,
     now: str | None,
+    assignments: tuple[str, ...],
     exit_code: bool,
     output: str,
     no_headers: bool,
@@ -60,7 +64,8 @@ def plan(
     """
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
-    found = look_for_drain(Where(connection, dumps, now, profile=profile), read)
+    where = Where(connection, dumps, now, profile=profile, assignments=assignments)
+    found = look_for_drain(where, read)
     if not found.snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
