@@ -36,6 +36,7 @@ FREE = {
     "all|none|NAME,...",
     *("KEY=VALUE:EFFECT", "KINDS", "TEXT"),
     *("CMD", "[CMD]", "N|P%", "N|NAMES", "NAMES", "NAMES|SELECTOR", "TYPE=STATUS", "IMAGE"),
+    "NODES",
     "'DAYS FROM-TO ZONE'",
 }
 

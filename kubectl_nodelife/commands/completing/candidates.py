@@ -40,6 +40,7 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "FLAG=VALUE": lambda *_: names.settings(),
     "v1.N": lambda *_: names.profiles(),
     "NODE": lambda ctx, word: names.ask(_connection(ctx), "nodes", word),
+    "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
     "[NAME]": lambda ctx, word: _sets(ctx, word),
