@@ -190,3 +190,35 @@ def test_a_node_made_after_the_start_is_no_candidate_without_a_target() -> None:
     s.add_nodes("late", born_ns=Time(START_NS + 5 * SECOND_NS))
     s.settle()
     assert "late" not in s.claimed() and "after the start" in s.skipped["late"]
+
+
+def test_a_node_whose_budget_refills_is_passed_over_and_skipped_in_the_end() -> None:
+    s = run_of(3, maxUnavailable=1, work={"mode": "nothing"})
+    s.verdicts["n0"] = DrainVerdict("ready", "budget a is at zero", waits=True)
+    s.run(5 * 60, every=20)
+    assert s.claimed() == ["n1", "n2"] and s.holds["n0"] == ("budget", "budget a is at zero")
+    s.run(16 * 60, every=30)
+    assert s.document.phase == "Finished" and "budget a" in s.document.given_back["n0"]
+
+
+def test_nodes_chosen_in_one_pass_are_judged_one_after_another() -> None:
+    s = run_of(10, maxUnavailable=9)
+    assert claims(s) == 4, "the zone brake: k 6 of 10 would be 0.6"
+    before = len(s.did)
+    s.run(60)
+    assert [a for a in s.did[before:] if type(a).__name__ == "UpdateRun"] == []
+
+
+def test_a_pool_that_was_not_asked_for_is_skipped() -> None:
+    s = run_of(3, maxUnavailable=1, pools=["blue"])
+    s.label("n0", pool="blue")
+    s.settle()
+    assert s.claimed() == ["n0"] and "--pools" in s.skipped["n1"]
+
+
+def test_pools_come_one_after_another() -> None:
+    s = Stand(grown=False, maxUnavailable=1, work={"mode": "nothing"}, soak="1s")
+    s.add_nodes("b1", "b2", labels={"pool": "b"})
+    s.add_nodes("a1", "a2", labels={"pool": "a"})
+    s.run(20 * 60, every=20)
+    assert s.claimed() == ["a1", "a2", "b1", "b2"] and s.document.phase == "Finished"

@@ -110,6 +110,10 @@ class Census:
     def claim(self, name: str) -> None:
         """The node is taken out of service in this pass."""
         self.counts.claim(name)
+        self.goes_down(name)
+
+    def goes_down(self, name: str) -> None:
+        """The node's zone loses it."""
         self._ours.add(name)
 
     def zone_hold(self, name: str) -> str:

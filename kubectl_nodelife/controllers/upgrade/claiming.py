@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.claim_holds import CONTROL_PLANE, hold_of, what_else_holds
 from kubectl_nodelife.controllers.upgrade.claim_marks import claim_node, mark_outdated
 from kubectl_nodelife.controllers.upgrade.claims import (
+    ClaimHold,
     ClaimStage,
     PoolPlace,
     choose_claims,
@@ -42,12 +43,16 @@ def claim(p: UpgradePass) -> bool:
     flying = _flying(p)
     pool = _pool_in_turn(p, candidates, flying)
     if pool is None:
-        return _tail(p)
+        return False
     if p.phase is not RunPhase.RUNNING:
+        p.memory.tail = None
+        return True
+    mine = [c for c in candidates if c.pool == pool]
+    if not mine and not any(where == pool for where, _ in flying.values()):
+        _wait_for_budgets(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
         _begin_pool(p, pool)
-    mine = [c for c in candidates if c.pool == pool]
     named_ones = [c for c in mine if c.name in p.document.step.nodes]
     _drop_skipped_names(p, {c.name for c in named_ones})
     _claim_named(p, named_ones)
@@ -68,12 +73,13 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
             continue
         node = p.nodes[name]
         why = why_no_candidate(p, node)
+        pool = _pool(p, name)
+        if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
+            why = f"pool {pool or '(none)'} is not in --pools"
         if why:
             p.skipped[name] = why
             continue
-        found.append(
-            UpgradeCandidate(name, _pool(p, name), p.readings[name].zone),
-        )
+        found.append(UpgradeCandidate(name, pool, p.readings[name].zone))
     return found
 
 
@@ -96,16 +102,22 @@ def _pool_in_turn(
     candidates: list[UpgradeCandidate],
     flying: dict[str, tuple[str, str]],
 ) -> str | None:
-    """The first pool with a node in flight or claimable, control planes last; None for none.
+    """The pool that was begun, else the first with a node in flight or claimable, control planes
+    last; None for none.
 
     What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
     candidates, and those whose budgets refill are passed over until the others are done.
     """
     present = {c.pool for c in candidates} | {pool for pool, _ in flying.values()}
-    pools = [x for x in pool_order(present - {CONTROL_PLANE}, p.policy.pools) if x in present]
-    for pool in [*pools, *([CONTROL_PLANE] if CONTROL_PLANE in present else [])]:
+    pools = pool_order(present - {CONTROL_PLANE}, p.policy.pools)
+    pools += [CONTROL_PLANE] if CONTROL_PLANE in present else []
+    step = p.next.step
+    if step.window != NOT_BEGUN:
+        pools.sort(key=lambda pool: pool != step.pool)
+    for pool in pools:
         _ask_costs(p, pool, candidates)
-        if any(c.pool == pool for c in candidates) or any(x == pool for x, _ in flying.values()):
+        waiting = (c.pool == pool for c in (*candidates, *p.passed_over))
+        if any(waiting) or any(where == pool for where, _ in flying.values()):
             return pool
     return None
 
@@ -132,18 +144,16 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
             )
 
 
-def _tail(p: UpgradePass) -> bool:
-    """Only nodes are left whose budgets wait: for at most drain-timeout, gates aside."""
-    if not p.passed_over:
-        return False
-    if p.phase is not RunPhase.RUNNING or p.gates or p.memory.tail_since_ns is None:
-        p.memory.tail_since_ns = p.now_ns
-    if p.is_over(p.memory.tail_since_ns, p.policy.drain_timeout_ns):
+def _wait_for_budgets(p: UpgradePass, pool: str) -> None:
+    """Only nodes are left in the pool whose budgets wait: at most drain-timeout, gates aside."""
+    tail = p.memory.tail
+    if p.gates or tail is None or tail[0] != pool:
+        tail = p.memory.tail = (pool, p.now_ns)
+    if p.is_over(tail[1], p.policy.drain_timeout_ns):
         reasons = {
             c.name: f"its budgets did not refill: {p.holds[c.name][1]}" for c in p.passed_over
         }
         p.edit(given_back={**p.next.given_back, **reasons})
-    return True
 
 
 def _canary_width(p: UpgradePass) -> int:
@@ -250,6 +260,15 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     p.edit(step=Step(pool=pool, k=k, window=width))
 
 
+def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+    """What holds a claim; where nothing does, the next ones are judged as if it were made."""
+    found = what_else_holds(p, candidate)
+    if found is None:
+        p.claimed.append(candidate.name)
+        p.census.goes_down(candidate.name)
+    return found
+
+
 def _choose(
     p: UpgradePass,
     stage: ClaimStage,
@@ -264,7 +283,7 @@ def _choose(
         chosen, held = choose_claims(
             order,
             p.census.counts,
-            lambda c: what_else_holds(p, c),
+            lambda c: _hold_or_reserve(p, c),
             stage.wanted,
             len(in_pool),
             p.policy.max_parallel,

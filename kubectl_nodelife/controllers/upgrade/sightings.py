@@ -108,7 +108,7 @@ class UpgradeMemory:
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)
         self.soak: tuple[Hashable, int] | None = None
-        self.tail_since_ns: int | None = None
+        self.tail: tuple[str, int] | None = None
 
     def sight(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeSightings:
         """The node's sightings in this state, try and epoch; new ones where these changed."""

@@ -84,7 +84,7 @@ def _resume(p: UpgradePass, wish: Wish) -> None:
     )
     p.memory.hands_off.clear()
     p.memory.failing.clear()
-    p.memory.tail_since_ns = None
+    p.memory.tail = None
 
 
 def _meant(names: Iterable[str], all_names: list[str]) -> list[str]:
