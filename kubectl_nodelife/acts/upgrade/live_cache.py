@@ -74,7 +74,10 @@ class LiveCache:
         self._gate.begin()
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """Follow the cluster until cancelled. What went by before, such as the wait for another
+        leader's Lease, was no standstill.
+        """
+        self._gate.begin()
         async with asyncio.TaskGroup() as group:
             for part in (self._source.run(), self._tee.run(), self._gate.feel_pulse()):
                 group.create_task(part)
