@@ -12,13 +12,20 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.enforce.host import RESTART, EnforcingHost
-from kubectl_nodelife.engine.actions import Action, AddTaints, SetNodeConditions, SetZoneState
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    MarkPodNotReady,
+    SetNodeConditions,
+    SetZoneState,
+)
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.guard import is_harm
 from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
 NOW = 1_000 * SECOND_NS
@@ -35,6 +42,7 @@ class Cluster:
         self.open: list[Action] = []
         self.states: list[str] = []
         self.tainted: list[str] = []
+        self.marks: list[MarkPodNotReady] = []
         self.watch_is_first = False
         self.host = EnforcingHost(RESTART, lambda names: None, ActionNumbers())
         self.host.executor = cast(Any, self)
@@ -58,6 +66,8 @@ class Cluster:
             if self.watch_is_first:
                 shown = action.effect(self.host.cache.get(*action.target), now_ns)
                 self.host.cache.apply(Put("Node", cast(Node, shown)), now_ns)
+        elif isinstance(action, MarkPodNotReady):
+            self.marks.append(action)
         elif isinstance(action, SetZoneState):
             self.states.append(action.to)
         elif isinstance(action, AddTaints) and is_harm(action):
@@ -133,3 +143,28 @@ def test_a_token_is_spent_on_a_node_whose_status_is_on_its_way(back: bool) -> No
         cluster.post("n0", LOST)
     cluster.step(LOST + 200 * MILLISECOND_NS)
     assert cluster.tainted == ([] if back else ["n0"])
+
+
+def a_pod(name: str) -> Pod:
+    meta = ObjectMeta(name=name, namespace="d", uid=f"u-{name}")
+    status = PodStatus(phase="Running", conditions=(PodCondition("Ready", "True"),))
+    return Pod(meta, PodSpec(node_name="n0"), status)
+
+
+def test_a_pass_marks_what_it_could_not_in_the_next_one_and_a_pod_worker_by_itself() -> None:
+    cluster = Cluster()
+    cluster.host.cache.apply(Put("Pod", a_pod("old")), NOW)
+    for name in ("n1", "n2", "n3"):
+        cluster.post(name, LOST)
+    cluster.step(LOST)
+    cluster.answer(LOST + SECOND_NS, 200)
+    (of_pass,) = cluster.marks
+    cluster.step(LOST + 2 * SECOND_NS, Outcome(of_pass, 503, ""), Put("Pod", a_pod("new")))
+    of_queue = cluster.marks[1]
+    assert (of_pass.pod, of_pass.by_pod_worker) == ("old", False)
+    assert (of_queue.pod, of_queue.by_pod_worker) == ("new", True)
+    cluster.step(LOST + 3 * SECOND_NS, Outcome(of_queue, 503, ""))
+    cluster.step(LOST + 4 * SECOND_NS)
+    assert [mark.pod for mark in cluster.marks[2:]] == ["new"], "some ms later"
+    cluster.step(LOST + 10 * SECOND_NS)
+    assert "old" in [mark.pod for mark in cluster.marks[3:]], "in the next pass"
