@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
+from kubectl_nodelife.drain.coming_evictions import coming_eviction
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -88,5 +89,7 @@ class Advice:
         unready = ledger.matched - ledger.healthy
         if unready > 0:
             verb = "is" if unready == 1 else "are"
-            return f"{unready} of its pods {verb} not Ready, and nothing that was read changes that"
+            coming = coming_eviction(self._play.scope.snapshot, ledger.budget)
+            then = coming or "nothing that was read changes that"
+            return f"{unready} of its pods {verb} not Ready, and {then}"
         return "it does not refill"

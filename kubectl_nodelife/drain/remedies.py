@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.drain.coming_evictions import members_of
 from kubectl_nodelife.drain.history import PlanHistory
 from kubectl_nodelife.drain.results import PodPlan
 from kubectl_nodelife.drain.scale_up import scale_up
@@ -27,10 +28,8 @@ from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -77,21 +76,11 @@ def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     budget = stuck.budgets()[0]
     status = budget.status
     missing = status.desired_healthy + 1 - status.current_healthy
-    unready = [pod for pod in _members(stuck.snapshot, budget) if not pod.ready()]
+    unready = [pod for pod in members_of(stuck.snapshot, budget) if not pod.ready()]
     if 0 < missing <= len(unready):
         names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
         text = f"mend {names}, so that {missing} more of the budget's pods are Ready"
         yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
-
-
-def _members(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> list[Pod]:
-    return [
-        pod
-        for pod in snapshot.pods_by_namespace.get(budget.namespace, ())
-        if pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in TERMINAL_PHASES
-        and matches(budget.spec.selector, pod.metadata.labels)
-    ]
 
 
 def _trouble(pod: Pod) -> str:
@@ -140,7 +129,7 @@ def _always_allow(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 def _count_pods(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """An integer minAvailable needs no scale of an owner."""
-    least = max(0, len(_members(stuck.snapshot, stuck.budgets()[0])) - 1)
+    least = max(0, len(members_of(stuck.snapshot, stuck.budgets()[0])) - 1)
     rule = {"maxUnavailable": None, "minAvailable": least}
     risk = "the number must be kept up by hand when the workload is scaled"
     yield from _patched(stuck, rule, risk, max_unavailable=None, min_available=least)

@@ -197,6 +197,36 @@ def test_unready_pods(healthy: int, policy: str | None, expected: tuple[str, str
 NOT_READY = {"conditions": [{"type": "Ready", "status": "False"}]}
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (
+            300,
+            "the taint manager deletes web-2 on b1 in 4m: plan again once its replacement is Ready",
+        ),
+        (None, "nothing that was read changes that"),
+    ],
+)
+def test_a_budget_that_waits_for_the_taint_manager_says_so(seconds: int | None, told: str) -> None:
+    """A pod on a lost node holds the budget until it is deleted and its replacement counts."""
+    lost = node("b1")
+    unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    lost[0]["spec"] = {"taints": [{**unreachable, "timeAdded": "2026-01-01T00:59:00Z"}]}
+    tolerated: Json = {"key": unreachable["key"], "operator": "Exists"}
+    if seconds is not None:
+        tolerated["tolerationSeconds"] = seconds
+    web = [
+        workload("ReplicaSet", "web", 3),
+        owned("ReplicaSet", "web", "a1", 0),
+        owned("ReplicaSet", "web", "a2", 1),
+        owned("ReplicaSet", "web", "b1", 2, status=NOT_READY, spec={"tolerations": [tolerated]}),
+    ]
+    guard = budget("web", "web", healthy=2, desired=2, expected=3, maxUnavailable=1)
+    held = pods_of(plan(NODES, lost, web, guard))["web-0"]
+    assert held.verdict == "never"
+    assert held.reason.endswith(f"1 of its pods is not Ready, and {told}")
+
+
 def test_disable_eviction_passes_budgets_by() -> None:
     guard = budget("web", "web", healthy=1, desired=1, expected=1, minAvailable=1)
     answer = plan(NODES, replica_set("web", "a1"), guard, disable_eviction=True)
