@@ -14,7 +14,7 @@ from kubectl_nodelife.upgrade.course import PhaseTimes
 SETTLE_EXTRA_NS: Final = 2 * SECOND_NS
 """Beside `--ready-for`: the checks are looked at every few seconds."""
 THREE_RENEWALS_NS: Final = 30 * SECOND_NS
-"""Check S2 at the kubelet's interval of 10 s."""
+"""Check S2 at the kubelet's interval of 10 s; at least none, for kubelets may be set to less."""
 CANARY_NS: Final = 14 * SECOND_NS
 """Scheduled, started, 10 s without a restart, deleted."""
 _WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
@@ -27,7 +27,7 @@ def phase_times(policy: UpgradePolicy) -> tuple[PhaseTimes, PhaseTimes, PhaseTim
     least, most = _WORK_RANGE[policy.expect_work_ns is not None]
     settle = max(policy.ready_for_ns, THREE_RENEWALS_NS)
     return (
-        PhaseTimes(int(work * least), settle, 11 * SECOND_NS),
+        PhaseTimes(int(work * least), policy.ready_for_ns, 11 * SECOND_NS),
         PhaseTimes(work, settle + SETTLE_EXTRA_NS, CANARY_NS),
         PhaseTimes(
             min(int(work * most), policy.work_timeout_ns),
