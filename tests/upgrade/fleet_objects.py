@@ -9,8 +9,8 @@ PER_ZONE = 4
 NODES = tuple(f"{zone}{number}" for zone in ZONES for number in range(1, PER_ZONE + 1))
 
 
-def fleet_objects() -> list[Json]:
-    """The fleet's nodes, a DaemonSet, and workloads of which some have budgets."""
+def fleet_objects(budgets: bool) -> list[Json]:
+    """The fleet's nodes, a DaemonSet, and workloads of which some have `budgets`."""
     objects: list[Json] = []
     for name in NODES:
         made = node(name, zone=name[0])
@@ -27,7 +27,7 @@ def fleet_objects() -> list[Json]:
             one = pod(f"{app}-{i}", where, owner=("ReplicaSet", app))
             one["metadata"]["labels"] = {"app": app}
             objects.append(one)
-        if number < 3:
+        if budgets and number < 3:
             objects.append(_budget(app, replicas - 1 - number % 2))
     return objects
 

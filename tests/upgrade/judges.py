@@ -48,7 +48,8 @@ class Judges:
 
     `floor` and `most`: how many nodes must be available, and may be unavailable, of the pool.
     `persons`: nodes that a person cordoned, until a person uncordons them; `meddled`: nodes whose
-    marks of ours a person edited, from which the run keeps its hands.
+    marks of ours a person edited, from which the run keeps its hands; `told_late_until_ns`: until
+    then the leader does not see what others do, and cannot count it.
     """
 
     def __init__(self, world: World, *, min_available: int, max_unavailable: int) -> None:
@@ -59,6 +60,7 @@ class Judges:
         self.persons: set[str] = set()
         self.others_down: set[str] = set()
         self.meddled: set[str] = set()
+        self.told_late_until_ns = 0
         self.seen: Counter[str] = Counter()
         self._writers: dict[int, object] = {}
         self._epochs: dict[str, int] = {}
@@ -101,6 +103,8 @@ class Judges:
         free = sum(1 for n in nodes.values() if is_available(n) and n.name != name)
         base = max(self._base, len(nodes))
         self.seen["taken"] += 1
+        if self._api.now_ns <= self.told_late_until_ns:
+            return
         if free < self._floor:
             self.fault("I1", f"{state} {name} leaves {free} of {base} available, not {self._floor}")
         if state == "Draining" and base - free > self._most:

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER, Verb, Wish, document_of
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.upgrade_actions import ClaimNode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import SCRIPT
@@ -39,13 +39,15 @@ from kubectl_nodelife.sim.world import InjectedFault, World
 from kubectl_nodelife.upgrade.simulated import decider_for
 from tests.sim.documents import Json, document
 from tests.upgrade.fault_plan import Plan
+from tests.upgrade.faulty_leader import NO_WRITE_NS, FaultyLeader
 from tests.upgrade.fleet_objects import NODES, fleet_objects
 from tests.upgrade.judges import Judges, floor_of, mark_of
 
 LONGEST_NS = 12 * 60 * MINUTE_NS
 ENDING_NS = 90 * MINUTE_NS
 """How long before that a person aborts a run that waits for somebody."""
-NO_WRITE_NS = 40 * SECOND_NS
+CHURN = 240
+"""So many pods are deleted, one each 15 s."""
 SUCCEEDED_NS = 60 * SECOND_NS
 
 POLICY: Json = {
@@ -66,77 +68,14 @@ POLICY: Json = {
 WORK: Json = {"mode": "reboot", "duration": "90s", "down": "40s", "daemonPods": "10s"}
 
 
-class FaultyLeader(VirtualLeader):
-    """A leader that may be suspended or cut off until some instant."""
-
-    asleep_until_ns = 0
-    cut_off_until_ns = 0
-    cut_off_since_ns = 0
-    slept = False
-
-    def __init__(self, fleet: Fleet, *parts: Any) -> None:
-        super().__init__(fleet, *parts)
-        self._fleet = fleet
-        self._unseen: list[Event] = []
-
-    def next_due_ns(self) -> int | None:
-        now_ns = self._world.api.now_ns
-        if self.asleep_until_ns > now_ns:
-            return self.asleep_until_ns
-        due_ns = super().next_due_ns()
-        if self._unseen and self.cut_off_until_ns > now_ns:
-            return min(due_ns or self.cut_off_until_ns, self.cut_off_until_ns)
-        return due_ns
-
-    def take_in(self, events: Iterable[Event], now_ns: int) -> None:
-        self._unseen += events
-        if max(self.asleep_until_ns, self.cut_off_until_ns) <= now_ns:
-            seen, self._unseen = self._unseen, []
-            super().take_in(seen, now_ns)
-
-    def step(self, now_ns: int) -> Iterator[Action]:
-        if self.asleep_until_ns > now_ns:
-            return
-        silent_ns = now_ns - self.cut_off_since_ns if self.cut_off_since_ns else 0
-        if self.slept or (silent_ns > NO_WRITE_NS and self.cut_off_until_ns <= now_ns):
-            self.alive = False  # it reads the Lease before all else, and leads anew or ends
-            self._fleet.look_at_lease(self)
-            return
-        if self.cut_off_until_ns > now_ns and silent_ns > NO_WRITE_NS:
-            self._due_ns = self.cut_off_until_ns
-            return
-        if self.cut_off_until_ns <= now_ns:
-            self.cut_off_since_ns = 0
-        yield from super().step(now_ns)
-
-    def view(self, now_ns: int) -> UpgradeView:
-        seen = super().view(now_ns)
-        cut_off = self.cut_off_until_ns > now_ns and self._fleet.plan.knows_it_is_cut_off
-        return replace(seen, blind="the watch of pods is broken") if cut_off else seen
-
-    def _carry_out(self, action: Action, now_ns: int) -> None:
-        if not self.alive:
-            return
-        if action.writes and self.cut_off_until_ns > now_ns:
-            self._sent[action.id] = action
-            self._world.refuse(action, NO_ANSWER, "connection refused")
-            return
-        before, after = self._fleet.counts_deaths()
-        if not before:
-            if action.writes:
-                self._fleet.judges.wrote(action, self.epoch, self)
-            super()._carry_out(action, now_ns)
-        if before or after:
-            self.alive = False
-            self._fleet.died()
-
-
 class Fleet(VirtualUpgrades):
     """Twelve nodes in three zones, the world around them, and the faults of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        content = json.dumps(document(objects=fleet_objects(), events=[_start(plan)])).encode()
+        content = json.dumps(
+            document(objects=fleet_objects(plan.budgets), events=[_start(plan)])
+        ).encode()
         scenario = parse_scenario(content, "fleet.yaml")
         setting = assemble(scenario)
         settings = make_settings(setting.profile, {})
@@ -171,14 +110,23 @@ class Fleet(VirtualUpgrades):
         self._start_ns = setting.start_ns
         event = scenario.events[0].what
         assert isinstance(event, UpgradeEvent)
+        self._schedule(event)
+
+    def _schedule(self, event: UpgradeEvent) -> None:
+        """Put down when what happens."""
+        plan = self.plan
         self._at(1, partial(self._begin, event))
         abort = Wish(verb=Verb.ABORT, by="a person")
-        minutes = plan.abort_at or (LONGEST_NS - ENDING_NS) // MINUTE_NS
-        self._at(minutes * 60, lambda _: self.wish(abort))
+        for minute in {plan.abort_at, (LONGEST_NS - ENDING_NS) // MINUTE_NS} - {0}:
+            self._at(minute * 60, lambda _: self.wish(abort))
         for minute, seconds in plan.asleep:
             self._at(minute * 60, partial(self._suspend, seconds * SECOND_NS))
         for minute, seconds in plan.cut_off:
             self._at(minute * 60, partial(self._cut_off, seconds * SECOND_NS))
+        for minute, seconds in plan.lags:
+            self._at(minute * 60, partial(self._lag, seconds * SECOND_NS))
+        for number in range(1, CHURN):
+            self._at(number * 15, self._churn)
         for minute, what, name in plan.people:
             self._at(minute * 60 + 7, partial(self._person, what, name))
 
@@ -207,6 +155,13 @@ class Fleet(VirtualUpgrades):
         return FaultyLeader(self, *parts)
 
     # Faults of leaders
+
+    def race(self, action: Action) -> None:
+        """A person may cordon the node that is about to be claimed, a moment before."""
+        if isinstance(action, ClaimNode) and self.chance.random() < self.plan.races:
+            node = self.nodes.get(action.node)
+            if node is not None:
+                self._cordon(node)
 
     def counts_deaths(self) -> tuple[bool, bool]:
         """Whether the leader dies before, or after, the call that it is about to make."""
@@ -237,6 +192,17 @@ class Fleet(VirtualUpgrades):
             leader.cut_off_until_ns = max(leader.cut_off_until_ns, at_ns + length_ns)
             leader.cut_off_since_ns = leader.cut_off_since_ns or at_ns
         self._succeed(length_ns, at_ns)
+
+    def _lag(self, length_ns: int, at_ns: int) -> None:
+        for leader in self._faulty():
+            leader.lags_until_ns = max(leader.lags_until_ns, at_ns + length_ns)
+        self.judges.told_late_until_ns = at_ns + length_ns
+
+    def _churn(self, at_ns: int) -> None:
+        """A pod without a budget is deleted: its owner makes another, which goes somewhere."""
+        pods = [p for p in self.world.api.store.pods.values() if p.name.startswith("app3-")]
+        if pods:
+            self.world.api.drop("Pod", self.chance.choice(pods).key)
 
     def _succeed(self, length_ns: int, at_ns: int) -> None:
         """Somebody types resume elsewhere, and waits until the holder was silent long enough."""
