@@ -222,3 +222,11 @@ def test_pools_come_one_after_another() -> None:
     s.add_nodes("a1", "a2", labels={"pool": "a"})
     s.run(20 * 60, every=20)
     assert s.claimed() == ["a1", "a2", "b1", "b2"] and s.document.phase == "Finished"
+
+
+def test_a_named_canary_goes_first_whatever_its_zone() -> None:
+    s = Stand(grown=False, maxUnavailable=5, canaryNodes=["z2"])
+    s.add_nodes("a1", "a2", "a3")
+    s.add_nodes("z1", "z2", "z3", zone="z")
+    s.settle()
+    assert s.claimed() == ["z2"]

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch
 from tests.upgrade.stand import Stand
@@ -278,3 +279,13 @@ def test_a_write_of_ours_that_shows_late_is_no_edit() -> None:
     s.mark("x", PROVING, epoch=1, reason="of the leader before")
     s.settle()
     assert not s.controller.memory.hands_off and s.mark_of("x").epoch == 2
+
+
+def test_an_annotation_that_no_program_of_ours_wrote_is_left_alone() -> None:
+    s = one(SETTLING)
+    node = s.node("x")
+    text = '{"run":"r1","state":"Settling","since":"yesterday"}'
+    s.put(replace(node, metadata=replace(node.metadata, annotations={ANNOTATION: text})))
+    s.lead(2)
+    s.run(60)
+    assert "cannot be read" in s.skipped["x"] and not s.went_through("x")

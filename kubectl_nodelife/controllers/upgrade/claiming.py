@@ -275,7 +275,13 @@ def _choose(
     candidates: list[UpgradeCandidate],
     in_pool: dict[str, str],
 ) -> None:
-    open_ones = [c for c in candidates if c.zone in stage.zones and not p.is_busy(c.name)]
+    step = p.next.step
+    first = p.policy.canary_nodes if step.k == 0 and step.window else ()
+    open_ones = [
+        c
+        for c in candidates
+        if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
+    ]
     order = claim_order(open_ones, p.policy.canary_nodes)
     if p.document.proof_only:
         chosen = [c.name for c in order]

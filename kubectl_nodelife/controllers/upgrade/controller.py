@@ -211,6 +211,9 @@ class UpgradeController:
         wishes.do_asked(p)
         for name, mark in list(p.marks.items()):
             if p.is_busy(name):
+                refused = self.memory.refused.get(("Node", ("", name)))
+                if refused is not None:
+                    p.holds[name] = ("refused", refused[1])
                 continue
             node = p.nodes[name]
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:

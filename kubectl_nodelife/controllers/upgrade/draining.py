@@ -27,6 +27,8 @@ from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABL
 
 NEVER_NS: Final = 60 * SECOND_NS
 """So long the planner must say that a drain cannot end before the node is given back."""
+OWN_GRACE: Final = -1
+"""kubectl drain's --grace-period: the pod's own."""
 NO_END: Final = frozenset({"never", "refused"})
 
 
@@ -142,6 +144,7 @@ def _volumes_of(p: UpgradePass, pod: Pod) -> list[str]:
 
 def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
     """Ask for the eviction of what the plan lets go now."""
+    grace = int(p.policy.drain.get("gracePeriod", OWN_GRACE))
     for key in verdict.evictable:
         pod = p.cache.pod(*key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
@@ -155,6 +158,7 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
                 namespace=key[0],
                 pod=key[1],
                 pod_uid=pod.uid,
+                grace_period_seconds=None if grace < 0 else grace,
             )
         )
         note_eviction(p, pod)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 
 ANNOTATION: Final = "nodelife.dev/upgrade"
@@ -133,9 +134,13 @@ def mark_of(node: Node) -> NodeMark | None:
 def decode_mark(text: str) -> NodeMark:
     """The mark that the annotation's text says. Raises UnreadableMark."""
     try:
-        return _decoder.decode(text)
+        mark = _decoder.decode(text)
+        for stamp in (mark.since, mark.deadline, mark.work.started, mark.work.again):
+            if stamp:
+                parse_time(stamp)
     except (msgspec.DecodeError, ValueError) as error:
         raise UnreadableMark(str(error)) from None
+    return mark
 
 
 def encode_mark(mark: NodeMark) -> str:

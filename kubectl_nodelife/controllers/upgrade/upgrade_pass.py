@@ -274,7 +274,7 @@ class UpgradePass:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_wish:
             key = self.policy.lease_key
-            if not self.memory.pending.holds("Lease", key):
+            if not self.is_under_way("Lease", key):
                 update = self._update()
                 self.memory.pending.sent(update)
                 self.actions.insert(0, update)
