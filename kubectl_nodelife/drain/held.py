@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
 
 OVERDUE_NS: Final = 1 * MINUTE_NS
@@ -28,10 +28,6 @@ def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[
     if due_ns < -OVERDUE_NS and not (silent is not None and collected):
         return (
             "kubelet-unreachable",
-            f"it should have been gone {_whole_seconds(-due_ns)} ago; its kubelet has not ended it",
+            f"it should have been gone {human_duration(-due_ns)} ago; its kubelet has not ended it",
         )
     return None
-
-
-def _whole_seconds(duration_ns: int) -> str:
-    return format_duration(duration_ns // SECOND_NS * SECOND_NS)

@@ -89,7 +89,7 @@ class RepairPage:
                     f"Content-Type: {request.content_type}\n{body}\n{step.command}"
                 )
         would = sum(step.request is not None for step in self._steps)
-        counts = f"{would} requests, {len(self._steps) - would} refused"
+        counts = f"{counted(would, 'request')}, {len(self._steps) - would} refused"
         yield f"dry run: {counts}; nothing was sent" if self._dry_run else counts
 
     def document(self) -> object:
