@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
-from kubectl_nodelife.controllers.upgrade.marks import CordonOwner, UnreadableMark, mark_of
+from kubectl_nodelife.controllers.upgrade.availability import FOREIGN_TAINTS, foreign_mark
+from kubectl_nodelife.controllers.upgrade.marks import (
+    CordonOwner,
+    NodeMark,
+    UnreadableMark,
+    mark_of,
+)
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.field_managers import TAINTS
@@ -27,7 +33,15 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.replay import actors
 from kubectl_nodelife.outlook.replay.drains import DRAIN
-from kubectl_nodelife.outlook.replay.replay_line import OTHER, Actor, ReplayLine
+from kubectl_nodelife.outlook.replay.replay_line import (
+    CONTROLLER,
+    KUBELET,
+    OTHER,
+    US,
+    USER,
+    Actor,
+    ReplayLine,
+)
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 
 WHO: Final = "Who cordoned, tainted or drained it, and what undoes that?"
@@ -50,6 +64,7 @@ def who_section(
         *_drains(node, lines, now_ns),
         *_conditions(node, lines, now_ns),
         *_upgrade(node),
+        *_conflict(node, lines),
     ]
     return ExplainedQuestion(WHO, sentences or ["It is neither cordoned nor tainted."])
 
@@ -115,6 +130,40 @@ def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterato
             f"Condition {line.detail} {_when(line, now_ns)} by {line.actor}{message}."
             + (" The node is not cordoned: it was probably forgotten." if stale else "")
         )
+
+
+def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
+    """Who else is at work on the node, and whether several take it out of service."""
+    acting: dict[str, str] = {}
+
+    def note(actor: Actor, what: str) -> None:
+        if actor.kind not in (KUBELET, CONTROLLER) and actor != actors.NOBODY_KNOWN:
+            name = "a person" if actor.kind in (USER, US) else actor.name
+            acting.setdefault(name, f"{name} ({what})")
+
+    cordon, mark, foreign = _last(lines, "cordon"), _mark(node), foreign_mark(node)
+    if mark is not None:
+        acting["upgrade"] = f"upgrade run {mark.run}"
+    elif node.spec.unschedulable and cordon is not None:
+        note(cordon.actor, "cordon")
+    for type_ in LIFECYCLE_CONDITIONS:
+        line = _last(lines, "lifecycle", type_, TRUE)
+        if line is not None and (mark is None or line.actor.kind != US):
+            note(line.actor, type_)
+    if foreign and not any(name.partition("-")[0] in foreign.lower() for name in acting):
+        acting[foreign] = foreign
+    if len(acting) > 1:
+        told = "; ".join(acting.values())
+        yield f"Several take it out of service, and the first that is done puts it back: {told}."
+    elif foreign and not any(taint.key in FOREIGN_TAINTS for taint in node.spec.taints):
+        yield f"Its mark tells who is at work on it: {foreign}."
+
+
+def _mark(node: Node) -> NodeMark | None:
+    try:
+        return mark_of(node)
+    except UnreadableMark:
+        return None
 
 
 def _is_over(condition: NodeCondition) -> bool:

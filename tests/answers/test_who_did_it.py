@@ -148,6 +148,33 @@ def test_a_drain_is_named_by_the_pods_that_leave(ask: Ask) -> None:
     )
 
 
+def test_two_programs_that_both_take_a_node_out_of_service_are_named(ask: Ask) -> None:
+    """KEP-5683, story 7: whoever is done first would put it back under the other's feet."""
+    going = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    spec = CORDON | {"taints": [going]}
+    kured = with_managers(wrote("kured", "00:50:00", "f:unschedulable"), spec=spec)
+    assert told(ask, kured)[-1] == (
+        "Several take it out of service, and the first that is done puts it back: kured (cordon); "
+        "the cluster autoscaler is about to delete it (taint ToBeDeletedByClusterAutoscaler)."
+    )
+
+
+def test_one_program_that_cordons_and_marks_is_no_conflict(ask: Ask) -> None:
+    rebooting = {"weave.works/kured-reboot-in-progress": "2026-01-01T00:50:00Z"}
+    kured = with_managers(wrote("kured", "00:50:00", "f:unschedulable"), spec=CORDON)
+    kured["metadata"]["annotations"] = rebooting
+    assert told(ask, kured)[-1] == (
+        "Its mark tells who is at work on it: kured reboots it (annotation "
+        "weave.works/kured-reboot-in-progress)."
+    )
+
+
+def test_a_person_who_cordons_and_then_drains_with_us_is_one(ask: Ask) -> None:
+    by_kubectl = wrote("kubectl", "00:57:00", "f:unschedulable")
+    made = merged(drained(DRAINED), {"metadata": {"managedFields": [by_kubectl]}})
+    assert not any(s.startswith("Several") for s in told(ask, made))
+
+
 def test_an_upgrade_run_is_named_with_its_state(ask: Ask) -> None:
     mark = '{"run":"r1","state":"Working","since":"2026-01-01T00:59:00Z","cordon":"ours"}'
     made = a1(metadata={"annotations": {"nodelife.dev/upgrade": mark}}, spec=CORDON)
