@@ -16,7 +16,12 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
-from kubectl_nodelife.controllers.upgrade.marks import outdated
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    UnreadableMark,
+    mark_of,
+    outdated,
+)
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import (
@@ -135,7 +140,8 @@ class _Planning:
         fresh = self._snapshot.silent_kubelet(node.name) is None
         pods = self._snapshot.pods_by_node.get(node.name, ())
         verdict = drain_answer(node.name, pods, self._facts)
-        reason = why_skipped(node, self._policy, lease_is_fresh=fresh)
+        reason = _state_in_a_run(node)
+        reason = reason or why_skipped(node, self._policy, lease_is_fresh=fresh)
         reason = reason or why_undrainable(verdict, self._policy)
         if is_control_plane(node) and len(self._control_plane) < LEAST_CONTROL_PLANE:
             reason = (
@@ -307,6 +313,15 @@ def _windows(policy: UpgradePolicy) -> list[Window]:
         return [parse_window(text) for text in policy.window]
     except ValueError as error:
         raise BadInput(str(error), on="--window") from None
+
+
+def _state_in_a_run(node: Node) -> str:
+    """What an upgrade has marked the node with; "" for nothing."""
+    try:
+        mark = mark_of(node)
+    except UnreadableMark:
+        return f"annotation {ANNOTATION} cannot be read"
+    return f"{mark.state} in run {mark.run}" if mark is not None else ""
 
 
 def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanSnapshot:

@@ -142,6 +142,22 @@ def test_nodes_at_the_target_are_there_already() -> None:
     assert not found.undone, "a node that is done needs nothing"
 
 
+def test_nodes_of_a_run_under_way_are_not_cordoned_by_others() -> None:
+    mark = '{"run": "r1", "state": "Settling", "cordon": "ours"}'
+    labels = {"pool": "blue"}
+    ours = {"labels": labels, "annotations": {"nodelife.dev/upgrade": mark}}
+    odd = {"labels": labels, "annotations": {"nodelife.dev/upgrade": "?"}}
+    found = plan(
+        blue("a1", "a2", "a3"),
+        node("a4", metadata=ours, spec={"unschedulable": True}),
+        node("a5", metadata=odd),
+    )
+    assert reasons(found) == {
+        "a4": "Settling in run r1",
+        "a5": "annotation nodelife.dev/upgrade cannot be read",
+    }
+
+
 @pytest.mark.parametrize("version, says", [("v1.37.0", "newer than"), ("v1.32.9", "3 minors")])
 def test_a_target_beyond_the_version_skew_is_refused(version: str, says: str) -> None:
     found = plan(blue("a1", "a2", "a3"), target=[f"kubeletVersion={version}"])
