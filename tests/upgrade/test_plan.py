@@ -151,6 +151,7 @@ def test_nodes_of_a_run_under_way_are_not_cordoned_by_others() -> None:
         blue("a1", "a2", "a3"),
         node("a4", metadata=ours, spec={"unschedulable": True}),
         node("a5", metadata=odd),
+        maxUnavailable=3,
     )
     assert reasons(found) == {
         "a4": "Settling in run r1",
