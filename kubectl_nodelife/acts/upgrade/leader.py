@@ -60,6 +60,8 @@ _EVENT_QPS: Final = 5.0
 _EVENT_BURST: Final = 25
 _LOOK_S: Final = 1.0
 _LEAST_BETWEEN_S: Final = 0.2
+WATCH_LAG_NS: Final = 2 * SECOND_NS
+"""So far the watch of pods may be behind: a drain is over only on what was told after the claim."""
 
 Tell = Callable[[str], None]
 
@@ -196,6 +198,7 @@ class Leader:
             unread=tuple(cache.unread()),
             gate_command=gate.last if gate is not None else None,
             gate_runs=gate.runs if gate is not None else 0,
+            pods_current_ns=now_ns - WATCH_LAG_NS,
         )
         decided = False
         for action in controller.step(view, now_ns):

@@ -46,6 +46,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         give_back(p, node, mark, "the run is aborted", entry=False)
         return
     note_containers(p, name)
+    p.memory.claim_seen_ns.setdefault(name, p.now_ns)
     gate = holding(p, but=HOLDS_CLAIMS_ALONE) or p.lacks_work
     verdict = p.ports.drains.verdict(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
@@ -110,8 +111,8 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
     if verdict.verdict in NO_END:
         return verdict.sentence or "the drain cannot end"
     current = p.view.pods_current_ns
-    claimed_ns = p.memory.claim_seen_ns.setdefault(node.name, p.now_ns)
-    if current is not None and current < claimed_ns:
+    if current is not None and current < p.memory.claim_seen_ns[node.name]:
+        p.wake(p.now_ns + SECOND_NS)
         return "pods have not been listed since the claim"
     return _attached(p, node)
 
