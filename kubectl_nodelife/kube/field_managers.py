@@ -77,7 +77,7 @@ def _managers(raw: list[Any]) -> Iterator[FieldManager]:
             own = entry.get("fieldsV1") or {}
             of_spec = _SPEC & (own.get("f:spec") or {}).keys()
             of_status = (own.get("f:status") or {}).get("f:conditions") or {}
-            fields = of_spec | (_CONDITIONS & of_status.keys())
+            fields = frozenset(of_spec | (_CONDITIONS & of_status.keys()))
             if fields and (entry.get("subresource") or "") == ("" if of_spec else "status"):
                 name, operation = str(entry.get("manager", "")), str(entry.get("operation", ""))
                 yield FieldManager(name, operation, int(parse_time(entry["time"])), fields)

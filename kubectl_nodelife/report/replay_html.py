@@ -107,16 +107,19 @@ def page(replay: ReplayPage, subject: str) -> str:
         count=len(replay.lines),
         actors=_ACTORS,
         states=[(kind, state) for state, kind in _KINDS.items()],
-        chart=_chart(replay.lines, folded, len(rows)) if folded else None,
+        chart=_chart(replay, folded, len(rows)) if folded else None,
         rows=rows,
         more_rows=len(folded) - len(rows),
         warnings=[*notes, f"and {more} more"] if more > 0 else notes,
     )
 
 
-def _chart(lines: Sequence[ReplayLine], folded: Sequence[Folded], rows: int) -> Chart:
+def _chart(replay: ReplayPage, folded: Sequence[Folded], rows: int) -> Chart:
+    """From the first line to the end of the replay: a state that goes on reaches it."""
+    lines = replay.lines
     begin_ns = min(line.time_ns for line in lines)
-    end_ns = max(max(line.time_ns for line in lines), begin_ns + SECOND_NS)
+    last_ns = max(line.time_ns for line in lines)
+    end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
     lanes, drawn, left = _lanes(folded, rows), [], _MOST_MARKS
     bars = _bars(lines, begin_ns, end_ns)
     for row, (name, happened) in enumerate(list(lanes.items())[:_MOST_LANES]):
@@ -143,7 +146,8 @@ def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, 
         zone = span.state == ZONE
         height = 0 if zone else STATES.index(span.state) * _BAR - 2 * _BAR
         ends = "" if span.end_ns is None else f" to {clock(span.end_ns)}"
-        told = f"{span.state} {span.what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
+        what = f" {span.what}" if span.what else ""
+        told = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
         bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], told)
         found.setdefault(f"zone {span.name}" if zone else span.name, []).append(bar)
     return found

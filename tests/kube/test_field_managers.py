@@ -67,6 +67,7 @@ def test_each_field_has_its_last_writer() -> None:
     noon = int(parse_time("2026-11-21T12:00:00Z"))
     cordon = FieldManager("kubectl", "Update", noon + 10**9, frozenset({UNSCHEDULABLE}))
     assert managers.writer_of(UNSCHEDULABLE) == cordon
+    assert hash(managers) == hash(node(MANAGED).managers)
     taints, condition = (
         managers.writer_of(field) for field in (TAINTS, condition_field("DrainInProgress"))
     )
