@@ -24,7 +24,12 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, TERMINAL_PHASES, can_ignore_budgets
+from kubectl_nodelife.workloads.eviction import (
+    TERMINAL_PHASES,
+    Allowed,
+    can_ignore_budgets,
+    decide_eviction,
+)
 from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.waves import BudgetKey
 
@@ -52,14 +57,18 @@ class DrainFacts:
         return cls(snapshot, options, Admission(snapshot))
 
     def budgets_asked(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that the pod's eviction is held against."""
+        """The budgets that the pod's eviction spends, or that refuse it.
+
+        None for a pod that is not Ready where its one budget lets it go all the same.
+        """
         if can_ignore_budgets(pod):
             return []
         found = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
         if len(found) != 1 or pod.ready():
             return found
-        policy = found[0].spec.unhealthy_pod_eviction_policy
-        return [] if policy == ALWAYS_ALLOW else found
+        answer = decide_eviction(pod, found, self.snapshot.now_ns, dry_run=True)
+        spends = not isinstance(answer, Allowed) or not answer.guarded
+        return found if spends else []
 
 
 def drain_answer(node: str, pods: Iterable[Pod], facts: DrainFacts) -> DrainVerdict:

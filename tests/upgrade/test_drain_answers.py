@@ -107,6 +107,24 @@ def test_only_what_the_budgets_spare_now_is_evictable() -> None:
     assert not found.waits
 
 
+@pytest.mark.parametrize(
+    "healthy, policy, verdict",
+    [
+        pytest.param(2, None, "ready", id="the others are healthy"),
+        pytest.param(1, None, "slow", id="the others are not"),
+        pytest.param(1, "AlwaysAllow", "ready", id="it may always go"),
+    ],
+)
+def test_a_pod_that_is_not_ready(healthy: int, policy: str | None, verdict: str) -> None:
+    of = {"unhealthyPodEvictionPolicy": policy} if policy else {}
+    web = budget("web", "web", healthy=healthy, desired=2, expected=3, minAvailable=2, **of)
+    pods = [*replica_set("web", "a2", "a3"), owned("ReplicaSet", "web", "a1", 2, status={
+        "conditions": [{"type": "Ready", "status": "False"}]})]  # fmt: skip
+    found = answer(pods, web)
+    assert found.verdict == verdict
+    assert found.waits == (not found.evictable) == (verdict == "slow")
+
+
 def test_a_budget_at_zero_that_refills_makes_the_node_wait() -> None:
     found = answer(replica_set("web", "a1", "a2", "a3"), AT_ZERO)
     assert (found.verdict, found.waits, found.evictable) == ("slow", True, ())

@@ -38,7 +38,9 @@ def setting_of(policy: Json) -> Setting:
     spec = {key: value for key, value in policy.items() if key != "work"}
     act = {"selector": "pool=blue", "policy": spec, "work": WORK}
     events = [{"at": "1s", "upgrade": act}]
-    content = json.dumps(document(objects=fleet_objects(), events=events, duration="12h")).encode()
+    content = json.dumps(
+        document(objects=fleet_objects(True), events=events, duration="12h")
+    ).encode()
     return assemble(parse_scenario(content, "fleet.yaml"))
 
 
