@@ -9,7 +9,7 @@ PER_ZONE = 4
 NODES = tuple(f"{zone}{number}" for zone in ZONES for number in range(1, PER_ZONE + 1))
 
 
-def fleet_objects(budgets: bool) -> list[Json]:
+def fleet_objects(budgets: bool = True) -> list[Json]:
     """The fleet's nodes, a DaemonSet, and workloads of which some have `budgets`."""
     objects: list[Json] = []
     for name in NODES:
