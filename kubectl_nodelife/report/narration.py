@@ -11,7 +11,7 @@ from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
-from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
@@ -300,7 +300,22 @@ def _ending(story: Story) -> str:
                 f"Zone {name} is in {zone['state']}: {zone['notReady']} of {zone['nodes']} nodes "
                 f"not ready, tainted at {zone['rate']:g} nodes a second."
             )
+    if "upgrade" in story.final:
+        lines.append(_upgraded(story.final["upgrade"]))
     return "\n".join(lines)
+
+
+def _upgraded(came: dict[str, Any]) -> str:
+    """What became of an upgrade's nodes, and how low the cluster got."""
+    fates = ", ".join(f"{len(came[fate])} {fate}" for fate in ("done", "failed", "held", "skipped"))
+    took = format_duration(round(came["seconds"]) * SECOND_NS)
+    lowest = came["lowestAvailable"]
+    at = format_duration(round(lowest["at"]) * SECOND_NS)
+    return (
+        f"The upgrade took {took}: {fates}. At the least {counted(lowest['all'], 'node')} "
+        f"{'was' if lowest['all'] == 1 else 'were'} available, {at} after its start; "
+        f"{counted(came['evictions'], 'pod')} evicted."
+    )
 
 
 def _settings(story: Story) -> str:

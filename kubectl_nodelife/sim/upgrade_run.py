@@ -243,6 +243,8 @@ class VirtualUpgrades:
             self.lead(now_ns)
         for leader in self.leaders:
             yield from leader.step(now_ns)
+            if self.watch is not None:
+                self.watch.held({by for by, _ in leader.controller.holds.values()})
         self.leaders = [leader for leader in self.leaders if leader.alive]
 
     def lead(self, now_ns: int) -> VirtualLeader:

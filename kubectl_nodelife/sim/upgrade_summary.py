@@ -89,6 +89,7 @@ class UpgradeWatch:
             self._count(node.name, node)
         for level in (self._all, self._ready, *self._pools.values(), *self._zones.values()):
             level.lowest = level.value
+        self._waits: dict[str, _Integral] = {}
         self._pending, self._at_zero = _Integral(self.began_ns), _Integral(self.began_ns)
         for budget in world.api.store.all("PodDisruptionBudget"):
             self._budget_changed("PodDisruptionBudget", None, budget)
@@ -96,6 +97,12 @@ class UpgradeWatch:
         world.api.on_node(self._node_changed)
         world.api.on_pod(self._pod_changed)
         world.api.on_object(self._budget_changed)
+
+    def held(self, by: set[str]) -> None:
+        """What holds candidates from now on, beside gates: slots, zone, room, a budget, a soak."""
+        for scope in by | self._waits.keys():
+            waits = self._waits.setdefault(scope, _Integral(self._api.now_ns))
+            waits.put(scope, scope in by, self._api.now_ns)
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         node = new or old
@@ -178,9 +185,15 @@ class UpgradeWatch:
             "movesOfAPod": _moves(done),
             "pendingPodSeconds": self._pending.seconds(now_ns),
             "budgetZeroSeconds": self._at_zero.seconds(now_ns),
-            "waitSeconds": {"byGate": _gates(done, now_ns)},
+            "waitSeconds": self._waited(done, now_ns),
             "longestState": states.longest,
         }
+
+    def _waited(self, done: Entries, now_ns: int) -> dict[str, dict[str, float]]:
+        """For how long gates held the run, and what else held a candidate."""
+        gates = _gates(done, now_ns)
+        scopes = {by: waits.seconds(now_ns) for by, waits in sorted(self._waits.items())}
+        return {"byGate": gates, "byScope": {k: v for k, v in scopes.items() if k not in gates}}
 
 
 _OVER: Final = ("Finished", "Aborted")

@@ -60,6 +60,7 @@ class Judges:
         self.persons: set[str] = set()
         self.others_down: set[str] = set()
         self.meddled: set[str] = set()
+        self.released: set[str] = set()
         self.told_late_until_ns = 0
         self.seen: Counter[str] = Counter()
         self._writers: dict[int, object] = {}
@@ -85,6 +86,7 @@ class Judges:
             self._ours(old, new, before, after)
         if after.get("state") != before.get("state"):
             self.seen[str(after.get("state", "none"))] += 1
+            self.released |= {new.name} if after.get("state") == "Soaking" else set()
 
     def _ours(self, old: Node, new: Node, before: dict[str, Any], after: dict[str, Any]) -> None:
         name = new.name

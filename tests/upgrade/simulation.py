@@ -342,11 +342,12 @@ def faults_found(plan: Plan) -> list[str]:
 
 
 def _same_end(fleet: Fleet) -> list[str]:
-    """I6: every node is upgraded. One of which nobody knows whether its work ran may be Held, and
-    keeps its slot: then others may be left undone.
+    """I6: every node is upgraded, and a newcomer proven. One of which nobody knows whether its work
+    ran may be Held, and keeps its slot: then others may be left undone.
     """
     states = fleet.states()
     undone = [name for name in NODES if not fleet.is_upgraded(name)]
+    undone += [name for name in fleet.nodes if name not in {*NODES, *fleet.judges.released}]
     held = [name for name in undone if states.get(name) == "Held"]
     if held and not fleet.policy.work.rerun_safe:
         return []

@@ -47,7 +47,7 @@ from kubectl_nodelife.controllers.upgrade.soaking import soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PASS_NS, UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import work
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.upgrade_actions import CreateCanary
+from kubectl_nodelife.engine.upgrade_actions import CreateCanary, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -121,6 +121,11 @@ class UpgradeController:
         return p.finish()
 
     @property
+    def holds(self) -> dict[str, tuple[str, str]]:
+        """What held each candidate in the last pass: by what, and because of what."""
+        return self.last.holds if self.last is not None else {}
+
+    @property
     def next_due_ns(self) -> int:
         """When to step again at the latest."""
         p = self.last
@@ -135,6 +140,8 @@ class UpgradeController:
     ) -> None:
         """What came of an action: an HTTP status, the server's words, the object as answered."""
         self.memory.pending.ended(action, code, obj)
+        if isinstance(action, NodeMarkPatch) and code in _REFUSED:
+            self.memory.written_marks.pop(action.node, None)
         if code in _REFUSED and code not in _LOOK_AGAIN:
             self.memory.refused[action.target] = (self._now_ns, message or f"code {code}")
         else:

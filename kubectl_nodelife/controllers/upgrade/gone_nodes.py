@@ -71,10 +71,13 @@ def _keep_marks(p: UpgradePass) -> None:
 
 
 def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
-    """The mark that the node had when it was last seen; for a new leader, that of its work."""
-    uid, mark = p.memory.last_marks.get(name, ("", None))
-    if mark is not None and uid == entry.uid:
-        return mark
+    """The mark that we gave the node last, or that it had when it was last seen; for a new leader,
+    that of its work. A node may go the moment its work begins, before a watch shows the mark.
+    """
+    for marks in (p.memory.written_marks, p.memory.last_marks):
+        uid, mark = marks.get(name, ("", None))
+        if mark is not None and uid == entry.uid:
+            return mark
     state = NodeState.DRAINING if name in p.memory.named else NodeState.WORKING
     return NodeMark(run=p.document.run, state=state, epoch=p.epoch, since=p.document.started)
 

@@ -169,6 +169,11 @@ class UpgradeDecider(Protocol):
         """Whether the run has ended and all is cleared away that goes with it."""
         ...
 
+    @property
+    def holds(self) -> Mapping[str, tuple[str, str]]:
+        """What held each candidate in the last pass: (slots, zone, room, budget, …; because)."""
+        ...
+
     def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
         """What is to be done now."""
         ...

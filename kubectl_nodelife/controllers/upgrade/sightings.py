@@ -101,6 +101,8 @@ class UpgradeMemory:
         self.evicted: dict[tuple[str, str], EvictedPod] = {}
         self.proven: set[str] = set()
         self.last_marks: dict[str, tuple[str, NodeMark]] = {}
+        self.written_marks: dict[str, tuple[str, NodeMark]] = {}
+        """(uid, mark) of our last PATCH of each node, which nobody need have seen in a watch."""
         self.named: set[str] = set()
         self.cordon_tainted: set[str] = set()
         self.cordon_taint_lost_ns: dict[str, int] = {}

@@ -225,6 +225,8 @@ class UpgradePass:
             labels={**(labels or {}), LABEL_STATE: str(state) if state else None},
         )
         self.memory.sent_marks.setdefault(node.name, set()).add(text)
+        if mark is not None:
+            self.memory.written_marks[node.name] = (node.uid, mark)
         self.emit(action)
         if tells:
             self._tell(node, state, because)
