@@ -289,3 +289,17 @@ def test_an_annotation_that_no_program_of_ours_wrote_is_left_alone() -> None:
     s.lead(2)
     s.run(60)
     assert "cannot be read" in s.skipped["x"] and not s.went_through("x")
+
+
+def test_a_cordoned_node_is_not_proven_and_one_that_is_not_ready_is_waited_for() -> None:
+    s = Stand(nodes=["x", "y"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    s.edit("x", spec={"unschedulable": True})
+    s.ready("y", "False")
+    s.write(proof_only=True)
+    s.run(60)
+    assert s.document.failed == ("x",) and s.state("y") == SETTLING
+    s.ready("y")
+    s.run(120)
+    assert s.document.phase is RunPhase.FINISHED and s.document.given_back == {"y": "proven"}
+    assert s.node("x").spec.unschedulable

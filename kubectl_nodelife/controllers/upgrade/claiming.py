@@ -40,6 +40,8 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 def claim(p: UpgradePass) -> bool:
     """Claim what may be claimed. Returns whether anything is left to claim or to wait for."""
     candidates = _candidates(p)
+    if p.document.proof_only:
+        _note_unproven(p)
     flying = _flying(p)
     pool = _pool_in_turn(p, candidates, flying)
     if pool is None:
@@ -81,6 +83,14 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
             continue
         found.append(UpgradeCandidate(name, pool, p.readings[name].zone))
     return found
+
+
+def _note_unproven(p: UpgradePass) -> None:
+    """A node that was to be proven and is no candidate is not proven, and the document says so."""
+    known = {*p.next.given_back, *p.next.failed}
+    left = tuple(name for name in p.skipped if name not in known and name not in p.marks)
+    if left:
+        p.edit(failed=(*p.next.failed, *left))
 
 
 def _pool(p: UpgradePass, name: str) -> str:

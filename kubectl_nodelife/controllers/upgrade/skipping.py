@@ -27,7 +27,9 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return p.document.given_back[name]
     if p.document.proof_only and name in p.document.failed:
         return "not proven"
-    policy = replace(p.policy, target=()) if p.document.proof_only else p.policy
+    policy = p.policy
+    if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
+        policy = replace(policy, target=(), unhealthy="include")
     why = why_skipped(node, policy, lease_is_fresh=p.census.is_fresh(name))
     if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
