@@ -320,8 +320,10 @@ class SetGate(Action, frozen=True, kw_only=True, gc=False):
 
 
 def _changed(present: dict[str, str] | None, changes: Mapping[str, str | None]) -> Any:
-    """`present` with the changes made; the same mapping where that changes nothing."""
+    """`present` with the changes made; the same mapping where that changes nothing, None for an
+    empty one, as the API server keeps none.
+    """
     before = present or {}
     after = {key: value for key, value in before.items() if changes.get(key, value) is not None}
     after |= {key: value for key, value in changes.items() if value is not None}
-    return present if after == before else after
+    return present if after == before else after or None
