@@ -118,6 +118,7 @@ def _comparable(obj: KubeObject | None) -> KubeObject | None:
     annotations.pop(DEPRECATED_TEMPLATE_GENERATION, None)  # counted by the API server
     meta = replace(
         obj.metadata,
+        labels=obj.metadata.labels or None,
         annotations=annotations or None,
         resource_version="",
         generation=0,
