@@ -268,7 +268,9 @@ class UpgradePass:
     def pause_after_failures(self, name: str, because: str) -> None:
         """More failures than are tolerated pause the run. `name`: the last of them."""
         failures, tolerated = len(self.next.failed), self.policy.max_failures
-        if self.phase is RunPhase.RUNNING and failures > tolerated:
+        if self.phase is not RunPhase.RUNNING or self.document.proof_only:
+            return
+        if failures > tolerated:
             reason = f"{failures} failed, {tolerated} tolerated; the last: {name}: {because}"
             self.edit(phase=RunPhase.PAUSED, because=reason)
 
