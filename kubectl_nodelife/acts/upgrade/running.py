@@ -28,6 +28,7 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     document_or_refused,
     edit_run,
     pause_wish,
+    read_lease,
 )
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -124,6 +125,9 @@ class _Running:
         """Lead until the run is over."""
         await self._lease.acquire(self._tell)
         document = await self._opened()
+        lease = await read_lease(self._session, self._order.policy.lease_namespace)
+        if lease is not None:
+            self._cache.put(lease)  # with what was asked for just now
         self._run = document.run
         self._tell(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
         self._leader = leader = Leader(self._parts(document))

@@ -1,0 +1,353 @@
+"""A cluster whose nodes are upgraded by our program, as a person runs it, and an observer of both.
+
+Twelve nodes in three zones with played kubelets, a DaemonSet, Deployments with budgets; real API
+server, scheduler and controllers. The program has the rights of `rbac --upgrade` and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.real.control_plane import ControlPlane, Refused, control_plane
+from tests.real.kubelets import Kubelets
+
+Json = dict[str, Any]
+
+CONTROLLERS = (
+    *("node-lifecycle-controller", "taint-eviction-controller", "replicaset-controller"),
+    *("deployment-controller", "daemonset-controller", "job-controller"),
+    *("disruption-controller", "garbage-collector-controller"),
+)
+GRACE_S = 6
+MANAGER = (
+    f"--controllers={','.join(CONTROLLERS)}",
+    "--node-monitor-period=1s",
+    f"--node-monitor-grace-period={GRACE_S}s",
+)
+SETTINGS = (
+    *("--set", f"node-monitor-grace-period={GRACE_S}s", "--set", "node-monitor-period=1s"),
+    *("--lease-duration", "4s"),
+)
+QUICK = (
+    *("--soak", "1s", "--node-soak", "1s", "--ready-for", "2s", "--zones", "0", "--yes"),
+    *("--max-unavailable", "4", "--canary", "3"),
+)
+STATE = "nodelife.dev/upgrade-state"
+ANNOTATION = "nodelife.dev/upgrade"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kubectl-nodelife-upgrade"
+ZONE = "topology.kubernetes.io/zone"
+_PROGRAM = (sys.executable, "-m", "kubectl_nodelife")
+_MARKS = (ANNOTATION, "cluster-autoscaler.kubernetes.io/scale-down-disabled", STATE)
+
+
+class Fleet:
+    """The cluster. `reboots`: the folder in which a node's name asks for its reboot."""
+
+    def __init__(self, plane: ControlPlane, kubelets: Kubelets, reboots: Path) -> None:
+        self.plane, self.api, self.kubelets, self.reboots = plane, plane.api, kubelets, reboots
+        self.nodes = [f"{zone}{number}" for zone in "abc" for number in range(4)]
+        self.kubeconfig = Path()
+        self.operators: list[Operator] = []
+
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
+        """Wait until it is so; what everybody said is told where it never is."""
+        try:
+            until(what, holds, seconds)
+        except AssertionError as error:
+            said = "\n".join(f"{one.folder.name}:\n{one.said()}" for one in self.operators)
+            raise AssertionError(f"{error}\n{said}") from None
+
+    def furnish(self) -> None:
+        """Nodes, namespaces, sets, and the account of an upgrade."""
+        for name in self.nodes:
+            self.kubelets.add_node(name, {ZONE: name[0], "pool": "blue"})
+        for namespace in ("nodelife", "shop"):
+            meta = {"metadata": {"name": namespace}}
+            self.api.create("/api/v1/namespaces", meta)
+        self.api.create("/apis/apps/v1/namespaces/shop/daemonsets", _set("DaemonSet", "agent"))
+        web = _set("Deployment", "web", replicas=6)
+        self.api.create("/apis/apps/v1/namespaces/shop/deployments", web)
+        self.budget("web", {"maxUnavailable": 1})
+        self.kubeconfig = _least_privilege(self.plane)
+        until("all pods are ready", lambda: self.ready_pods() == len(self.nodes) + 6)
+
+    def budget(self, name: str, spec: Json) -> None:
+        """A disruption budget over the Deployment of that name."""
+        body = {
+            "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        }
+        self.api.create("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", body)
+
+    def ready_pods(self) -> int:
+        """How many pods of the shop are Ready."""
+        pods = self.api.get("/api/v1/namespaces/shop/pods")["items"]
+        return sum(is_ready(pod) for pod in pods)
+
+    def node(self, name: str) -> Json:
+        """A node."""
+        found: Json = self.api.get(f"/api/v1/nodes/{name}")
+        return found
+
+    def state(self, name: str) -> str:
+        """A node's state by its label, "" for none."""
+        try:
+            return str((self.node(name)["metadata"].get("labels") or {}).get(STATE, ""))
+        except Refused:
+            return ""
+
+    def await_state(self, name: str, *states: str, seconds: float = 60) -> str:
+        """Wait until the node is in one of the states."""
+        what = f"{name} is {' or '.join(states)}"
+        self.until(what, lambda: self.state(name) in states, seconds)
+        return self.state(name)
+
+    def mark(self, name: str) -> Json:
+        """A node's annotation."""
+        text = (self.node(name)["metadata"].get("annotations") or {}).get(ANNOTATION, "{}")
+        mark: Json = json.loads(text)
+        return mark
+
+    def traces(self) -> list[str]:
+        """What is left of an upgrade, on nodes, in the namespace, and the Lease."""
+        found = []
+        for node in self.api.get("/api/v1/nodes")["items"]:
+            meta, name = node["metadata"], node["metadata"]["name"]
+            keys = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
+            found += [f"{name}: {key}" for key in keys if key in _MARKS]
+            taints = node["spec"].get("taints") or ()
+            found += [f"{name}: {t['key']}" for t in taints if t["key"].startswith("nodelife")]
+            if node["spec"].get("unschedulable"):
+                found.append(f"{name}: cordoned")
+        for kind in ("api/v1/namespaces/nodelife/pods", "apis/batch/v1/namespaces/nodelife/jobs"):
+            found += [obj["metadata"]["name"] for obj in self.api.get(f"/{kind}")["items"]]
+        return found
+
+
+class Operator:
+    """A person at a machine of his own: the program with a state folder of its own."""
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self.folder = fleet.plane.folder / f"operator-{name}-{time.monotonic_ns()}"
+        self.folder.mkdir()
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": str(fleet.kubeconfig),
+            "HOME": str(self.folder),
+            "NODELIFE_STATE_DIR": str(self.folder / "state"),
+            "REBOOTS": str(fleet.reboots),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        fleet.operators.append(self)
+
+    def begin(self, *words: str) -> None:
+        """Type `upgrade WORDS`, and do not wait."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_PROGRAM, "upgrade", *words],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def end(self, seconds: float = 120) -> int:
+        """Wait for its end; the exit code."""
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"it did not end in {seconds:.0f}s:\n{self.said()}") from None
+
+    def type(self, *words: str, seconds: float = 120) -> int:
+        """Type `upgrade WORDS`, and wait for its end; the exit code."""
+        self.begin(*words)
+        return self.end(seconds)
+
+    def ask(self, *words: str) -> Json:
+        """Type `upgrade WORDS -o json`; the document."""
+        command = [*_PROGRAM, "upgrade", *words, "-o", "json"]
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.stdout, done.stderr
+        document: Json = json.loads(done.stdout)
+        return document
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def said(self) -> str:
+        """All that it said so far."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "log"
+
+
+class Observer:
+    """Watches the cluster from outside, and says what must not be (`faults`).
+
+    `lowest`: the fewest nodes that were available at once.
+    """
+
+    def __init__(self, fleet: Fleet, floor: int) -> None:
+        self.faults: list[str] = []
+        self.lowest = len(fleet.nodes)
+        self._fleet, self._floor = fleet, floor
+        self._cordons: set[str] = set()
+        self._before: dict[str, set[str]] = {}
+        self._excused: set[str] = set()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Observer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(10)
+
+    def cordoned_by_person(self, *names: str) -> None:
+        """From now on these nodes' cordons are somebody's, and must stay."""
+        self._cordons |= set(names)
+
+    def excuse(self, *names: str) -> None:
+        """What befalls these nodes is not our doing: the floor is counted with them."""
+        self._excused |= set(names)
+
+    def _run(self) -> None:
+        while not self._end.wait(0.25):
+            with contextlib.suppress(OSError, Refused):
+                self._look()
+
+    def _look(self) -> None:
+        nodes = self._fleet.api.get("/api/v1/nodes")["items"]
+        available = sum(_is_available(n) or n["metadata"]["name"] in self._excused for n in nodes)
+        self.lowest = min(self.lowest, available)
+        if available < self._floor:
+            self._fault(f"only {available} nodes are available, {self._floor} must be")
+        for node in nodes:
+            name = node["metadata"]["name"]
+            if name in self._cordons and not node["spec"].get("unschedulable"):
+                self._fault(f"{name}: a person's cordon is gone")
+        self._look_at_pods({n["metadata"]["name"]: n for n in nodes})
+
+    def _look_at_pods(self, nodes: dict[str, Json]) -> None:
+        """No ordinary pod is bound between claim and release."""
+        on: dict[str, set[str]] = {name: set() for name in nodes}
+        for pod in self._fleet.api.get("/api/v1/namespaces/shop/pods")["items"]:
+            owners = pod["metadata"].get("ownerReferences") or [{}]
+            if owners[0].get("kind") != "DaemonSet" and pod["spec"].get("nodeName") in on:
+                on[pod["spec"]["nodeName"]].add(pod["metadata"]["name"])
+        for name, node in nodes.items():
+            state = (node["metadata"].get("labels") or {}).get(STATE, "")
+            if state in ("Draining", "Working", "Settling", "Proving"):
+                came = on[name] - self._before.setdefault(name, on[name])
+                if came:
+                    self._fault(f"{name}, {state}: {', '.join(came)} came")
+            else:
+                self._before.pop(name, None)
+
+    def _fault(self, text: str) -> None:
+        if text not in self.faults:
+            self.faults.append(text)
+
+
+@contextlib.contextmanager
+def fleet(folder: Path) -> Iterator[Fleet]:
+    """The cluster, furnished."""
+    reboots = folder / "reboots"
+    reboots.mkdir()
+    with (
+        control_plane(controller_manager=MANAGER, scheduler=True) as plane,
+        Kubelets(plane.api, start_s=0.5, stop_s=0.5, tick_s=0.2, reboots=reboots) as kubelets,
+    ):
+        one = Fleet(plane, kubelets, reboots)
+        one.furnish()
+        yield one
+
+
+def until(what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"after {seconds:.0f}s not so: {what}"
+        time.sleep(0.2)
+
+
+def is_ready(obj: Json) -> bool:
+    """Whether a pod or a node is Ready."""
+    conditions = obj["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _is_available(node: Json) -> bool:
+    taints = node["spec"].get("taints") or ()
+    keep_off = [t for t in taints if t["effect"] != "PreferNoSchedule"]
+    return is_ready(node) and not node["spec"].get("unschedulable") and not keep_off
+
+
+def _set(kind: str, name: str, replicas: int | None = None) -> Json:
+    labels = {"app": name}
+    container = {
+        "name": name,
+        "image": name,
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+    }
+    spec: Json = {
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+        },
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _least_privilege(plane: ControlPlane) -> Path:
+    """A kubeconfig of the ServiceAccount that `rbac --upgrade` prints, TLS verified."""
+    printed = subprocess.run(
+        [*_PROGRAM, "rbac", "--upgrade"], capture_output=True, text=True, check=True
+    ).stdout
+    objects = plane.folder / "rbac-upgrade.yaml"
+    objects.write_text(printed)
+    plane.kubectl("apply", "-f", str(objects))
+    account = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "ServiceAccount")
+    name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
+    token = plane.kubectl("create", "token", name, "-n", namespace, "--duration=2h").strip()
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["clusters"][0]["cluster"] = {
+        "server": plane.api.server,
+        "certificate-authority": str(plane.folder / "certificates" / "apiserver.crt"),
+    }
+    config["users"][0]["user"] = {"token": token}
+    path = plane.folder / "upgrader.kubeconfig"
+    path.touch(0o600)
+    path.write_text(json.dumps(config))
+    return path
