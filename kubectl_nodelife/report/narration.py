@@ -32,7 +32,7 @@ _COLUMNS = (
 _NODE_COLUMNS = (
     Column("node"),
     Column("zone"),
-    Column("ready"),
+    Column("lost as"),
     Column("silent at", wide=True),
     Column("lost at"),
     Column("tainted at"),
