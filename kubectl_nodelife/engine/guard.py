@@ -29,6 +29,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.drain_actions import EvictPod, SetUnschedulable
 from kubectl_nodelife.engine.ordered_actions import SetPodReady
+from kubectl_nodelife.engine.upgrade_actions import ClaimNode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
@@ -82,6 +83,7 @@ class Caps(msgspec.Struct, frozen=True):
     errors: int | None = ERRORS
     nodes_gone_share: float | None = 0.10
     total: int | None = None
+    claims_a_minute: int | None = None
 
 
 UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_share=None)
@@ -178,6 +180,7 @@ class Guard:
         self._taints: deque[int] = deque()
         self._tainting: dict[str, int] = {}
         self._deletions: deque[int] = deque()
+        self._claims: deque[int] = deque()
         self._ends: dict[str, deque[bool]] = {}
         self._half_open: dict[str, tuple[Action, int]] = {}
 
@@ -250,6 +253,8 @@ class Guard:
             if share:
                 return Hold(now_ns + _RETRY_NS, share)
             return _within(self._taints, caps.taints_a_minute, "NoExecute taints", now_ns)
+        if isinstance(action, ClaimNode):
+            return _within(self._claims, caps.claims_a_minute, "claims of nodes", now_ns)
         if is_capped_deletion(action):
             of_set = self._within_set(action, now_ns)
             if of_set != GO:
@@ -310,6 +315,8 @@ class Guard:
         if is_capped_taint(action):
             self._taints.append(now_ns)
             self._tainting[action.target[1][1]] = now_ns
+        elif isinstance(action, ClaimNode):
+            self._claims.append(now_ns)
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
             if _is_daemon_deletion(action):

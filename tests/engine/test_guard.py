@@ -32,6 +32,7 @@ from kubectl_nodelife.engine.guard import (
     is_recovery,
 )
 from kubectl_nodelife.engine.ordered_actions import SetPodReady
+from kubectl_nodelife.engine.upgrade_actions import ClaimNode, ReleaseNode
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import PodCondition
@@ -338,3 +339,18 @@ def test_an_error_on_trial_keeps_it_open_and_is_not_told_again() -> None:
     guard.ended(CREATE, 503, "busy", later)
     assert isinstance(send(guard, CREATE, OPEN, later), Hold)
     assert told == []
+
+
+def test_claims_of_nodes_are_capped_a_minute_and_releases_are_not() -> None:
+    guard = Guard(replace(UPSTREAM, claims_a_minute=2))
+    who: dict[str, Any] = {"controller": "upgrade", "because": "b", "annotations": {}, "labels": {}}
+    for number in range(2):
+        claim = ClaimNode(**who, node=f"n{number}")
+        assert guard.admit(claim, OPEN, NOW) == GO
+        guard.sending(claim, NOW)
+    third = ClaimNode(**who, node="n3")
+    held = guard.admit(third, OPEN, NOW)
+    assert isinstance(held, Hold) and "2 claims of nodes" in held.because
+    assert guard.admit(ReleaseNode(**who, node="n0"), OPEN, NOW) == GO
+    later = replace(OPEN, kill_switch_absent_ns=NOW + MINUTE_NS)
+    assert guard.admit(third, later, NOW + MINUTE_NS) == GO

@@ -5,6 +5,7 @@ One cluster for all of it; each test takes nodes of its own, and ends with nothi
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from tests.real.control_plane import Refused
 from tests.real.upgrading import (
     LEASE,
     QUICK,
@@ -38,9 +40,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.fixture()
 def operator(cluster: Fleet) -> Iterator[Operator]:
     cluster.operators.clear()
-    yield Operator(cluster, "one")
-    for one in cluster.operators:
-        one.kill()
+    one = Operator(cluster, "one")
+    yield one
+    for other in cluster.operators:
+        other.kill()
+    if cluster.traces():  # a test that failed leaves nothing to the next one
+        with contextlib.suppress(Refused):
+            cluster.api.delete(LEASE)
+        one.type("clean", "--release-failed", "--yes")
 
 
 def assert_clean(cluster: Fleet, operator: Operator, observer: Observer) -> None:

@@ -95,7 +95,11 @@ async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
         GROUPS,
         order.max_writes,
         insecure=order.insecure,
-        caps=Caps(None, EVICTIONS_A_MINUTE, None, None, nodes_gone_share=None),
+        caps=Caps(
+            *(None, EVICTIONS_A_MINUTE, None, None),
+            nodes_gone_share=None,
+            claims_a_minute=CLAIMS_A_MINUTE,
+        ),
     )
     opened = act_session(act, order.target, order.environ, order.identity, warn)
     async with opened as session, contextlib.AsyncExitStack() as stack:
