@@ -58,21 +58,17 @@ def assert_clean(cluster: Fleet, operator: Operator, observer: Observer) -> None
     assert observer.faults == []
 
 
-def test_a_run_reboots_a_node_of_each_zone_within_its_plan(
+def test_a_run_reboots_a_node_of_each_zone_and_leaves_no_trace(
     cluster: Fleet, operator: Operator
 ) -> None:
     nodes = ("a0", "b0", "c0")
     boots = {name: cluster.node(name)["status"]["nodeInfo"]["bootID"] for name in nodes}
     with Observer(cluster, floor=8) as observer:
-        plan = operator.ask("plan", *nodes, *RUN, *QUICK[:-5], "--expect-work", "3s")
-        began = time.monotonic()
         assert operator.type("start", *nodes, *RUN, *FLAGS) == 0, operator.said()
-        took = time.monotonic() - began
         after = {name: cluster.node(name)["status"]["nodeInfo"]["bootID"] for name in nodes}
         assert all(boots[name] != after[name] for name in nodes)
         assert cluster.traces() == [], "nothing is left even before `clean`"
         assert operator.ask("status")["phase"] == "Finished"
-        assert plan["kind"] == "UpgradePlan" and took < 60, (took, plan.get("estimate"))
         assert_clean(cluster, operator, observer)
 
 
