@@ -160,7 +160,9 @@ class Engine:
         controller = self._by_name.get(outcome.action.controller)
         if controller is not None:
             turn = _turn(controller.failed, outcome, self.cache, now_ns)
-            yield from self._settle(controller.name, outcome.action.target, turn, now_ns)
+            about = outcome.action.target
+            # hearing that a call failed is no sign that what had failed here works again
+            yield from self._settle(controller.name, about, turn, now_ns, clears_bugs=False)
 
     def _begin(self, controller: Controller, now_ns: int) -> Iterator[Sequence[Action]]:
         """A controller begins; one that cannot does not take part."""
@@ -215,11 +217,18 @@ class Engine:
         return taken
 
     def _settle(
-        self, controller: str, about: Hashable | Change, actions: Actions, now_ns: int
+        self,
+        controller: str,
+        about: Hashable | Change,
+        actions: Actions,
+        now_ns: int,
+        *,
+        clears_bugs: bool = True,
     ) -> Generator[Sequence[Action], None, Bug | None]:
         """Hand out what a controller decides about an object, as it comes to it.
 
-        Returns the bug that ended the turn, None where it came to its end.
+        Returns the bug that ended the turn, None where it came to its end. `clears_bugs`: a turn
+        that comes to its end shows that a bug at the object is over.
         """
         try:
             for action in actions:
@@ -229,7 +238,7 @@ class Engine:
                     yield (self._numbers.give(action),)
         except Exception as error:
             return self._note_bug(controller, _about(about), error, now_ns)
-        if self.cache.quarantine.bugs:
+        if clears_bugs and self.cache.quarantine.bugs:
             self.cache.quarantine.worked(controller, _about(about))
         return None
 

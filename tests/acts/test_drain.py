@@ -120,7 +120,7 @@ def test_it_reports_itself_as_conditions_of_the_node() -> None:
             items = [i for i in json.loads(told.out)["items"] if i["object"]["name"] == "a1"]
             by_us = [i for i in items if i["actor"]["name"] == "kubectl nodelife drain (a user)"]
             assert [f"{i['action']} {i['detail']}".rstrip() for i in by_us] == [
-                "Cordon",
+                "Cordon unschedulable",
                 "SetNodeCondition DrainInProgress=True (AdminRequested)",
                 "SetNodeCondition Drained=False (AdminRequested)",
                 "Drain 1 pod left",

@@ -109,10 +109,10 @@ DRAINED = {"type": "Drained", "reason": "DrainCompleted", "message": "for the di
 def test_lifecycle_conditions_say_why(ask: Ask) -> None:
     """KEP-5683."""
     assert told(ask, drained(DRAINED)) == [
-        "Cordoned 2m ago (2026-01-01T00:58:00Z) by kubectl nodelife (drain): nothing undoes it "
-        "by itself (kubectl uncordon a1).",
+        "Cordoned 2m ago (2026-01-01T00:58:00Z) by kubectl nodelife drain (a user): nothing "
+        "undoes it by itself (kubectl uncordon a1).",
         "Condition Drained=True (DrainCompleted) 60s ago (2026-01-01T00:59:00Z) by kubectl "
-        "nodelife (drain): for the disk swap.",
+        "nodelife drain (a user): for the disk swap.",
     ]
 
 

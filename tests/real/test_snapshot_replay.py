@@ -162,7 +162,7 @@ def test_explain_and_replay_tell_of_our_own_drain_and_why(
     capsys.readouterr()
     answers = said(capsys, "explain", "node", last, *SETTINGS)["answers"]
     (who,) = (a["sentences"] for a in answers if a["question"].startswith("Who cordoned"))
-    by = "by kubectl nodelife (drain)"
+    by = "by kubectl nodelife drain (a user)"
     assert any(s.startswith("Cordoned") and f"{by}: nothing undoes it" in s for s in who), who
     assert any("Drained=True (DrainCompleted)" in s and f"{by}: disk swap" in s for s in who), who
     items = [i for i in said(capsys, "replay")["items"] if i["object"]["name"] == last]

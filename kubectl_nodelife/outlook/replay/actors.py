@@ -95,6 +95,8 @@ def of_manager(manager: str, node: str = "") -> Actor:
     """Who wrote a field, by the manager's name."""
     if manager.startswith(_OURS):
         part = manager.removeprefix(_OURS).removeprefix("-")
+        if part in ACTS:
+            return Actor(USER, f"kubectl nodelife {part} (a user)")
         return Actor(US, f"kubectl nodelife ({part})" if part else "kubectl nodelife")
     if manager.startswith("kubectl"):
         return Actor(USER, f"{manager} (a user)")
