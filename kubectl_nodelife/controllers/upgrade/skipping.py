@@ -15,6 +15,9 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
 LOOKED_AT_NS: Final = 10 * MINUTE_NS
 LOOKED_AT_AGAIN_NS: Final = 60 * SECOND_NS
+REFILLS_NS: Final = 10 * SECOND_NS
+"""A budget that is at zero now refills within seconds, once a replacement is Ready."""
+
 CLAIMABLE: Final = frozenset({"ready", "slow"})
 
 
@@ -49,10 +52,15 @@ def drain_cost(p: UpgradePass, name: str) -> DrainVerdict:
     known = p.memory.costs.get(name)
     if known is not None:
         at_ns, verdict = known
-        good = verdict.verdict in CLAIMABLE and not verdict.waits
-        if p.now_ns - at_ns < (LOOKED_AT_NS if good else LOOKED_AT_AGAIN_NS):
+        if p.now_ns - at_ns < _good_for_ns(verdict):
             return verdict
     return ask_planner(p, name)
+
+
+def _good_for_ns(verdict: DrainVerdict) -> int:
+    if verdict.waits:
+        return REFILLS_NS
+    return LOOKED_AT_NS if verdict.verdict in CLAIMABLE else LOOKED_AT_AGAIN_NS
 
 
 def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
