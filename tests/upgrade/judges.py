@@ -43,12 +43,18 @@ def is_available(node: Node) -> bool:
     return not any(key.startswith("node.kubernetes.io/") or key == UNPROVEN for key in keys)
 
 
+def _is_closed(node: Node) -> bool:
+    """Whether ordinary pods are kept off it."""
+    return node.spec.unschedulable or any(t.key == UNPROVEN for t in node.spec.taints)
+
+
 class Judges:
     """Watches a world; `faults` are the sentences of what broke an invariant.
 
     `floor` and `most`: how many nodes must be available, and may be unavailable, of the pool.
     `persons`: nodes that a person cordoned, until a person uncordons them; `meddled`: nodes whose
-    marks of ours a person edited, from which the run keeps its hands; `told_late_until_ns`: until
+    marks of ours a person edited, from which the run keeps its hands; `opened`: nodes that a person
+    uncordoned or untainted, until the run closes them again; `told_late_until_ns`: until
     then the leader does not see what others do, and cannot count it.
     """
 
@@ -60,6 +66,7 @@ class Judges:
         self.persons: set[str] = set()
         self.others_down: set[str] = set()
         self.meddled: set[str] = set()
+        self.opened: set[str] = set()
         self.released: set[str] = set()
         self.told_late_until_ns = 0
         self.seen: Counter[str] = Counter()
@@ -90,6 +97,8 @@ class Judges:
 
     def _ours(self, old: Node, new: Node, before: dict[str, Any], after: dict[str, Any]) -> None:
         name = new.name
+        if _is_closed(new) and not _is_closed(old):
+            self.opened.discard(name)
         if is_available(old) and not is_available(new) and before.get("state") not in OURS:
             self._taken(name, str(after.get("state")))
         if old.spec.unschedulable and not new.spec.unschedulable and name in self.persons:
@@ -151,7 +160,11 @@ class Judges:
 
     def _bound(self, pod: Pod) -> None:
         node = self._api.store.nodes.get(pod.spec.node_name)
-        if node is None or node.name in self.meddled or mark_of(node).get("state") not in OURS:
+        if (
+            node is None
+            or node.name in self.meddled | self.opened
+            or mark_of(node).get("state") not in OURS
+        ):
             return
         keys = {t.key for t in pod.spec.tolerations}
         tolerant = {"", "node.kubernetes.io/unschedulable", UNPROVEN} & keys

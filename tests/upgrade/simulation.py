@@ -252,9 +252,11 @@ class Fleet(VirtualUpgrades):
 
     def _uncordon(self, node: Node) -> None:
         self.judges.persons.discard(node.name)
+        self.judges.opened.add(node.name)
         self._put(node, unschedulable=False)
 
     def _untaint(self, node: Node) -> None:
+        self.judges.opened.add(node.name)
         kept = tuple(t for t in node.spec.taints if not t.key.startswith("nodelife.dev/"))
         self._put(node, taints=kept)
 
