@@ -208,13 +208,20 @@ class ActionSender:
                 intent = await port.journal.begin(action, version, digest)
             except OSError as error:
                 raise NotSent(f"the journal cannot be written: {error}") from None
-        async with self._alone(action.target), self._in_flight:
-            try:
-                self._check_gate(action)
-            except NotSent as error:
-                port.journal.note(intent, "failed", HELD, f"not sent: {error}")
-                raise
-            return intent, await self._send(action, call, intent)
+        begun = False
+        try:
+            async with self._alone(action.target), self._in_flight:
+                try:
+                    self._check_gate(action)
+                except NotSent as error:
+                    port.journal.note(intent, "failed", HELD, f"not sent: {error}")
+                    raise
+                begun = True
+                return intent, await self._send(action, call, intent)
+        except asyncio.CancelledError:
+            if first and not begun:  # of later tries `_converse` knows the intent
+                port.journal.note(intent, "failed", HELD, "not sent: given up before its turn")
+            raise
 
     async def _send(self, action: Action, call: Write, intent: int) -> Answer:
         """Send what may be sent at this instant, and tell of the answer."""
