@@ -8,7 +8,6 @@ drained stands in it as a comment.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -17,8 +16,8 @@ from kubectl_nodelife.drain.options import CORDON_BY_WAVE
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, WavePlan
 from kubectl_nodelife.report.drain import blockers
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
+from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 
-_COMMENT_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 _WITH_READY_REPLICAS: Final = {
     "Deployment": "deployment",
     "ReplicaSet": "replicaset",
@@ -30,39 +29,7 @@ LEAST_WAIT_S: Final = 300
 SLACK_S: Final = 120.0
 """A replacement that gets its room when the maintenance is over becomes Ready within that."""
 
-_HEAD: Final = """\
-set -eu
-FROM=${FROM:-1} # the wave to begin with
-doing=nothing
-pids=
-
-k() {
-  kubectl%(flags)s "$@"
-}
-
-ended() { # what is stopped and said where a command fails, or Ctrl-C is pressed
-  code=$?
-  for pid in $pids; do
-    kill "$pid" 2>/dev/null || :
-  done
-  if [ "$code" -ne 0 ]; then
-    echo "stopped (exit code $code) in $doing; nodes that are cordoned stay so" >&2
-    echo "to go on: run it again with FROM=N set; to give up: kubectl uncordon NODE" >&2
-  fi
-}
-trap ended EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
-wait_all() { # to the end of each; fails if one did
-  failed=0
-  for pid in $pids; do
-    wait "$pid" || failed=1
-  done
-  pids=
-  return "$failed"
-}
-
+_DRAIN_ALL: Final = """
 drain_all() { # NODE...: at once
   for node in "$@"; do
     kubectl%(flags)s drain "$node"%(options)s &
@@ -108,7 +75,7 @@ back_all() { # NODE...: at once
 def script(plan: DrainPlan, flags: Sequence[str] = ()) -> str:
     """The script. `flags`: kubectl's own, such as --context, that every command gets."""
     nodes = {n.name: n for n in plan.nodes if n.verdict not in (NEVER, REFUSED)}
-    lines = ["#!/bin/sh", *map(_comment, _words(plan))]
+    lines = ["#!/bin/sh", *map(comment, _words(plan))]
     if nodes:
         lines += [*_begin(plan, nodes, flags), *_waves(plan, nodes)]
     else:
@@ -132,15 +99,16 @@ def _words(plan: DrainPlan) -> Iterator[str]:
 def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) -> Iterator[str]:
     first = next(iter(nodes.values()))
     options = first.command.removeprefix(f"kubectl drain {shlex.quote(first.name)}")
-    words = "".join(f" {shlex.quote(flag)}" for flag in flags)
-    yield (_HEAD % {"flags": words, "options": options}).rstrip()
+    words = flag_words(flags)
+    yield script_head("wave", 1, words)
+    yield (_DRAIN_ALL % {"flags": words, "options": options}).rstrip()
     if plan.own_waves:
         yield _READY.rstrip()
     if plan.maintenance:
         yield (_MAINTENANCE % {"seconds": round(plan.maintenance)}).rstrip()
     if plan.cordon is None or plan.cordon.when != CORDON_BY_WAVE:
         yield ""
-        yield _comment("all nodes first, so that no pod moves twice")
+        yield comment("all nodes first, so that no pod moves twice")
         yield "doing='the cordon of all nodes'"
         yield from _cordon(nodes, first_time=bool(plan.maintenance))
 
@@ -160,10 +128,10 @@ def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
         when = "never" if wave.start is None else f"at {clock(wave.start)}"
         until = f", until {clock(wave.end)}" if wave.end is not None else ""
         count = f"{len(wave.nodes)} node{'s' if len(wave.nodes) > 1 else ''}"
-        yield _comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
+        yield comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
         for name in wave.nodes:
             if name not in nodes:
-                yield _comment(f"{told[name].verdict}: {told[name].command}")
+                yield comment(f"{told[name].verdict}: {told[name].command}")
         names = [name for name in wave.nodes if name in nodes]
         if names:
             yield f'if [ "$FROM" -le {number} ]; then'
@@ -202,7 +170,7 @@ def _waits(plan: DrainPlan, wave: WavePlan, after: float) -> Iterator[str]:
         end = wave.end if wave.end is not None else 0.0
         if again is None or again > end + plan.maintenance + SLACK_S:
             if not after:
-                yield _comment(f"not waited for, not all of its pods are Ready then: {subject}")
+                yield comment(f"not waited for, not all of its pods are Ready then: {subject}")
         elif (again > end) == bool(after):
             yield f"ready {subject} {shlex.quote(workload.namespace)} {workload.ready} {seconds}"
 
@@ -221,8 +189,3 @@ def _all_ready_again(plan: DrainPlan, wave: WavePlan, key: tuple[str, str]) -> f
 
 def _quoted(names: Iterable[str]) -> str:
     return " ".join(shlex.quote(name) for name in names)
-
-
-def _comment(text: str) -> str:
-    """The text on one line of comment: nothing from the cluster may end it and begin a command."""
-    return "# " + _COMMENT_BREAK.sub(" ", text)

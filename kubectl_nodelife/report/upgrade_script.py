@@ -8,43 +8,19 @@ checks of a node beside Ready, retries.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 from kubectl_nodelife.report.upgrade_plan import finding_lines, headline, lowest_lines
 from kubectl_nodelife.upgrade.course import CourseStep
 from kubectl_nodelife.upgrade.plan_values import CLAIM, UpgradePlan
 from kubectl_nodelife.upgrade.ports import drain_options
 
-_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
-_HEAD: Final = """\
-set -eu
-FROM=${FROM:-0} # the step to begin with
-doing=nothing
-pids=
-
-k() {
-  kubectl%(flags)s "$@"
-}
-
-ended() { # what is stopped and said where a command fails, or Ctrl-C is pressed
-  code=$?
-  for pid in $pids; do
-    kill "$pid" 2>/dev/null || :
-  done
-  if [ "$code" -ne 0 ]; then
-    echo "stopped (exit code $code) in $doing; nodes that are cordoned stay so" >&2
-    echo "to go on: run it again with FROM=N set; to give up: kubectl uncordon NODE" >&2
-  fi
-}
-trap ended EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
+_NODES: Final = """
 work() { # NODE: what is done to a drained node
 %(work)s
 }
@@ -64,23 +40,19 @@ all() { # NODE...: at once; fails if one does
     one "$node" &
     pids="$pids $!"
   done
-  failed=0
-  for pid in $pids; do
-    wait "$pid" || failed=1
-  done
-  pids=
-  return "$failed"
+  wait_all
 }
 """
 
 
 def script(plan: UpgradePlan, flags: Sequence[str] = ()) -> str:
     """The script. `flags`: kubectl's own, such as --context, that every command gets."""
-    lines = ["#!/bin/sh", *map(_comment, _words(plan))]
+    lines = ["#!/bin/sh", *map(comment, _words(plan))]
     if not plan.course.steps:
         lines += ["echo 'no node of this plan can be done' >&2", "exit 1"]
         return "\n".join(lines) + "\n"
-    lines.append((_HEAD % _values(plan, flags)).rstrip())
+    words = flag_words(flags)
+    lines += [script_head("step", 0, words), (_NODES % _values(plan, words)).rstrip()]
     most = _most_at_once(plan)
     for index, step in enumerate(plan.course.steps):
         lines += _step(index, step, most)
@@ -96,11 +68,11 @@ def _words(plan: UpgradePlan) -> Iterator[str]:
             yield f"{node.decision}: node {node.name}: {node.reason}"
 
 
-def _values(plan: UpgradePlan, flags: Sequence[str]) -> dict[str, object]:
+def _values(plan: UpgradePlan, flags: str) -> dict[str, object]:
     policy = plan.policy
     options = drain_options(policy).command("x").removeprefix("kubectl drain x")
     return {
-        "flags": "".join(f" {shlex.quote(flag)}" for flag in flags),
+        "flags": flags,
         "work": _work(plan),
         "drain": options,
         "back": policy.return_timeout_ns // SECOND_NS,
@@ -133,7 +105,7 @@ def _most_at_once(plan: UpgradePlan) -> int:
 def _step(index: int, step: CourseStep, most: int) -> Iterator[str]:
     count = f"{len(step.names)} node{'s' if len(step.names) > 1 else ''}"
     yield ""
-    yield _comment(
+    yield comment(
         f"step {index}: {count} of {', '.join(step.zones)}, at {clock(step.start_ns / SECOND_NS)}"
     )
     yield f'if [ "$FROM" -le {index} ]; then'
@@ -144,8 +116,3 @@ def _step(index: int, step: CourseStep, most: int) -> Iterator[str]:
     if step.soak_ns:
         yield f"  sleep {step.soak_ns // SECOND_NS} # soak"
     yield "fi"
-
-
-def _comment(text: str) -> str:
-    """The text on one line of comment: nothing from the cluster may end it and begin a command."""
-    return "# " + _BREAK.sub(" ", text)

@@ -45,16 +45,7 @@ def delete_service(p: UpgradePass, node: Node) -> None:
     key = (p.policy.namespace, canary_name(node.uid))
     found = p.cache.get("Service", key)
     if isinstance(found, Service) and not p.is_under_way("Service", key):
-        p.emit(
-            DeleteCanaryService(
-                controller="upgrade",
-                because="its canary has gone",
-                namespace=key[0],
-                name=key[1],
-                node=node.name,
-                object_uid=found.uid,
-            )
-        )
+        p.delete(DeleteCanaryService, found, "its canary has gone", node.name)
 
 
 def _create(p: UpgradePass, node: Node, mark: NodeMark, key: tuple[str, str]) -> None:

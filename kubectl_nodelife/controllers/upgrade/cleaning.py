@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LABEL_STATE,
-    SHIELD_ANNOTATIONS,
-    SHIELD_LABELS,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
@@ -25,6 +23,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     encode_mark,
     mark_of,
+    shield_off,
+    uncordon,
 )
 from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
 from kubectl_nodelife.kube.node import Node, Taint
@@ -73,22 +73,20 @@ def leftovers(
 
 def _released(node: Node, mark: NodeMark) -> Leftover:
     """All marks off, and the cordon if it was ours."""
-    uncordon = mark.cordon is CordonOwner.OURS and node.spec.unschedulable
-    because = "its marks are taken off" + (", and the cordon that was ours" if uncordon else "")
-    annotations: dict[str, str | None] = {ANNOTATION: None}
-    annotations |= {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield}
-    labels: dict[str, str | None] = {LABEL_STATE: None}
-    labels |= {key: None for key in SHIELD_LABELS if key in mark.shield}
+    schedulable = uncordon(node, mark)
+    ours = "" if schedulable is None else ", and the cordon that was ours"
+    because = f"its marks are taken off{ours}"
+    annotations, labels = shield_off(mark)
     patch = RestoreNode(
         controller=CONTROLLER,
         because=because,
         node=node.name,
         node_uid=node.uid,
         from_=str(mark.state),
-        unschedulable=False if uncordon else None,
+        unschedulable=schedulable,
         remove_taints=_our_taints(node),
-        annotations=annotations,
-        labels=labels,
+        annotations={ANNOTATION: None, **annotations},
+        labels={LABEL_STATE: None, **labels},
     )
     return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
 

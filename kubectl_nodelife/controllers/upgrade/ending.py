@@ -117,16 +117,7 @@ def _delete_all(p: UpgradePass, delete: type[DeleteOfNode]) -> bool:
             continue
         is_left = True
         if not p.memory.pending.holds(delete.kind, found.key):
-            p.emit(
-                delete(
-                    controller="upgrade",
-                    because="the run is over",
-                    namespace=meta.namespace,
-                    name=meta.name,
-                    node="",
-                    object_uid=meta.uid,
-                )
-            )
+            p.delete(delete, found, "the run is over")
     return is_left
 
 

@@ -35,6 +35,10 @@ SHIELD_LABELS: Final[Mapping[str, str]] = {
 }
 
 
+Off = dict[str, str | None]
+"""Keys that a PATCH takes away."""
+
+
 class NodeState(StrEnum):
     """The states that are written. Restoring and Skipped are not."""
 
@@ -168,6 +172,11 @@ def is_uncordoned(node: Node, mark: NodeMark) -> bool:
     return mark.cordon != "none" and not node.spec.unschedulable
 
 
+def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
+    """Whether another hand put a cordon on a node that had none."""
+    return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
+
+
 def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
     """(annotations, labels) of the shield that the node does not have yet."""
     annotations, labels = node.metadata.annotations or {}, node.metadata.labels or {}
@@ -175,6 +184,19 @@ def absent_shield(node: Node) -> tuple[dict[str, str], dict[str, str]]:
         {key: value for key, value in SHIELD_ANNOTATIONS.items() if key not in annotations},
         {key: value for key, value in SHIELD_LABELS.items() if key not in labels},
     )
+
+
+def shield_off(mark: NodeMark) -> tuple[Off, Off]:
+    """(annotations, labels) that take our part of the shield away."""
+    return (
+        {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield},
+        {key: None for key in SHIELD_LABELS if key in mark.shield},
+    )
+
+
+def uncordon(node: Node, mark: NodeMark) -> bool | None:
+    """False where the cordon is ours to take off, None where nothing is to be done about it."""
+    return False if mark.cordon is CordonOwner.OURS and node.spec.unschedulable else None
 
 
 _decoder = msgspec.json.Decoder(NodeMark)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from kubectl_nodelife.controllers.upgrade.canary import (
     canary_of,
     create_canary,
@@ -24,14 +22,15 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
     NodeState,
+    is_cordoned_meanwhile,
+    shield_off,
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.restoring import (
     end_proof,
     fail,
     hold,
-    shield_off,
-    update_mark,
+    leave_cordon,
 )
 from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -64,7 +63,7 @@ def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
         hold(p, node, mark, f"taint {TAINT_UNPROVEN} was taken off by another hand")
         return
-    if node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
+    if is_cordoned_meanwhile(node, mark):
         _cordoned_meanwhile(p, node, mark, proof)
         return
     sight = p.sight(node.name, mark)
@@ -88,8 +87,7 @@ def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: Proof
     """A person's cordon stays. A canary that waits for it makes the node Held."""
     pod = canary_of(p, node)
     if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
-        theirs = replace(mark, cordon=CordonOwner.THEIRS)
-        update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+        leave_cordon(p, node, mark)
     else:
         because = "cordoned by another hand while it was proven"
         hold(p, node, mark, because, cordon=CordonOwner.THEIRS)

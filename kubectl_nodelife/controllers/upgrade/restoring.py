@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary
 from kubectl_nodelife.controllers.upgrade.canary_service import delete_service
 from kubectl_nodelife.controllers.upgrade.marks import (
-    SHIELD_ANNOTATIONS,
-    SHIELD_LABELS,
     CordonOwner,
     NodeMark,
     NodeState,
+    shield_off,
+    uncordon,
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -28,21 +30,7 @@ from kubectl_nodelife.engine.upgrade_actions import (
 )
 from kubectl_nodelife.kube.node import Node
 
-Off = dict[str, str | None]
 PROVEN: Final = "proven"
-
-
-def shield_off(mark: NodeMark) -> tuple[Off, Off]:
-    """(annotations, labels) that take our part of the shield away."""
-    return (
-        {key: None for key in SHIELD_ANNOTATIONS if key in mark.shield},
-        {key: None for key in SHIELD_LABELS if key in mark.shield},
-    )
-
-
-def uncordon(node: Node, mark: NodeMark) -> bool | None:
-    """False where the cordon is ours to take off, None where nothing is to be done about it."""
-    return False if mark.cordon is CordonOwner.OURS and node.spec.unschedulable else None
 
 
 def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry: bool) -> None:
@@ -143,3 +131,9 @@ def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: obj
 def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """A change of what the mark says, in the same state."""
     p.change(node, mark, because, word=MarkNode, was=mark.state, tells=False)
+
+
+def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """Another hand put a cordon on the node: it is theirs, and stays."""
+    theirs = replace(mark, cordon=CordonOwner.THEIRS)
+    update_mark(p, node, theirs, "cordoned by another hand meanwhile")

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
     NodeMark,
     NodeState,
+    is_cordoned_meanwhile,
     is_uncordoned,
     outdated,
     unproven,
 )
-from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
+from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, leave_cordon
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.upgrade_actions import OpenForProof
 from kubectl_nodelife.kube.meta import controller_of
@@ -53,9 +52,8 @@ def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if is_uncordoned(node, mark):
         hold(p, node, mark, "uncordoned by another hand before it was proven")
         return
-    if node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
-        theirs = replace(mark, cordon=CordonOwner.THEIRS)
-        update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+    if is_cordoned_meanwhile(node, mark):
+        leave_cordon(p, node, mark)
         return
     sight = p.sight(node.name, mark)
     if p.clock_stands(node.name, mark):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
-from kubectl_nodelife.controllers.upgrade.marks import CordonOwner, NodeMark, NodeState
-from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
+from kubectl_nodelife.controllers.upgrade.marks import (
+    CordonOwner,
+    NodeMark,
+    NodeState,
+    is_cordoned_meanwhile,
+)
+from kubectl_nodelife.controllers.upgrade.restoring import fail, leave_cordon
 from kubectl_nodelife.controllers.upgrade.settling import (
     is_ready,
     s2_is_fresh,
@@ -18,9 +21,8 @@ from kubectl_nodelife.kube.node import Node
 
 def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Soaking: S2, S4, S5 and S7 must go on holding."""
-    if node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
-        theirs = replace(mark, cordon=CordonOwner.THEIRS)
-        update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+    if is_cordoned_meanwhile(node, mark):
+        leave_cordon(p, node, mark)
         return
     sight = p.sight(node.name, mark)
     if p.clock_stands(node.name, mark):

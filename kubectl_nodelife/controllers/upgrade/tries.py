@@ -87,16 +87,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     key = job_key(p, node, mark)
     job = p.cache.get("Job", key)
     if isinstance(job, Job) and not p.is_under_way("Job", key):
-        p.emit(
-            DeleteJob(
-                controller="upgrade",
-                because="its time is over",
-                namespace=key[0],
-                name=key[1],
-                node=node.name,
-                object_uid=job.uid,
-            )
-        )
+        p.delete(DeleteJob, job, "its time is over", node.name)
 
 
 def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:

@@ -40,7 +40,13 @@ from kubectl_nodelife.controllers.upgrade.sightings import (
     UpgradeMemory,
 )
 from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch, SetUpgradeState, UpdateRun
+from kubectl_nodelife.engine.upgrade_actions import (
+    DeleteOfNode,
+    NodeMarkPatch,
+    SetUpgradeState,
+    UpdateRun,
+)
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 
@@ -188,6 +194,22 @@ class UpgradePass:
         """Decide the action. On its object nothing more is decided until its outcome is known."""
         self.actions.append(action)
         self.memory.pending.sent(action)
+
+    def delete(
+        self, word: type[DeleteOfNode], found: KubeObject, because: str, node: str = ""
+    ) -> None:
+        """DELETE what was made for a node."""
+        namespace, name = found.key
+        self.emit(
+            word(
+                controller=NAME,
+                because=because,
+                namespace=namespace,
+                name=name,
+                node=node,
+                object_uid=found.uid,
+            )
+        )
 
     def edit(self, **fields: Any) -> None:
         """Change the document; it is written at the end of the pass."""
