@@ -50,7 +50,7 @@ CHURN = 240
 """So many pods are deleted, one each 15 s."""
 SUCCEEDED_NS = 60 * SECOND_NS
 
-POLICY: Json = {  # a leader that dies with a command costs a try: there are enough of them
+POLICY: Json = {
     "maxUnavailable": "25%",
     "minAvailable": "60%",
     "soak": "1m",
@@ -60,7 +60,7 @@ POLICY: Json = {  # a leader that dies with a command costs a try: there are eno
     "returnTimeout": "5m",
     "proveTimeout": "2m",
     "drainTimeout": "6m",
-    "retries": 5,
+    "retries": 1,
     "target": ["bootID=changed"],
     "zones": 0,
     "lowWater": 0,

@@ -28,13 +28,26 @@ from kubectl_nodelife.kube.workload import Job
 UNKNOWN: Final = "unknown whether it ran"
 
 
-def run_again(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, because: str) -> None:
-    """The same try once more: written first, begun once that is seen."""
+def run_again(
+    p: UpgradePass,
+    node: Node,
+    mark: NodeMark,
+    seen: WorkSight,
+    because: str,
+    *,
+    new_clock: bool = False,
+) -> None:
+    """The same try once more: written first, begun once that is seen.
+
+    `new_clock`: it has the whole time of a try. Only a leader's death asks for that, so that it
+    costs no try; after exit code 75 the try's clock goes on.
+    """
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     if p.policy.work.is_known and not gate and not p.is_aborting:
         intend(seen, p.stamp)
         fresh = replace(mark.work, started=p.stamp, code=None, again="")
-        update_mark(p, node, replace(mark, work=fresh), because)
+        again = p.entered(mark, mark.state) if new_clock else mark
+        update_mark(p, node, replace(again, work=fresh), because)
 
 
 def intend(seen: WorkSight, stamp: str) -> None:
@@ -45,6 +58,9 @@ def intend(seen: WorkSight, stamp: str) -> None:
 def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
     """The deed: the command begins on the leader's machine."""
     seen.sent = True
+    sight = p.sight(node.name, mark)
+    if p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
+        sight.armed_ns = p.now_ns  # no command begins with its time over already
     seconds = int(p.policy.work_timeout_ns) // SECOND_NS
     p.emit(
         StartWork(

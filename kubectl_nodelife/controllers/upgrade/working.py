@@ -43,6 +43,7 @@ TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h: not now, and no failure."""
 FIRST_WAIT_NS: Final = MINUTE_NS
 LONGEST_WAIT_NS: Final = 10 * MINUTE_NS
+RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
@@ -110,7 +111,7 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: Wo
     elif p.policy.target:
         p.sight(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe and p.policy.work.is_known:
-        run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
+        run_again(p, node, mark, seen, RUN_AGAIN)
     else:
         hold(p, node, mark, UNKNOWN)
 
@@ -197,7 +198,7 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight)
     by_command = p.policy.work.mode is WorkMode.RUN and not mark.work.again
     if by_command and seen.begun != mark.work.started and mark.work.code is None:
         if p.policy.work.rerun_safe and p.policy.work.is_known and not (gate or p.is_aborting):
-            run_again(p, node, mark, seen, f"{UNKNOWN}; run again, for that does no harm")
+            run_again(p, node, mark, seen, RUN_AGAIN, new_clock=True)
         else:
             hold(p, node, mark, UNKNOWN)
     elif gate:
