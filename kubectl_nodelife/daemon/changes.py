@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine.action_data import encode_action
+from kubectl_nodelife.engine.action_identity import action_identity
 from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.redaction import Digest, redact
@@ -40,7 +41,9 @@ class ChangeRecord(msgspec.Struct, gc=False):
     about. `why`: what the outcome was seen by, or what holds it until `held_until_ns`. `error`:
     what the API server said. `attempts`: how many requests were sent. `data`: the action itself
     (`engine.action_data`), for as long as it is open. `earliest_ns`, `latest_ns`: where the instant
-    hangs on what cannot be seen from outside; `time_ns` is then the middle.
+    hangs on what cannot be seen from outside; `time_ns` is then the middle. `identity`: the key of
+    the action, by which another process knows it (`engine.action_identity`); "" in rows of releases
+    that did not keep it.
     """
 
     id: int
@@ -66,16 +69,12 @@ class ChangeRecord(msgspec.Struct, gc=False):
     latest_ns: int | None = None
     attempts: int = 0
     held_until_ns: int | None = None
+    identity: str = ""
 
     def place_within(self, earliest_ns: int, latest_ns: int) -> None:
         """It comes within that time; nobody outside can see when."""
         self.earliest_ns, self.latest_ns = earliest_ns, latest_ns
         self.time_ns = (earliest_ns + latest_ns) // 2
-
-    def same_plan(self) -> tuple[str, ...]:
-        """What tells this plan from others, whenever it was made."""
-        where = (self.kind, self.namespace, self.name, self.uid)
-        return (self.controller, self.action, *where, self.detail)
 
 
 COLUMNS: Final = ChangeRecord.__struct_fields__
@@ -94,6 +93,7 @@ def changes_of(
     kind, (namespace, name) = action.target
     kept = action.writes and not isinstance(action, RecordEvent)
     data = action_text(action, digest) if kept else ""
+    identity = action_identity(action)
     for number, (word, detail) in enumerate(action.records(), first_id):
         yield ChangeRecord(
             id=number,
@@ -111,6 +111,7 @@ def changes_of(
             mode="dry-run",
             patch=patch,
             data=data,
+            identity=identity,
         )
 
 

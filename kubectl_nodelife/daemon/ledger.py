@@ -1,8 +1,8 @@
 """Numbers the records of each planned action, links them to their causes, and settles them.
 
 An action without a write of its own (a timer, a place in a queue, an Event) is settled with its
-cause or its consequence. A plan that an earlier daemon had made and that is made again keeps its
-number, so that a restart does not tell it twice.
+cause or its consequence. An action that an earlier daemon had decided and that is decided again, in
+whatever words, keeps its numbers, so that a restart does not tell it twice.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Ledger:
         self.changed: dict[int, ChangeRecord] = {}
         self._open: dict[int, _Entry] = {}
         self._past: OrderedDict[int, _Entry] = OrderedDict()
-        self._inherited = {change.same_plan(): change for change in inherited}
+        self._inherited: dict[str, list[ChangeRecord]] = {}
+        for change in inherited:
+            self._inherited.setdefault(_identity_of(change), []).append(change)
         self._standing: dict[tuple[type[Action], ObjectKey], Action] = {}
 
     def note(
@@ -115,11 +117,9 @@ class Ledger:
             for change in changes:
                 change.place_within(*within)
         entry = self._open[action.id] = _Entry(action, changes)
-        for number, change in enumerate(changes):
-            before = self._inherited.pop(change.same_plan(), None)
-            if before is not None:
-                changes[number] = before
-                continue
+        inherited = self._take_inherited(changes)
+        changes[: len(inherited)] = inherited
+        for change in changes[len(inherited) :]:
             change.id = self.next_id
             self.next_id += 1
             self.new.append(change)
@@ -203,12 +203,28 @@ class Ledger:
 
     def inherited(self) -> Iterator[ChangeRecord]:
         """Open plans of a daemon before this one that were not made again."""
-        yield from self._inherited.values()
+        for changes in self._inherited.values():
+            yield from changes
 
     def settle_inherited(self, change: ChangeRecord, outcome: str, now_ns: int, why: str) -> None:
         """One of these has ended."""
-        self._inherited.pop(change.same_plan(), None)
+        identity = _identity_of(change)
+        left = [c for c in self._inherited.pop(identity, []) if c.id != change.id]
+        if left:
+            self._inherited[identity] = left
         self._note_end(change, outcome, now_ns, why, "")
+
+    def _take_inherited(self, changes: list[ChangeRecord]) -> list[ChangeRecord]:
+        """The records that a daemon before this one made of the same action, as many as there are
+        of `changes` at the most.
+        """
+        if not self._inherited or not changes:
+            return []
+        identity, count = _identity_of(changes[0]), len(changes)
+        kept = self._inherited.pop(identity, [])
+        if kept[count:]:
+            self._inherited[identity] = kept[count:]
+        return kept[:count]
 
     def take_batch(self) -> tuple[list[ChangeRecord], list[Settlement], list[ChangeRecord]]:
         """What is new, what has settled, and each change once as it is now."""
@@ -303,6 +319,11 @@ class Ledger:
                 return entry.changes[0].id
             action = action.cause
         return None
+
+
+def _identity_of(change: ChangeRecord) -> str:
+    """The key of its action; one of its own where the journal does not hold the key."""
+    return change.identity or f"change {change.id}"
 
 
 def _same(action: Action | None, other: Action) -> bool:

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.times import HOUR_NS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 ACTIONS_RESERVED: Final = 100_000
 """More actions than are decided between two batches."""
 
@@ -38,6 +38,14 @@ _TYPES = {
     "attempts": "INTEGER NOT NULL",
     "held_until_ns": "INTEGER",
 }
+_ADDED: Final = {
+    2: ("data TEXT NOT NULL DEFAULT ''",),
+    3: ("earliest_ns INTEGER", "latest_ns INTEGER"),
+    4: ("attempts INTEGER NOT NULL DEFAULT 0", "held_until_ns INTEGER"),
+    5: ("identity TEXT NOT NULL DEFAULT ''",),
+}
+"""The columns that came with each version of the file."""
+
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
 _SETTLE = (
@@ -239,15 +247,10 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _make_tables(db: sqlite3.Connection) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version in (1, 2, 3):
+    if 1 <= version < SCHEMA:
         db.execute("BEGIN IMMEDIATE")
-        if version == 1:  # of a release that did not keep the actions themselves
-            db.execute("ALTER TABLE changes ADD COLUMN data TEXT NOT NULL DEFAULT ''")
-        if version < 3:
-            for name in ("earliest_ns", "latest_ns"):
-                db.execute(f"ALTER TABLE changes ADD COLUMN {name} INTEGER")
-        db.execute("ALTER TABLE changes ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0")
-        db.execute("ALTER TABLE changes ADD COLUMN held_until_ns INTEGER")
+        for column in (c for v in range(version + 1, SCHEMA + 1) for c in _ADDED[v]):
+            db.execute(f"ALTER TABLE changes ADD COLUMN {column}")
         db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("COMMIT")
     elif version not in (0, SCHEMA):

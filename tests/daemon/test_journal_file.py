@@ -177,7 +177,7 @@ def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: P
 
     run(before())
     db = sqlite3.connect(path)
-    for name in ("data", "earliest_ns", "latest_ns", "attempts", "held_until_ns"):
+    for name in ("data", "earliest_ns", "latest_ns", "attempts", "held_until_ns", "identity"):
         db.execute(f"ALTER TABLE changes DROP COLUMN {name}")
     db.execute("PRAGMA user_version = 1")
     db.close()

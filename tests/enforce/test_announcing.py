@@ -128,7 +128,7 @@ def test_tries_and_what_holds_an_action_are_kept(tmp_path: Path) -> None:
 def test_a_journal_of_an_older_release_is_taken_over(tmp_path: Path) -> None:
     path = str(tmp_path / "journal.db")
     store = Store(path)
-    for column in ("attempts", "held_until_ns"):
+    for column in ("attempts", "held_until_ns", "identity"):
         store._db.execute(f"ALTER TABLE changes DROP COLUMN {column}")
     store._db.execute("PRAGMA user_version = 3")
     store.close()

@@ -1,0 +1,122 @@
+"""The key by which an action is known in every process that decides it.
+
+A daemon that starts again decides much of what the one before it had decided, with other numbers
+and often in other words. The key is made of the controller, the action's class, the object with its
+uid, and the data that makes it that action; sentences, messages and instants of writing are left
+out. What of the data counts is a row of `_DATA`, in line with what `shown_by` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.engine import daemonset_actions as daemonset
+from kubectl_nodelife.engine import drain_actions, ordered_actions
+from kubectl_nodelife.engine import upgrade_actions as upgrade
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    CancelEviction,
+    DeletePod,
+    MarkPodNotReady,
+    QueueNode,
+    RecordEvent,
+    RemoveTaints,
+    ScheduleEviction,
+    SetNodeConditions,
+    SetNodeLabels,
+    SetPodCondition,
+    SetPodPhase,
+    SetPodReason,
+    SetZoneState,
+    UnqueueNode,
+)
+from kubectl_nodelife.kube.node import Taint
+
+_KEY_BYTES: Final = 16
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def action_identity(action: Action) -> str:
+    """The key, 32 hexadecimal digits; the same in every process that decides the same action.
+
+    Two that differ only in `because`, `cause`, `id`, a message or an instant have the same key. An
+    Event is that of the action which it tells of, so there the cause counts.
+    """
+    key = (action.controller, type(action).__name__, action.target, action.uid, _data(action))
+    return blake2b(_encode(key), digest_size=_KEY_BYTES).hexdigest()
+
+
+def _data(action: Action) -> Any:
+    return _row(type(action))(action)
+
+
+@cache
+def _row(kind: type[Action]) -> Callable[[Any], Any]:
+    """The row of the class, or of the nearest one above it. Raises KeyError for a class without."""
+    for above in kind.__mro__:
+        if above in _DATA:
+            return _DATA[above]
+    raise KeyError(f"{kind.__name__} has no row in _DATA: what tells two of them apart?")
+
+
+def _nothing_more(_action: Action) -> None:
+    """Class and object say all."""
+
+
+def _taints(taints: Iterable[Taint]) -> list[tuple[str, str, str]]:
+    return sorted((taint.key, taint.value, taint.effect) for taint in taints)
+
+
+_DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
+    SetNodeConditions: lambda a: sorted((c.type, c.status) for c in a.conditions),
+    AddTaints: lambda a: _taints(a.taints),
+    RemoveTaints: lambda a: _taints(a.taints),
+    SetNodeLabels: attrgetter("labels"),
+    SetPodCondition: attrgetter("condition.type", "condition.status", "condition.reason", "phase"),
+    MarkPodNotReady: _nothing_more,
+    SetPodReason: attrgetter("reason"),
+    SetPodPhase: attrgetter("phase"),
+    DeletePod: attrgetter("grace_period_seconds", "force"),
+    RecordEvent: lambda a: (a.type, a.reason, action_identity(a.cause) if a.cause else ""),
+    SetZoneState: attrgetter("from_", "to", "rate"),
+    QueueNode: attrgetter("zone"),
+    UnqueueNode: attrgetter("zone"),
+    ScheduleEviction: attrgetter("due_ns", "toleration_seconds"),
+    CancelEviction: attrgetter("due_ns"),
+    daemonset.CreatePod: attrgetter("node", "owner_uid", "revision"),
+    daemonset.SetPodLabel: attrgetter("key", "value"),
+    daemonset.AdoptObject: attrgetter("owner.uid"),
+    daemonset.ReleaseObject: attrgetter("owner_uid"),
+    daemonset.CreateControllerRevision: lambda a: (
+        a.revision.revision,
+        [owner.uid for owner in a.revision.metadata.owner_references],
+    ),
+    daemonset.UpdateControllerRevision: attrgetter("number", "hash_label"),
+    daemonset.DeleteControllerRevision: attrgetter("number"),
+    daemonset.UpdateDaemonSetStatus: attrgetter(
+        *(f"status.{count}" for count in daemonset.STATUS_COUNTS)
+    ),
+    daemonset.RaiseCollisionCount: attrgetter("seen"),
+    drain_actions.EvictPod: attrgetter("grace_period_seconds"),
+    drain_actions.SetUnschedulable: attrgetter("unschedulable"),
+    ordered_actions.SetPodReady: attrgetter("status"),
+    ordered_actions.RollBackDaemonSet: attrgetter("revision"),
+    upgrade.NodeMarkPatch: attrgetter("from_", "to", "annotations", "labels"),
+    upgrade.StartWork: attrgetter("try_", "mode"),
+    upgrade.StopWork: attrgetter("try_"),
+    upgrade.WorkDone: attrgetter("try_", "code"),
+    upgrade.CreateCanary: attrgetter("node"),
+    upgrade.DeleteCanary: attrgetter("node"),
+    upgrade.OfNodeAction: attrgetter("node"),
+    upgrade.UpdateRun: attrgetter("annotations"),
+    upgrade.SetGate: attrgetter("gate", "holds"),
+}
+"""The data that tells two actions of a class on one object apart."""
