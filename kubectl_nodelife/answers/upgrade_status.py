@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
+from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunDocument,
@@ -31,20 +31,14 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
+from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.pools import pool_of
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
-from kubectl_nodelife.kube.wellknown import LABEL_ZONE
 
 NO_RUN: Final = "None"
 GONE: Final = "Gone"
-CONTROL_PLANE_LABELS: Final = (
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-)
-
 Json = dict[str, Any]
 
 
@@ -223,18 +217,8 @@ def _budgets(
     """The arithmetic of each scope as the leader does it, but for Leases that only it watches."""
     if run is None or policy is None or run.phase in OVER:
         return []
-    limits = {
-        "cluster": ScopeLimits(min_available=policy.cluster_min_available),
-        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
-        "zone": ScopeLimits(max_unavailable=policy.max_per_zone),
-    }
-    counts = NodeCounts.of((_counted(node, marks, policy) for node in nodes), limits)
-    at_start = {
-        scope: run.base_counts[str(scope)]
-        for scope in counts.scopes()
-        if str(scope) in run.base_counts
-    }
-    counts.at_start = at_start or counts.at_start
+    counts = NodeCounts.of((_counted(node, marks, policy) for node in nodes), limits_of(policy))
+    counts.begin_from(run.base_counts)
     return [
         {
             "scope": str(budget.scope),
@@ -260,7 +244,7 @@ def _counted(
         zone,
         why_unavailable(node),
         claimed=mark is not None and mark.state in TAKEN,
-        control_plane=any(label in (node.metadata.labels or {}) for label in CONTROL_PLANE_LABELS),
+        control_plane=is_control_plane(node),
     )
 
 
@@ -286,9 +270,7 @@ def _gates(
 
 
 def _place(node: Node, policy: UpgradePolicy | None) -> tuple[str, str]:
-    labels = node.metadata.labels or {}
-    _, pool = pool_of(labels, (policy.pool_label or None) if policy is not None else None)
-    return pool, labels.get(LABEL_ZONE, "")
+    return pool_name(node, policy or UpgradePolicy()), zone_name(node)
 
 
 def _seconds(now_ns: int, then: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
@@ -70,13 +70,8 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         yield f"Asked of the leader: {wish['verb']}" + (
             f" ({wish['because']})" if wish["because"] else ""
         )
-    step = status["step"]
-    if step["window"] > 0:
-        names = ", ".join(step["nodes"]) or "no node yet"
-        pool = f" of pool {step['pool']}" if step["pool"] else ""
-        yield f"Step {step['k']}{pool}, {step['window']} at once: {names}"
-    elif status["phase"] == "Running":
-        yield "Growth is over: nodes are taken whenever the budgets allow."
+    if status["phase"] in ("Running", "Paused"):
+        yield _step(status["step"])
     for gate in status["gates"]:
         yield f"Held by gate {gate['gate']}: {gate['because']}"
     for hold in status["holds"][:_SHOWN]:
@@ -88,6 +83,19 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         yield f"Failed: {', '.join(status['failures'])}"
     if status["counts"]:
         yield "Nodes: " + ", ".join(f"{n} {state}" for state, n in status["counts"].items())
+
+
+def _step(step: dict[str, Any]) -> str:
+    """Where the run's growth is."""
+    names, pool = ", ".join(step["nodes"]), f" of pool {step['pool']}" if step["pool"] else ""
+    if step["window"] < 0:
+        return "Before the first step: no node was claimed yet"
+    if step["window"]:
+        limit = counted(step["window"], "node")
+        return f"Step {step['k']}{pool} takes {limit}: {names or 'none was chosen yet'}"
+    return f"Steps are over{pool}: nodes are taken whenever the limits allow" + (
+        f"; chosen: {names}" if names else ""
+    )
 
 
 def _leader(leader: dict[str, Any]) -> str:

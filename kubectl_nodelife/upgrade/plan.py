@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
+from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -297,15 +297,6 @@ class _Planning:
             f" {format_duration(longest)}: none is ever claimed"
         )
         return [PreflightFinding("windows", REFUSED_BY, text)]
-
-
-def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
-    """What the policy asks of each kind of scope."""
-    return {
-        "cluster": ScopeLimits(policy.cluster_min_available, None),
-        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
-        "zone": ScopeLimits(None, policy.max_per_zone),
-    }
 
 
 def _windows(policy: UpgradePolicy) -> list[Window]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,
     RunDocument,
     RunPhase,
+    Step,
+    StepNode,
     Verb,
     Wish,
     encode_document,
@@ -151,3 +155,27 @@ def test_a_nodes_name_narrows_it() -> None:
 def test_a_node_that_was_given_back_is_told_with_why() -> None:
     answer = status(TEN, lease(run(given_back={"b3": "pdb web allows 0"})))
     assert answer["nodes"][0]["because"] == "pdb web allows 0"
+
+
+def test_before_the_first_step_it_says_so() -> None:
+    assert "Before the first step: no node was claimed yet" in text(status(TEN, lease(run())))
+
+
+def test_a_step_is_told_with_its_nodes_and_its_width() -> None:
+    step = Step(pool="blue", k=1, window=2, nodes={"b0": StepNode(), "b1": StepNode()})
+    told = text(status(TEN, lease(run(step=step))))
+    assert "Step 1 of pool blue takes 2 nodes: b0, b1" in told
+
+
+def test_vanished_nodes_count_since_the_start() -> None:
+    answer = status(TEN, lease(run(base_counts={"cluster": 12, "pool/blue": 12})))
+    pool = next(b for b in answer["budgets"] if b["scope"] == "pool blue")
+    assert (pool["base"], pool["unavailable"], pool["slots"]) == (12, 2, 0)
+
+
+def test_zones_have_the_names_that_the_plan_gives_them() -> None:
+    found = node("b0", DRAINING)
+    labels = {**(found.metadata.labels or {}), "topology.kubernetes.io/region": "r1"}
+    found = replace(found, metadata=replace(found.metadata, labels=labels))
+    (row,) = status([found], lease(run()))["nodes"]
+    assert row["zone"] == "r1/a"

@@ -227,7 +227,8 @@ def test_an_annotation_edited_by_another_hand_is_left_alone() -> None:
     s.mark("x", SETTLING, reason="edited")
     s.run(200)
     assert (
-        s.went_through("x") == [] and "edited by another hand" in s.controller.memory.hands_off["x"]
+        s.went_through("x") == []
+        and "edited by somebody else" in s.controller.memory.hands_off["x"]
     )
 
 

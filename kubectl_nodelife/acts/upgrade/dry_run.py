@@ -15,8 +15,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.leader import lines_of
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.sentences import sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
@@ -117,8 +117,8 @@ class DryRun:
         actions = controller.step(view, now_ns)
         for action in actions:
             self._lay(action, view.cache, now_ns)
-            for line in lines_of(action) if not isinstance(action, RecordEvent) else ():
-                self._tell(f"would: {line}")
+            for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
+                self._tell(f"(dry run) {line}")
             if action.writes and not isinstance(action, RecordEvent):
                 after = self._view(now_ns).get(*action.target)
                 controller.outcome(action, 200, "", after)

@@ -20,6 +20,7 @@ from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
+from kubectl_nodelife.acts.upgrade.sentences import about_of, sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.leader_report import (
     ANNOTATION_REPORT,
@@ -304,19 +305,8 @@ class Leader:
         self._cache.queue.put_nowait(event)
 
     def _say(self, action: Action) -> None:
-        for line in lines_of(action):
+        for line in sentences_of(action):
             self._parts.tell(line)
-
-
-def lines_of(action: Action) -> Iterable[str]:
-    """What is told of an action, one line a record: `node b7: ClaimNode to=Draining: because`."""
-    kind, (namespace, name) = action.target
-    node = getattr(action, "node", "")
-    about = f"node {node}" if node else f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
-    for record, detail in action.records():
-        details = "".join(f" {key}={value}" for key, value in detail.items())
-        because = f": {action.because}" if action.because else ""
-        yield f"{about}: {record}{details}{because}"
 
 
 class _Teller:
@@ -345,9 +335,8 @@ class _Teller:
         if result.ok and result.changed:
             self._say(action)
         elif not result.ok and result.code not in (HELD, 409, 429):
-            kind, (namespace, name) = action.target
-            about = f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
-            self._warn(f"{about}: {type(action).__name__} refused: {result.message}")
+            what = f"{about_of(action)}: {type(action).__name__} refused by the API server"
+            self._warn(f"{what}, tried again in a minute: {result.message}")
 
 
 def _raise_bugs(tasks: Iterable[asyncio.Task[None]]) -> None:

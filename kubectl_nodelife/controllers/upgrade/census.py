@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kubectl_nodelife.controllers.upgrade.counts import (
-    CLUSTER,
     CountedNode,
     NodeCounts,
     NodeScope,
-    ScopeLimits,
+    limits_of,
     pool_scope,
-    zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading
@@ -27,22 +25,6 @@ from kubectl_nodelife.engine.token_bucket import as_float32
 
 STALE = "its Lease is not renewed"
 _GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
-
-
-def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
-    """What the policy asks of each kind of scope."""
-    return {
-        "cluster": ScopeLimits(policy.cluster_min_available, None),
-        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
-        "zone": ScopeLimits(None, policy.max_per_zone),
-    }
-
-
-def scope_key(scope: NodeScope) -> str:
-    """The scope's name in the run's document."""
-    return (
-        "/".join((scope.kind, scope.pool, scope.zone)) if scope.pool or scope.zone else scope.kind
-    )
 
 
 class Census:
@@ -86,16 +68,12 @@ class Census:
         self.counts = NodeCounts.of(counted, limits_of(policy))
 
     def begin_from(self, base_counts: Mapping[str, int]) -> None:
-        """Count from the numbers at the start of the run, by `scope_key`."""
-        if base_counts:
-            known = {scope_key(scope): scope for scope in self.counts.scopes()}
-            self.counts.at_start = {
-                known.get(key) or _scope_of(key): number for key, number in base_counts.items()
-            }
+        """Count from the numbers at the start of the run, by `NodeScope.key`."""
+        self.counts.begin_from(base_counts)
 
     def base_counts(self) -> dict[str, int]:
         """The numbers now, for the document of a run that begins, or `--rebase`."""
-        return {scope_key(scope): n for scope, n in self.counts.totals().items()}
+        return {scope.key: n for scope, n in self.counts.totals().items()}
 
     def scopes_of(self, name: str) -> tuple[NodeScope, ...]:
         """The scopes in which the node counts."""
@@ -157,11 +135,3 @@ class Census:
             return True
         share = as_float32(as_float32(down) / as_float32(len(members))) if members else 0.0
         return down > 2 and share >= as_float32(self._ports.zone_threshold)
-
-
-def _scope_of(key: str) -> NodeScope:
-    kind, _, rest = key.partition("/")
-    pool, _, zone = rest.partition("/")
-    if kind == "zone":
-        return zone_scope(pool, zone)
-    return pool_scope(pool) if kind == "pool" else CLUSTER

@@ -199,7 +199,7 @@ class UpgradeController:
         by_us = by_us or (mark is not None and mark.epoch < self.epoch)
         if uid == shown.uid and text != known and not by_us:
             what = "was removed" if text is None else "was edited"
-            self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another hand"
+            self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by somebody else"
         self.memory.marks[name] = (shown.uid, text)
 
     def _note_taints(self, node: Node, now_ns: int) -> None:

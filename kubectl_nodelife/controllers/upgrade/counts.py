@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.kube.workload import IntOrString
 
 NAMES_SHOWN: Final = 5
@@ -23,6 +24,11 @@ class NodeScope(NamedTuple):
     kind: str
     pool: str = ""
     zone: str = ""
+
+    @property
+    def key(self) -> str:
+        """The scope's name in the run's document: `cluster`, `pool/blue`, `zone/blue/a`."""
+        return "/".join(self) if self.pool or self.zone else self.kind
 
     def __str__(self) -> str:
         if self.kind == "cluster":
@@ -42,6 +48,15 @@ def pool_scope(pool: str) -> NodeScope:
 def zone_scope(pool: str, zone: str) -> NodeScope:
     """The scope of a pool's nodes in a zone."""
     return NodeScope("zone", pool, zone)
+
+
+def scope_of(key: str) -> NodeScope:
+    """The scope that `NodeScope.key` names."""
+    kind, _, rest = key.partition("/")
+    pool, _, zone = rest.partition("/")
+    if kind == "zone":
+        return zone_scope(pool, zone)
+    return pool_scope(pool) if kind == "pool" else CLUSTER
 
 
 @lru_cache(maxsize=1 << 10)
@@ -102,6 +117,15 @@ class ScopeLimits(NamedTuple):
     max_unavailable: IntOrString | None = None
 
 
+def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
+    """What the policy asks of each kind of scope."""
+    return {
+        "cluster": ScopeLimits(policy.cluster_min_available, None),
+        "pool": ScopeLimits(policy.min_available, policy.max_unavailable),
+        "zone": ScopeLimits(None, policy.max_per_zone),
+    }
+
+
 class ScopeBudget(NamedTuple):
     """The numbers of one scope. `base`: its nodes at the start or now, whichever are more."""
 
@@ -159,6 +183,11 @@ class NodeCounts:
             counts.put(node)
         counts.at_start = dict(counts._total) if at_start is None else at_start
         return counts
+
+    def begin_from(self, base_counts: Mapping[str, int]) -> None:
+        """Count from the numbers at the start of the run, by `NodeScope.key`; else from now."""
+        if base_counts:
+            self.at_start = {scope_of(key): number for key, number in base_counts.items()}
 
     def put(self, node: CountedNode) -> None:
         """The node is as given from now on; a node that is not available any more frees nothing."""

@@ -134,6 +134,6 @@ def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> Non
 
 
 def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
-    """Another hand put a cordon on the node: it is theirs, and stays."""
+    """Somebody else put a cordon on the node: it is theirs, and stays."""
     theirs = replace(mark, cordon=CordonOwner.THEIRS)
-    update_mark(p, node, theirs, "cordoned by another hand meanwhile")
+    update_mark(p, node, theirs, "cordoned by somebody else, whose cordon stays")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.census import scope_key
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 
@@ -34,7 +33,7 @@ def follow(p: UpgradePass) -> None:
                 counts[scope] = max(0, counts.get(scope, 0) - 1)
     for name, node in p.nodes.items():
         if name not in leaving and _is_deleted_by_others(node):
-            scopes = tuple(scope_key(scope) for scope in p.census.scopes_of(name))
+            scopes = tuple(scope.key for scope in p.census.scopes_of(name))
             leaving[name] = (node.uid, scopes)
     if counts != p.next.base_counts:
         p.edit(base_counts=counts)

@@ -49,7 +49,7 @@ RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Working."""
     if is_uncordoned(node, mark):
-        hold(p, node, mark, "uncordoned by another hand; the work may go on")
+        hold(p, node, mark, "uncordoned by somebody else; the work may still be running")
         return
     p.sight(node.name, mark)
     seen = p.memory.work_of(node.name, mark.try_)

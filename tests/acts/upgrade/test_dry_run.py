@@ -34,23 +34,22 @@ def test_a_dry_run_tells_the_whole_story_and_writes_nothing() -> None:
             words = ("start", "a1", *WORK, *QUICK, *SETTINGS, "--dry-run")
             ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
             assert ended.code == 0, ended.out + ended.err
-            would = [line.partition(" would: ")[2] for line in ended.out.splitlines()]
-            deeds = [line.split(": ")[1].split()[0] for line in would if line.startswith("node a1")]
-            assert deeds == [
-                "ClaimNode",
-                "SetUpgradeState",
-                "StartWork",
-                "WorkDone",
-                "SetUpgradeState",
-                "OpenForProof",
-                "CreateCanary",
-                "DeleteCanary",
-                "ReleaseNode",
-                "SetUpgradeState",
-                deeds[-1],
+            would = [line.partition(" (dry run) ")[2] for line in ended.out.splitlines()]
+            deeds = [line.split(": ")[1] for line in would if line.startswith("node a1: ")]
+            assert deeds[:-1] == [
+                "cordoned, claimed, now Draining",
+                "now Working",
+                "work begins (--run)",
+                "work ended (try 1, exit code 0)",
+                "now Settling",
+                "uncordoned, opened for its canary alone, now Proving",
+                "canary pod created",
+                "canary pod deleted",
+                "released, now Soaking",
+                "now Done",
             ]
-            assert any("EvictPod" in line for line in would)
-            assert "to=Finished" in ended.out
+            assert any(line.startswith("pod ") and ": evicted" in line for line in would)
+            assert "the run: now Finished" in ended.out
             assert await versions(served) == before
 
     play(run)

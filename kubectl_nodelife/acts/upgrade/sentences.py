@@ -1,0 +1,101 @@
+"""What a leader does, told in plain sentences: `start` prints them, a dry run too.
+
+One sentence for each record of an action (`Action.records`), the same states and reasons as in the
+Events of nodes and in `upgrade status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kubectl_nodelife.engine.actions import Action, Detail
+from kubectl_nodelife.kube.enumeration import counted
+
+_NO_LONGER: Final = "no longer: "
+
+
+def sentences_of(action: Action) -> Iterable[str]:
+    """One line a record, such as `node b7: cordoned, claimed, now Draining: BECAUSE`."""
+    about = about_of(action)
+    cordon = getattr(action, "unschedulable", None)
+    for record, detail in action.records():
+        if record == "SetGate":
+            yield _gate(detail, action.because)
+            continue
+        said = SENTENCES.get(record)
+        text = said(detail) if said is not None else _plain(record, detail)
+        if cordon is not None:
+            text = f"{'cordoned' if cordon else 'uncordoned'}, {text}"
+        because = f": {action.because}" if action.because and record != "SetWindow" else ""
+        yield f"{about}: {text}{because}"
+
+
+def about_of(action: Action) -> str:
+    """What an action is about: `node b7`, `pod default/web-1`, `the run`."""
+    kind, (namespace, name) = action.target
+    if kind == "Lease":
+        return "the run"
+    node = getattr(action, "node", "")
+    if node:
+        return f"node {node}"
+    return f"{kind.lower()} {f'{namespace}/' * bool(namespace)}{name}"
+
+
+def _gate(detail: Detail, because: str) -> str:
+    gate, because = detail["gate"], because.removeprefix(_NO_LONGER)
+    return f"gate {gate} {'closes' if detail['holds'] else 'opens, closed till now'}: {because}"
+
+
+def _state(verb: str) -> Callable[[Detail], str]:
+    """The verb, and the state in which the node is from now on."""
+
+    def said(detail: Detail) -> str:
+        state = detail.get("to")
+        return f"{verb}, now {state}" if state else verb
+
+    return said
+
+
+def _entered(detail: Detail) -> str:
+    return f"now {detail['to']}" if detail.get("to") else "marks taken off"
+
+
+def _work_ended(detail: Detail) -> str:
+    code = f", exit code {detail['code']}" if "code" in detail else ""
+    return f"work ended (try {detail['try']}{code})"
+
+
+def _stepped(detail: Detail) -> str:
+    window = detail["window"]
+    if not window:
+        return "the steps are over; nodes are taken whenever the limits allow"
+    return f"step {detail['step']} begins, with {counted(window, 'node')} at most"
+
+
+def _plain(record: str, detail: Detail) -> str:
+    return " ".join([record, *(f"{key}={value}" for key, value in detail.items())])
+
+
+SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
+    "ClaimNode": _state("claimed"),
+    "SetUpgradeState": _entered,
+    "OpenForProof": _state("opened for its canary alone"),
+    "ReleaseNode": _state("released"),
+    "RestoreNode": lambda detail: "given back, marks taken off",
+    "FailNode": _entered,
+    "MarkNode": lambda detail: "marked",
+    "StartWork": lambda detail: f"work begins (--{detail['mode']})",
+    "StopWork": lambda detail: f"work is stopped (try {detail['try']})",
+    "WorkDone": _work_ended,
+    "EvictPod": lambda detail: "evicted",
+    "CreateCanary": lambda detail: "canary pod created",
+    "DeleteCanary": lambda detail: "canary pod deleted",
+    "CreateJob": lambda detail: "Job created",
+    "DeleteJob": lambda detail: "Job deleted",
+    "CreateCanaryService": lambda detail: "Service of the canary created",
+    "DeleteCanaryService": lambda detail: "Service of the canary deleted",
+    "SetNodeCondition": lambda detail: f"condition {detail['type']} set to {detail['status']}",
+    "SetUpgradePhase": lambda detail: f"now {detail['to']}",
+    "SetWindow": _stepped,
+}
