@@ -61,7 +61,7 @@ class Stand(StandCluster):
         self.refuse: dict[str, tuple[int, str]] = {}
         self.blind = ""
         self.clock_ns = 0
-        self.pods_current_ns: int | None = None
+        self.pods_listed_ns: dict[str, int] | None = None
         self.unread: tuple[str, ...] = ()
         self.gate_command: str | None = None
         self.gate_runs = 0
@@ -99,7 +99,7 @@ class Stand(StandCluster):
             unread=self.unread,
             gate_command=self.gate_command,
             gate_runs=self.gate_runs,
-            pods_current_ns=self.pods_current_ns,
+            pods_listed_ns=self.pods_listed_ns,
         )
         actions = self.controller.step(view, self.now_ns)
         for action in actions:

@@ -315,10 +315,11 @@ def test_a_pod_that_tolerates_the_cordon_and_came_later_is_kept() -> None:
 def test_a_drain_is_over_only_on_pods_that_were_listed_after_the_claim() -> None:
     s = Stand(nodes=["x"], maxUnavailable=5)
     s.add_nodes("x", "y", "z")
-    s.pods_current_ns = s.now_ns - SECOND_NS
+    s.pods_listed_ns = {"x": s.now_ns - SECOND_NS}
     s.settle()
     assert s.state("x") == DRAINING and "since the claim" in s.waits_for("x")
+    assert s.controller.last is not None and s.controller.last.to_list == {"x"}
     s.add_pod("late", "x")
-    s.pods_current_ns = s.now_ns
+    s.pods_listed_ns = {"x": s.now_ns}
     s.settle()
     assert "EvictPod" in words(s.did) and s.state("x") == WORKING

@@ -19,6 +19,7 @@ from kubectl_nodelife.acts.carrier import NoEvidence
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import about_of, sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
@@ -61,8 +62,6 @@ _EVENT_QPS: Final = 5.0
 _EVENT_BURST: Final = 25
 _LOOK_S: Final = 1.0
 _LEAST_BETWEEN_S: Final = 0.2
-WATCH_LAG_NS: Final = 2 * SECOND_NS
-"""So far the watch of pods may be behind: a drain is over only on what was told after the claim."""
 
 Tell = Callable[[str], None]
 
@@ -92,6 +91,7 @@ class LeaderParts(msgspec.Struct):
     session: ActSession
     cache: LiveCache
     lease: RunLease
+    lists: PodLists
     make_controller: MakeController
     over: Callable[[bool], int | None]
     work: WorkRunner | None = None
@@ -142,6 +142,7 @@ class Leader:
                 _raise_bugs(tasks)
         finally:
             await self._executor.stop()
+            parts.lists.follow(())
             if parts.work is not None:
                 parts.work.forget_all()
             for task in (*tasks, *self._stops):
@@ -199,13 +200,14 @@ class Leader:
             unread=tuple(cache.unread()),
             gate_command=gate.last if gate is not None else None,
             gate_runs=gate.runs if gate is not None else 0,
-            pods_current_ns=now_ns - WATCH_LAG_NS,
+            pods_listed_ns=self._parts.lists.listed_ns,
         )
         decided = False
         for action in controller.step(view, now_ns):
             decided = True
             self._start(self._numbers.give(action), now_ns)
         if controller.last is not None:
+            self._parts.lists.follow(controller.last.to_list)
             report = encode_report(report_of(controller.last))
             self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided

@@ -20,6 +20,7 @@ from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
 from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tell
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
+from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkRunner
 from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.acts.upgrade.run_edits import (
@@ -193,7 +194,10 @@ class _Running:
         def make_controller(epoch: int) -> UpgradeController:
             return UpgradeController(policy, order.ports, epoch, self._cache.clock.now_ns())
 
-        parts = LeaderParts(self._session, self._cache, self._lease, make_controller, self._over)
+        lists = PodLists(self._client, self._cache)
+        parts = LeaderParts(
+            self._session, self._cache, self._lease, lists, make_controller, self._over
+        )
         parts.tell, parts.warn = self._tell, self._warn
         if policy.work.runs_command:
             folder = os.path.join(

@@ -1,7 +1,8 @@
 """Draining: the pods that the drain planner lets go are evicted, until all are gone.
 
 Evictions go through the Eviction API, so that no budget is overridden. The drain is over when the
-pods are gone by uid, and the volumes of those that left are detached.
+pods are gone by uid on a list that is newer than the claim, and the volumes of those that left are
+detached.
 """
 
 from __future__ import annotations
@@ -110,9 +111,9 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
         return f"{named}{more} still there" + (f": {verdict.sentence}" if verdict.sentence else "")
     if verdict.verdict in NO_END:
         return verdict.sentence or "the drain cannot end"
-    current = p.view.pods_current_ns
-    if current is not None and current < p.memory.claim_seen_ns[node.name]:
-        p.wake(p.now_ns + SECOND_NS)
+    listed_ns = p.view.pods_listed_ns
+    if listed_ns is not None and listed_ns.get(node.name, 0) < p.memory.claim_seen_ns[node.name]:
+        p.to_list.add(node.name)
         return "pods have not been listed since the claim"
     return _attached(p, node)
 

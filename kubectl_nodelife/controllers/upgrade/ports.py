@@ -46,8 +46,9 @@ class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
     sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
     that could not be read, such as CSINode. `gate_command`: the last line of a `--gate` command
     that failed or was too slow, "" where it passed, None before its first end; `gate_runs` counts
-    its ends. `clock_ns`: the API server's time in ns since the epoch. `pods_current_ns`: until
-    when, by the clock of `now_ns`, the watch of pods has told all; None: always until now.
+    its ends. `clock_ns`: the API server's time in ns since the epoch. `pods_listed_ns`: node ->
+    when, by the clock of `now_ns`, a list of its pods was asked for of which the cache has since
+    seen each; None: the cache is never behind the API server.
     """
 
     cache: Cache
@@ -56,7 +57,7 @@ class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
     unread: Collection[str] = ()
     gate_command: str | None = None
     gate_runs: int = 0
-    pods_current_ns: int | None = None
+    pods_listed_ns: Mapping[str, int] | None = None
 
 
 class DrainVerdict(NamedTuple):

@@ -62,7 +62,8 @@ _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 
 class UpgradePass:
     """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
-    that are not ours to touch, and why. `next` is the document as it shall be.
+    that are not ours to touch, and why. `next` is the document as it shall be. `to_list`: nodes
+    whose pods are to be listed, for a watch may be behind.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class UpgradePass:
         self.strangers: dict[str, str] = {}
         self.awaited: dict[str, str] = {}
         self.claimed: list[str] = []
+        self.to_list: set[str] = set()
         self.passed_over: list[UpgradeCandidate] = []
         self.nodes: dict[str, Node] = {}
         self.marks: dict[str, NodeMark] = {}
