@@ -6,10 +6,8 @@ against a real API server.
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine import actions as act
-from kubectl_nodelife.engine import daemonset_actions as daemonset
-from kubectl_nodelife.engine import drain_actions as drain
-from kubectl_nodelife.engine import ordered_actions as ordered
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSetStatus
@@ -67,7 +65,7 @@ CASES = (
     Case(
         "SetUnschedulable",
         (NODE,),
-        lambda f: drain.SetUnschedulable(**node_of(f), unschedulable=True),
+        lambda f: actions.SetUnschedulable(**node_of(f), unschedulable=True),
         NODE_KEEPS,
     ),
     Case(
@@ -108,22 +106,22 @@ CASES = (
     Case(
         "SetPodReady",
         (POD,),
-        lambda f: ordered.SetPodReady(**pod_of(f), status="False", at=STAMP),
+        lambda f: actions.SetPodReady(**pod_of(f), status="False", at=STAMP),
         POD_KEEPS,
     ),
     Case(
         "RollBackDaemonSet",
         (DAEMON_SET,),
-        lambda f: ordered.RollBackDaemonSet(
+        lambda f: actions.RollBackDaemonSet(
             **set_of(f), revision=1, patch={"spec": {"template": restored(f)}}
         ),
         ("Foreign",),
     ),
-    Case("EvictPod", (POD,), lambda f: drain.EvictPod(**pod_of(f))),
+    Case("EvictPod", (POD,), lambda f: actions.EvictPod(**pod_of(f))),
     Case(
         "CreatePod",
         (DAEMON_SET,),
-        lambda f: daemonset.CreatePod(
+        lambda f: actions.CreatePod(
             **WHO,
             namespace=NS,
             pod="d-abcde",
@@ -145,13 +143,13 @@ CASES = (
     Case(
         "SetPodLabel",
         (POD,),
-        lambda f: daemonset.SetPodLabel(**pod_of(f), key="k", value="v"),
+        lambda f: actions.SetPodLabel(**pod_of(f), key="k", value="v"),
         POD_KEEPS,
     ),
     Case(
         "AdoptObject",
         (DAEMON_SET, POD),
-        lambda f: daemonset.AdoptObject(
+        lambda f: actions.AdoptObject(
             **WHO, kind="Pod", namespace=NS, name="p", object_uid=f["Pod"].uid, owner=owner_of(f)
         ),
         POD_KEEPS,
@@ -171,7 +169,7 @@ CASES = (
                 },
             },
         ),
-        lambda f: daemonset.ReleaseObject(
+        lambda f: actions.ReleaseObject(
             **WHO, kind="Pod", namespace=NS, name="p", object_uid=f["Pod"].uid, owner_uid="u1"
         ),
         POD_KEEPS,
@@ -179,7 +177,7 @@ CASES = (
     Case(
         "CreateControllerRevision",
         (DAEMON_SET,),
-        lambda f: daemonset.CreateControllerRevision(
+        lambda f: actions.CreateControllerRevision(
             **WHO,
             namespace=NS,
             name="r2",
@@ -193,19 +191,19 @@ CASES = (
     Case(
         "UpdateControllerRevision",
         (REVISION,),
-        lambda f: daemonset.UpdateControllerRevision(
+        lambda f: actions.UpdateControllerRevision(
             **revision_of(f), number=3, hash_label=("hash", "r")
         ),
     ),
     Case(
         "DeleteControllerRevision",
         (REVISION,),
-        lambda f: daemonset.DeleteControllerRevision(**revision_of(f), number=1),
+        lambda f: actions.DeleteControllerRevision(**revision_of(f), number=1),
     ),
     Case(
         "UpdateDaemonSetStatus",
         (DAEMON_SET,),
-        lambda f: daemonset.UpdateDaemonSetStatus(
+        lambda f: actions.UpdateDaemonSetStatus(
             **set_of(f), status=DaemonSetStatus(desired_number_scheduled=5, observed_generation=1)
         ),
         ("Foreign",),
@@ -213,7 +211,7 @@ CASES = (
     Case(
         "RaiseCollisionCount",
         (DAEMON_SET,),
-        lambda f: daemonset.RaiseCollisionCount(**set_of(f), seen=None),
+        lambda f: actions.RaiseCollisionCount(**set_of(f), seen=None),
         ("Foreign",),
     ),
     Case(

@@ -114,12 +114,12 @@ def node_of(found: Found) -> dict[str, Any]:
 
 
 def set_of(found: Found) -> dict[str, Any]:
-    return {**WHO, "namespace": NS, "name": "d", "set_uid": found["DaemonSet"].uid}
+    return {**WHO, "namespace": NS, "name": "d", "object_uid": found["DaemonSet"].uid}
 
 
 def revision_of(found: Found) -> dict[str, Any]:
     uid = found["ControllerRevision"].uid
-    return {**WHO, "namespace": NS, "name": "r", "revision_uid": uid}
+    return {**WHO, "namespace": NS, "name": "r", "object_uid": uid}
 
 
 def owner_of(found: Found) -> OwnerReference:

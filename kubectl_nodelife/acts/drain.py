@@ -22,8 +22,8 @@ from kubectl_nodelife.acts.replacements import await_replacements
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
+from kubectl_nodelife.engine.actions import SetUnschedulable
 from kubectl_nodelife.engine.calls import Get
-from kubectl_nodelife.engine.drain_actions import SetUnschedulable
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS

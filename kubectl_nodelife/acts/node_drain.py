@@ -15,10 +15,9 @@ from urllib.parse import urlencode
 
 from kubectl_nodelife.acts.carrier import HELD, Carrier, LiveCarrier, ServerDryRun
 from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.engine.actions import DeletePod
+from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
-from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.decode import decode

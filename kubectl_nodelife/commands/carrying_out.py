@@ -19,9 +19,8 @@ from kubectl_nodelife.commands.acting import (
 from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.cluster_checks import Right
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, RollBackDaemonSet, SetPodReady
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.ordered_actions import RollBackDaemonSet, SetPodReady
 from kubectl_nodelife.errors import EXIT_FAILED
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.workload import DaemonSet

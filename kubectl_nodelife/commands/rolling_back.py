@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.answering.set_words import UNDO
 from kubectl_nodelife.commands.carrying_out import ROLLOUT, send_rollback
 from kubectl_nodelife.commands.cluster.look import look
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.engine.ordered_actions import RollBackDaemonSet
+from kubectl_nodelife.engine.actions import RollBackDaemonSet
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.daemonset import UndoPage
@@ -44,7 +44,7 @@ def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
         because=f"rollout undo to revision {revision.revision}",
         namespace=daemon_set.namespace,
         name=daemon_set.name,
-        set_uid=daemon_set.uid,
+        object_uid=daemon_set.uid,
         revision=revision.revision,
         patch=outlook.plan.patch,
     )

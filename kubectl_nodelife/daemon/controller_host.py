@@ -23,11 +23,11 @@ from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.actions import (
     Action,
+    CreatePod,
     RecordEvent,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.executor import Executor, PlanningOnly

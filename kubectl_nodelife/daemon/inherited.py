@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
-from kubectl_nodelife.engine.action_data import decode_action
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions.data import decode_action
 from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.engine.settlement import settle_action
 

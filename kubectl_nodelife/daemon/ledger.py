@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
-from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 

@@ -2,8 +2,7 @@
 
 - `events`, `cache`: what happened, and the picture of the cluster that it makes
 - `controller`: what a controller is to the engine
-- `action`, `actions`, `daemonset_actions`, `drain_actions`: what is decided; `numbering`: by which
-  number each is known; `action_data`: as data, for the journal; `calls`: as API calls
+- `actions`: what is decided, a file for what it concerns; `calls`: each action as API calls
 - `timers`, `ratelimit`: who is due when, and who must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
 - `executor`: who carries actions out: planning only, the virtual cluster, or a writer

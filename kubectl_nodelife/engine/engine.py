@@ -17,10 +17,10 @@ from itertools import chain
 from typing import Final, ParamSpec, TypeGuard, cast
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller, Part
 from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put, Synced
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.refusal import is_refused
 from kubectl_nodelife.engine.timers import Timers

@@ -20,16 +20,17 @@ import msgspec
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    ClaimNode,
     DeletePod,
+    EvictPod,
     MarkPodNotReady,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
+    SetPodReady,
     SetPodReason,
+    SetUnschedulable,
 )
-from kubectl_nodelife.engine.drain_actions import EvictPod, SetUnschedulable
-from kubectl_nodelife.engine.ordered_actions import SetPodReady
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 

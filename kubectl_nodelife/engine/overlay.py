@@ -27,10 +27,10 @@ from kubectl_nodelife.engine.actions import (
     RemoveTaints,
     SetNodeConditions,
 )
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
 from kubectl_nodelife.engine.settlement import APPLIED as APPLIED
 from kubectl_nodelife.engine.settlement import CONFIRMED as CONFIRMED

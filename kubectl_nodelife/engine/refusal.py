@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.unreadable import Ref
 

@@ -20,18 +20,17 @@ from typing import Final
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
-    MarkPodNotReady,
-    PodAction,
-    RemoveTaints,
-    SetNodeLabels,
-)
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import (
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
-    DaemonSetAction,
+    MarkPodNotReady,
+    PodAction,
+    RaiseCollisionCount,
+    RemoveTaints,
+    SetNodeLabels,
+    UpdateDaemonSetStatus,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
@@ -160,7 +159,7 @@ class WorkerSlots:
     def _set_of(self, action: Action) -> Hashable:
         if isinstance(action, CreatePod):
             return action.namespace, action.owner
-        if isinstance(action, DaemonSetAction):
+        if isinstance(action, (UpdateDaemonSetStatus, RaiseCollisionCount)):
             return action.namespace, action.name
         if isinstance(action, AdoptObject):
             return action.namespace, action.owner.name

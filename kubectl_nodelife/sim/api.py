@@ -16,9 +16,9 @@ from typing import Protocol, TypeVar, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions

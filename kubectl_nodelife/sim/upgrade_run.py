@@ -25,16 +25,16 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced
-from kubectl_nodelife.engine.loop import EngineHost
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     NodeMarkPatch,
     StartWork,
     StopWork,
     UpdateRun,
 )
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced
+from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time

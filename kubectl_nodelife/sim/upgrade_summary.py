@@ -19,10 +19,15 @@ from kubectl_nodelife.controllers.upgrade.selection import (
     pool_name,
     zone_name,
 )
-from kubectl_nodelife.engine.actions import Action, SetZoneState
-from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.actions import (
+    Action,
+    EvictPod,
+    NodeMarkPatch,
+    SetGate,
+    SetZoneState,
+    UpdateRun,
+)
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch, SetGate, UpdateRun
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

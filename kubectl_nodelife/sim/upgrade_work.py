@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import BOOT_ID_CHANGED, UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import WorkReport
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.upgrade_actions import StartWork, StopWork
+from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
+    EvictPod,
     RaiseCollisionCount,
+    RecordEvent,
 )
-from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.controllers.daemonset.history import hash_label
 from kubectl_nodelife.controllers.daemonset.template import get_target_node_name
-from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
+from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action, DeletePod
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod
 from kubectl_nodelife.kube.node import Taint
 from tests.daemon.lab import T0, unreachable
 from tests.daemon.plans import tainted

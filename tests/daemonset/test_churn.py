@@ -16,8 +16,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
-from kubectl_nodelife.engine.actions import Action, DeletePod
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

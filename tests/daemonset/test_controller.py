@@ -10,15 +10,18 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.expectations import EXPECTATIONS_TIMEOUT_NS
-from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
+    DeletePod,
+    RecordEvent,
     ReleaseObject,
+    Requeue,
     UpdateDaemonSetStatus,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.decode import decode

@@ -15,10 +15,10 @@ import pytest
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import execute, history, update_plan
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.sim.api import Api

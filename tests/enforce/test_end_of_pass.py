@@ -19,9 +19,9 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
     SetZoneState,
 )
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.guard import is_harm
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus

@@ -18,10 +18,10 @@ from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import RemoveTaints
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.news import WATCHING, KindState, OtherCluster

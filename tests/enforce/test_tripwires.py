@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires
-from kubectl_nodelife.engine.actions import AddTaints, SetNodeConditions
+from kubectl_nodelife.engine.actions import AddTaints, CreatePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, UPSTREAM, Breaker, Caps, Guard
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference

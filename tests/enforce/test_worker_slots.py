@@ -13,16 +13,16 @@ from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    CreatePod,
     DeletePod,
     MarkPodNotReady,
     SetNodeConditions,
 )
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import ObjectMeta

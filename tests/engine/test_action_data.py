@@ -7,9 +7,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from kubectl_nodelife.engine.action_data import ACTION_CLASSES, decode_action, encode_action
 from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod
-from kubectl_nodelife.engine.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.data import ACTION_CLASSES, decode_action, encode_action
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.node import Taint
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.action_data import ACTION_CLASSES
-from kubectl_nodelife.engine.action_identity import action_identity
-from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod, RecordEvent
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.actions import Action, AddTaints, CreatePod, DeletePod, RecordEvent
+from kubectl_nodelife.engine.actions.data import ACTION_CLASSES
+from kubectl_nodelife.engine.actions.identity import action_identity
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from tests.engine.test_action_data import filled

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine import actions as act
-from kubectl_nodelife.engine import daemonset_actions as daemonset
-from kubectl_nodelife.engine import drain_actions as drain
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import (
     CONVERSATIONS,
@@ -104,18 +103,18 @@ OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service
 TARGETED = act.SetPodCondition(
     **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("DisruptionTarget", "True")
 )
-EVICT = drain.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
-STATUS = daemonset.UpdateDaemonSetStatus(
+EVICT = actions.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+STATUS = actions.UpdateDaemonSetStatus(
     **WHO,
     namespace="d",
     name="s",
-    set_uid="u-s",
+    object_uid="u-s",
     status=DaemonSetStatus(desired_number_scheduled=3),
 )
 SET = DaemonSet(
     metadata=ObjectMeta(name="s", namespace="d", uid="u-s", resource_version="3"),
 )
-ADOPT = daemonset.AdoptObject(
+ADOPT = actions.AdoptObject(
     **WHO,
     kind="Pod",
     namespace="d",

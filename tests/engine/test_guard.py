@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    ClaimNode,
+    CreatePod,
     DeletePod,
+    EvictPod,
     MarkPodNotReady,
+    ReleaseNode,
     RemoveTaints,
     SetNodeConditions,
+    SetPodReady,
 )
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
-from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.guard import (
     GO,
     HALF_OPEN_NS,
@@ -31,8 +34,6 @@ from kubectl_nodelife.engine.guard import (
     is_harm,
     is_recovery,
 )
-from kubectl_nodelife.engine.ordered_actions import SetPodReady
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode, ReleaseNode
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import PodCondition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    CreatePod,
     DeletePod,
     MarkPodNotReady,
     QueueNode,
@@ -13,7 +14,6 @@ from kubectl_nodelife.engine.actions import (
     SetNodeLabels,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.kube.encode import encode

@@ -6,10 +6,16 @@ from collections.abc import Hashable, Iterable, Iterator
 
 import pytest
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue, SetNodeLabels
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    RecordEvent,
+    Requeue,
+    SetNodeLabels,
+)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Part
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug

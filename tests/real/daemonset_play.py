@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.actions import DeletePod, RecordEvent
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.actions import CreatePod, DeletePod, RecordEvent
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet

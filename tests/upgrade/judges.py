@@ -11,8 +11,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, SetZoneState
-from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.actions import Action, DeletePod, EvictPod, SetZoneState
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

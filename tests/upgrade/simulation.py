@@ -19,12 +19,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER, Verb, Wish, document_of
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, ClaimNode
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.engine.loop import EngineHost, drive
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import SCRIPT

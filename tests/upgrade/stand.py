@@ -29,14 +29,15 @@ from kubectl_nodelife.controllers.upgrade.ports import (
     UpgradeView,
     WorkReport,
 )
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     ClaimNode,
     NodeMarkPatch,
+    RecordEvent,
     SetGate,
     StartWork,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import (
     Lease,

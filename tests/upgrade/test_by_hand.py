@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bench.upgrade import make_setting
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.actions import ClaimNode, ReleaseNode
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode, ReleaseNode
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
 from kubectl_nodelife.sim.scenario import Setting

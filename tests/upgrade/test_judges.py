@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import DeletePod, SetZoneState
-from kubectl_nodelife.engine.drain_actions import EvictPod, SetUnschedulable
+from kubectl_nodelife.engine.actions import DeletePod, EvictPod, SetUnschedulable, SetZoneState
 from kubectl_nodelife.kube.node import Node
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.judges import ANNOTATION, Judges

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.canary_service import LABEL_SERVICE_NAME
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
-from kubectl_nodelife.engine.upgrade_actions import CreateCanary, NodeMarkPatch
+from kubectl_nodelife.engine.actions import CreateCanary, NodeMarkPatch
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.service import (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.engine.upgrade_actions import NodeMarkPatch
+from kubectl_nodelife.engine.actions import NodeMarkPatch
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import (
     DONE,

@@ -19,10 +19,9 @@ from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE, document_or_refused
 from kubectl_nodelife.controllers.upgrade.cleaning import Leftover, leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, DeleteCanary, DeleteJob
 from kubectl_nodelife.engine.calls import Delete, Get, Request, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
-from kubectl_nodelife.engine.upgrade_actions import DeleteCanary, DeleteJob
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject

@@ -28,15 +28,16 @@ from kubectl_nodelife.controllers.upgrade.document import (
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, UnreadableMark, mark_of
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView, WorkReport
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.drain_actions import EvictPod
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     CreateCanary,
     CreateJob,
     DeleteCanary,
+    EvictPod,
+    RecordEvent,
     StartWork,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node, Taint

@@ -30,14 +30,12 @@ from kubectl_nodelife.controllers.upgrade.leader_report import (
 )
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
+from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result
-from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import View
-from kubectl_nodelife.engine.numbering import ActionNumbers
 from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.engine.upgrade_actions import StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender

@@ -31,9 +31,9 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_digest,
     policy_mapping,
 )
+from kubectl_nodelife.engine.actions import Changes, UpdateRun
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
-from kubectl_nodelife.engine.upgrade_actions import Changes, UpdateRun
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.node import Lease
 

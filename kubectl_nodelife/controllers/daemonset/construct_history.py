@@ -33,8 +33,8 @@ from kubectl_nodelife.controllers.daemonset.sync_context import (
 )
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.daemonset_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     AdoptObject,
     CreateControllerRevision,
     DeleteControllerRevision,
@@ -145,7 +145,7 @@ def _label(sync: SyncContext, _failures: Failures) -> Calls:
             cause=sync.cause,
             namespace=r.namespace,
             name=r.name,
-            revision_uid=r.uid,
+            object_uid=r.uid,
             number=r.revision,
             hash_label=(LABEL_CONTROLLER_REVISION_HASH, r.name),
         )
@@ -216,7 +216,7 @@ def _snapshot_made(
             cause=sync.cause,
             namespace=daemon_set.namespace,
             name=daemon_set.name,
-            set_uid=daemon_set.uid,
+            object_uid=daemon_set.uid,
             seen=daemon_set.status.collision_count,
             check=sync.rules.collision_count_checked,
         )
@@ -274,7 +274,7 @@ def _renumber(sync: SyncContext, current: ControllerRevision, number: int, old: 
             cause=sync.cause,
             namespace=current.namespace,
             name=current.name,
-            revision_uid=current.uid,
+            object_uid=current.uid,
             number=number,
         )
     ]
@@ -310,7 +310,7 @@ def delete_revisions(
             cause=sync.cause,
             namespace=r.namespace,
             name=r.name,
-            revision_uid=r.uid,
+            object_uid=r.uid,
             number=r.revision,
         )
         for r in doomed

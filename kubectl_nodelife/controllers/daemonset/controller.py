@@ -28,9 +28,14 @@ from kubectl_nodelife.controllers.daemonset.sync_context import (
 )
 from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
 from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
-from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CreateControllerRevision,
+    CreatePod,
+    RecordEvent,
+    Requeue,
+)
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node

@@ -22,8 +22,7 @@ from kubectl_nodelife.controllers.daemonset.sync_context import (
     SyncError,
     describe,
 )
-from kubectl_nodelife.engine.actions import Action, DeletePod
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
+from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod
 from kubectl_nodelife.engine.events import Outcome
 
 NAMESPACE_TERMINATING = "being terminated"

@@ -44,8 +44,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
     UpdateImpossibleError,
     plan_update,
 )
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.daemonset_actions import UpdateDaemonSetStatus
+from kubectl_nodelife.engine.actions import Action, UpdateDaemonSetStatus
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
 StatusOf = Callable[[DaemonSet], DaemonSetStatus]
@@ -235,7 +234,7 @@ def _write_status(
             cause=sync.cause,
             namespace=daemon_set.namespace,
             name=daemon_set.name,
-            set_uid=daemon_set.uid,
+            object_uid=daemon_set.uid,
             status=status,
             reread=attempt > 1,
         )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import CreateCanary, DeleteCanary
+from kubectl_nodelife.engine.actions import CreateCanary, DeleteCanary
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

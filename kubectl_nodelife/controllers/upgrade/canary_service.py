@@ -12,7 +12,7 @@ from typing import Final
 from kubectl_nodelife.controllers.upgrade.canary import LABEL_CANARY, canary_name, owned_by
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, NodeMark
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import CreateCanaryService, DeleteCanaryService
+from kubectl_nodelife.engine.actions import CreateCanaryService, DeleteCanaryService
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Endpoint, EndpointSlice, Service

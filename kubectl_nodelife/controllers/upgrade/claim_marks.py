@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode, MarkNode
+from kubectl_nodelife.engine.actions import ClaimNode, MarkNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 

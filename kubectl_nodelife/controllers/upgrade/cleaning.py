@@ -26,7 +26,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     shield_off,
     uncordon,
 )
-from kubectl_nodelife.engine.upgrade_actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
+from kubectl_nodelife.engine.actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
 from kubectl_nodelife.kube.node import Node, Taint
 
 CONTROLLER: Final = "upgrade"

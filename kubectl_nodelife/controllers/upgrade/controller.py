@@ -46,8 +46,7 @@ from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.soaking import soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PASS_NS, UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import work
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.upgrade_actions import CreateCanary, NodeMarkPatch
+from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
 from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
 from kubectl_nodelife.controllers.upgrade.tries import begin
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.drain_actions import EvictPod
+from kubectl_nodelife.engine.actions import EvictPod
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod

@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
     DeleteCanary,
     DeleteCanaryService,
     DeleteJob,

@@ -13,7 +13,7 @@ from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
-from kubectl_nodelife.engine.upgrade_actions import SetGate
+from kubectl_nodelife.engine.actions import SetGate
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.zones import zone_display
 

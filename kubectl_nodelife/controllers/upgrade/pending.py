@@ -11,17 +11,18 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action, SetNodeConditions
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.drain_actions import EvictPod
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     CreateCanary,
     CreateOfNode,
     DeleteCanary,
     DeleteOfNode,
+    EvictPod,
     NodeMarkPatch,
+    SetNodeConditions,
     UpdateRun,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
 
 ObjectKey = tuple[str, tuple[str, str]]

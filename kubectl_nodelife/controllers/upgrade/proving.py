@@ -34,7 +34,7 @@ from kubectl_nodelife.controllers.upgrade.restoring import (
 )
 from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import ReleaseNode
+from kubectl_nodelife.engine.actions import ReleaseNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

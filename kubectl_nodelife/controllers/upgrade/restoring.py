@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
     FailNode,
     MarkNode,
     NodeMarkPatch,

@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.sightings import WorkSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
     DeleteJob,
     StartWork,
     StopWork,

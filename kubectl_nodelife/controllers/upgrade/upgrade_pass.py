@@ -39,10 +39,11 @@ from kubectl_nodelife.controllers.upgrade.sightings import (
     ProofSight,
     UpgradeMemory,
 )
-from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
+    Action,
     DeleteOfNode,
     NodeMarkPatch,
+    RecordEvent,
     SetUpgradeState,
     UpdateRun,
 )

@@ -30,7 +30,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import ClaimNode
+from kubectl_nodelife.engine.actions import ClaimNode
 from kubectl_nodelife.kube.node import Node
 
 LEFT_TO_A_PERSON = frozenset({NodeState.FAILED, NodeState.HELD})

@@ -32,7 +32,7 @@ from kubectl_nodelife.controllers.upgrade.tries import (
     variables,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.upgrade_actions import (
+from kubectl_nodelife.engine.actions import (
     CreateJob,
 )
 from kubectl_nodelife.kube.node import Node

@@ -10,9 +10,8 @@ import msgspec
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, CreatePod
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.kube.encode import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod

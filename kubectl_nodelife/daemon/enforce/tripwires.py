@@ -20,11 +20,11 @@ from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    CreatePod,
     SetNodeConditions,
     SetPodCondition,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.daemonset_actions import CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard, is_harm
 from kubectl_nodelife.kube.meta import KubeObject, controller_of

@@ -23,9 +23,8 @@ from kubectl_nodelife.controllers.daemonset.sync_context import CONTROLLER
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.engine.actions import Action, DeletePod
+from kubectl_nodelife.engine.actions import Action, CreateControllerRevision, CreatePod, DeletePod
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.engine.daemonset_actions import CreateControllerRevision, CreatePod
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.kube.meta import KubeObject, controller_of

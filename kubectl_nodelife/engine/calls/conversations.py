@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine import actions as act
-from kubectl_nodelife.engine import daemonset_actions as daemonset
-from kubectl_nodelife.engine import drain_actions as drain
-from kubectl_nodelife.engine import ordered_actions as ordered
-from kubectl_nodelife.engine import upgrade_actions as upgrade
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import (
     daemonset_calls,
@@ -45,38 +42,38 @@ CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], 
     act.AddTaints: node_calls.change_taints,
     act.RemoveTaints: node_calls.change_taints,
     act.SetNodeLabels: node_calls.set_node_labels,
-    drain.SetUnschedulable: node_calls.set_unschedulable,
+    actions.SetUnschedulable: node_calls.set_unschedulable,
     act.SetPodCondition: pod_calls.set_pod_condition,
     act.MarkPodNotReady: pod_calls.mark_pod_not_ready,
     act.SetPodReason: pod_calls.set_pod_reason,
     act.SetPodPhase: pod_calls.set_pod_phase,
     act.DeletePod: pod_calls.delete_pod,
-    drain.EvictPod: pod_calls.evict_pod,
-    ordered.SetPodReady: ordered_calls.set_pod_ready,
-    ordered.RollBackDaemonSet: ordered_calls.roll_back,
-    daemonset.CreatePod: pod_calls.create_pod,
-    daemonset.SetPodLabel: pod_calls.set_pod_label,
-    daemonset.AdoptObject: daemonset_calls.adopt,
-    daemonset.ReleaseObject: daemonset_calls.release,
-    daemonset.CreateControllerRevision: daemonset_calls.create_revision,
-    daemonset.UpdateControllerRevision: daemonset_calls.update_revision,
-    daemonset.DeleteControllerRevision: daemonset_calls.delete_revision,
-    daemonset.UpdateDaemonSetStatus: daemonset_calls.update_status,
-    daemonset.RaiseCollisionCount: daemonset_calls.raise_collision_count,
-    upgrade.ClaimNode: upgrade_calls.patch_node,
-    upgrade.SetUpgradeState: upgrade_calls.patch_node,
-    upgrade.OpenForProof: upgrade_calls.patch_node,
-    upgrade.ReleaseNode: upgrade_calls.patch_node,
-    upgrade.RestoreNode: upgrade_calls.patch_node,
-    upgrade.FailNode: upgrade_calls.patch_node,
-    upgrade.MarkNode: upgrade_calls.patch_node,
-    upgrade.CreateCanary: upgrade_calls.create,
-    upgrade.DeleteCanary: upgrade_calls.delete,
-    upgrade.CreateCanaryService: upgrade_calls.create,
-    upgrade.DeleteCanaryService: upgrade_calls.delete,
-    upgrade.CreateJob: upgrade_calls.create,
-    upgrade.DeleteJob: upgrade_calls.delete,
-    upgrade.UpdateRun: upgrade_calls.update_run,
+    actions.EvictPod: pod_calls.evict_pod,
+    actions.SetPodReady: ordered_calls.set_pod_ready,
+    actions.RollBackDaemonSet: ordered_calls.roll_back,
+    actions.CreatePod: pod_calls.create_pod,
+    actions.SetPodLabel: pod_calls.set_pod_label,
+    actions.AdoptObject: daemonset_calls.adopt,
+    actions.ReleaseObject: daemonset_calls.release,
+    actions.CreateControllerRevision: daemonset_calls.create_revision,
+    actions.UpdateControllerRevision: daemonset_calls.update_revision,
+    actions.DeleteControllerRevision: daemonset_calls.delete_revision,
+    actions.UpdateDaemonSetStatus: daemonset_calls.update_status,
+    actions.RaiseCollisionCount: daemonset_calls.raise_collision_count,
+    actions.ClaimNode: upgrade_calls.patch_node,
+    actions.SetUpgradeState: upgrade_calls.patch_node,
+    actions.OpenForProof: upgrade_calls.patch_node,
+    actions.ReleaseNode: upgrade_calls.patch_node,
+    actions.RestoreNode: upgrade_calls.patch_node,
+    actions.FailNode: upgrade_calls.patch_node,
+    actions.MarkNode: upgrade_calls.patch_node,
+    actions.CreateCanary: upgrade_calls.create,
+    actions.DeleteCanary: upgrade_calls.delete,
+    actions.CreateCanaryService: upgrade_calls.create,
+    actions.DeleteCanaryService: upgrade_calls.delete,
+    actions.CreateJob: upgrade_calls.create,
+    actions.DeleteJob: upgrade_calls.delete,
+    actions.UpdateRun: upgrade_calls.update_run,
     act.RecordEvent: event_calls.record_event,
 }
 
@@ -128,7 +125,7 @@ def _as_known(
         if before is None:
             return Answer(NOT_FOUND, reason="NotFound", now_ns=now_ns)
         return Answer(OK, before, now_ns=now_ns)
-    if isinstance(action, daemonset.AdoptObject):
+    if isinstance(action, actions.AdoptObject):
         namespace, name = call.key
         meta = ObjectMeta(name=name, namespace=namespace, uid=action.owner.uid)
         return Answer(OK, DaemonSet(metadata=meta), now_ns=now_ns)

@@ -7,6 +7,17 @@ of the counts under the same resourceVersion, so that conditions set by others s
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine.actions import (
+    STATUS_COUNTS,
+    AdoptObject,
+    CreateControllerRevision,
+    DeleteControllerRevision,
+    RaiseCollisionCount,
+    ReleaseObject,
+    UpdateControllerRevision,
+    UpdateDaemonSetStatus,
+    camel_case,
+)
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
     Body,
@@ -25,17 +36,6 @@ from kubectl_nodelife.engine.calls.steps import (
     read,
     same,
     write,
-)
-from kubectl_nodelife.engine.daemonset_actions import (
-    STATUS_COUNTS,
-    AdoptObject,
-    CreateControllerRevision,
-    DeleteControllerRevision,
-    RaiseCollisionCount,
-    ReleaseObject,
-    UpdateControllerRevision,
-    UpdateDaemonSetStatus,
-    camel_case,
 )
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject

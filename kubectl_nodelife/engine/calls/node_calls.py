@@ -15,6 +15,7 @@ from kubectl_nodelife.engine.actions import (
     RemoveTaints,
     SetNodeConditions,
     SetNodeLabels,
+    SetUnschedulable,
 )
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
@@ -38,7 +39,6 @@ from kubectl_nodelife.engine.calls.steps import (
     whole,
     write,
 )
-from kubectl_nodelife.engine.drain_actions import SetUnschedulable
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint

@@ -6,9 +6,9 @@ patch with the revision's data. The preconditions, uid and version as judged, ar
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine.actions import RollBackDaemonSet, SetPodReady
 from kubectl_nodelife.engine.calls.call import Patch
 from kubectl_nodelife.engine.calls.steps import Conversation, as_seen, write
-from kubectl_nodelife.engine.ordered_actions import RollBackDaemonSet, SetPodReady
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_time
 

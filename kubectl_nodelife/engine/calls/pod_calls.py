@@ -12,10 +12,13 @@ from collections.abc import Generator
 from typing import Final
 
 from kubectl_nodelife.engine.actions import (
+    CreatePod,
     DeletePod,
+    EvictPod,
     MarkPodNotReady,
     PodAction,
     SetPodCondition,
+    SetPodLabel,
     SetPodPhase,
     SetPodReason,
 )
@@ -51,8 +54,6 @@ from kubectl_nodelife.engine.calls.steps import (
     whole,
     write,
 )
-from kubectl_nodelife.engine.daemonset_actions import CreatePod, SetPodLabel
-from kubectl_nodelife.engine.drain_actions import EvictPod
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import FieldInfo, fields
 
-from kubectl_nodelife.engine.action import Action
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
     NOT_FOUND,

@@ -8,6 +8,14 @@ the whole list, which the API holds to be one value. What is created has a name 
 
 from __future__ import annotations
 
+from kubectl_nodelife.engine.actions import (
+    CreateCanary,
+    CreateOfNode,
+    DeleteCanary,
+    DeleteOfNode,
+    NodeMarkPatch,
+    UpdateRun,
+)
 from kubectl_nodelife.engine.calls.call import CONFLICT, MERGE, NOT_FOUND, Body, Delete, Patch, Post
 from kubectl_nodelife.engine.calls.steps import (
     UNCHANGED,
@@ -16,14 +24,6 @@ from kubectl_nodelife.engine.calls.steps import (
     conflict,
     same,
     write,
-)
-from kubectl_nodelife.engine.upgrade_actions import (
-    CreateCanary,
-    CreateOfNode,
-    DeleteCanary,
-    DeleteOfNode,
-    NodeMarkPatch,
-    UpdateRun,
 )
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject

@@ -22,9 +22,8 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import DeletePod
+from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
 from kubectl_nodelife.engine.calls import Request, request_of
-from kubectl_nodelife.engine.ordered_actions import SetPodReady
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.status import differences
-from kubectl_nodelife.engine.daemonset_actions import STATUS_COUNTS
+from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.truth_table import trouble_of

@@ -14,13 +14,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine import (
-    actions,
-    daemonset_actions,
-    drain_actions,
-    ordered_actions,
-    upgrade_actions,
-)
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import Time
 
@@ -31,9 +24,8 @@ def _concrete(kind: type[Action]) -> list[type[Action]]:
     return [found for sub in below for found in _concrete(sub)] if below else [kind]
 
 
-_MODULES: Final = (actions, daemonset_actions, drain_actions, ordered_actions, upgrade_actions)
 ACTION_CLASSES: Final[tuple[type[Action], ...]] = tuple(
-    kind for kind in _concrete(Action) if kind.__module__ in {m.__name__ for m in _MODULES}
+    kind for kind in _concrete(Action) if kind.__module__.startswith(f"{__package__}.")
 )
 """All that a controller or an order may decide."""
 

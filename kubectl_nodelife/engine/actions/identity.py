@@ -16,9 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.engine import daemonset_actions as daemonset
-from kubectl_nodelife.engine import drain_actions, ordered_actions
-from kubectl_nodelife.engine import upgrade_actions as upgrade
+from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -91,32 +89,32 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     UnqueueNode: attrgetter("zone"),
     ScheduleEviction: attrgetter("due_ns", "toleration_seconds"),
     CancelEviction: attrgetter("due_ns"),
-    daemonset.CreatePod: attrgetter("node", "owner_uid", "revision"),
-    daemonset.SetPodLabel: attrgetter("key", "value"),
-    daemonset.AdoptObject: attrgetter("owner.uid"),
-    daemonset.ReleaseObject: attrgetter("owner_uid"),
-    daemonset.CreateControllerRevision: lambda a: (
+    actions.CreatePod: attrgetter("node", "owner_uid", "revision"),
+    actions.SetPodLabel: attrgetter("key", "value"),
+    actions.AdoptObject: attrgetter("owner.uid"),
+    actions.ReleaseObject: attrgetter("owner_uid"),
+    actions.CreateControllerRevision: lambda a: (
         a.revision.revision,
         [owner.uid for owner in a.revision.metadata.owner_references],
     ),
-    daemonset.UpdateControllerRevision: attrgetter("number", "hash_label"),
-    daemonset.DeleteControllerRevision: attrgetter("number"),
-    daemonset.UpdateDaemonSetStatus: attrgetter(
-        *(f"status.{count}" for count in daemonset.STATUS_COUNTS)
+    actions.UpdateControllerRevision: attrgetter("number", "hash_label"),
+    actions.DeleteControllerRevision: attrgetter("number"),
+    actions.UpdateDaemonSetStatus: attrgetter(
+        *(f"status.{count}" for count in actions.STATUS_COUNTS)
     ),
-    daemonset.RaiseCollisionCount: attrgetter("seen"),
-    drain_actions.EvictPod: attrgetter("grace_period_seconds"),
-    drain_actions.SetUnschedulable: attrgetter("unschedulable"),
-    ordered_actions.SetPodReady: attrgetter("status"),
-    ordered_actions.RollBackDaemonSet: attrgetter("revision"),
-    upgrade.NodeMarkPatch: attrgetter("from_", "to", "annotations", "labels"),
-    upgrade.StartWork: attrgetter("try_", "mode"),
-    upgrade.StopWork: attrgetter("try_"),
-    upgrade.WorkDone: attrgetter("try_", "code"),
-    upgrade.CreateCanary: attrgetter("node"),
-    upgrade.DeleteCanary: attrgetter("node"),
-    upgrade.OfNodeAction: attrgetter("node"),
-    upgrade.UpdateRun: attrgetter("annotations"),
-    upgrade.SetGate: attrgetter("gate", "holds"),
+    actions.RaiseCollisionCount: attrgetter("seen"),
+    actions.EvictPod: attrgetter("grace_period_seconds"),
+    actions.SetUnschedulable: attrgetter("unschedulable"),
+    actions.SetPodReady: attrgetter("status"),
+    actions.RollBackDaemonSet: attrgetter("revision"),
+    actions.NodeMarkPatch: attrgetter("from_", "to", "annotations", "labels"),
+    actions.StartWork: attrgetter("try_", "mode"),
+    actions.StopWork: attrgetter("try_"),
+    actions.WorkDone: attrgetter("try_", "code"),
+    actions.CreateCanary: attrgetter("node"),
+    actions.DeleteCanary: attrgetter("node"),
+    actions.OfNodeAction: attrgetter("node"),
+    actions.UpdateRun: attrgetter("annotations"),
+    actions.SetGate: attrgetter("gate", "holds"),
 }
 """The data that tells two actions of a class on one object apart."""

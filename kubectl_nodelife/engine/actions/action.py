@@ -1,10 +1,9 @@
 """What all actions share: who decided, why, what led to it, and which object it is about.
 
-A class per API call or per decision worth telling; the classes themselves are in `actions.py`, from
-where everything is imported. Each knows the words of its records (contract: one record a condition,
-a taint, a label), why it was taken (`because`), the action that led to it (`cause`), and, where it
-writes, its `effect` on the object: the simulated world, the dry-run overlay and the check "does
-the cluster show it already" all use that one function.
+There is a class for each API call and for each decision worth telling. Each knows the words of its
+records (contract: one record a condition, a taint, a label), why it was taken (`because`), the
+action that led to it (`cause`), and, where it writes, its `effect` on the object: the simulated
+world, the dry-run overlay and the check "does the cluster show it already" all use that function.
 
 `writes` tells a call to the API server from a decision that only concerns ourselves.
 """
@@ -12,6 +11,7 @@ the cluster show it already" all use that one function.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import cache
 from typing import Any, ClassVar, final
 
 import msgspec
@@ -50,6 +50,9 @@ class Action(
     deletes: ClassVar[bool] = False
     """Whether it asks for the object's deletion: it is done where no such object is there."""
 
+    tells: ClassVar[tuple[str, ...]] = ()
+    """The fields that its record tells, where it has one record under the name of its class."""
+
     controller: str
     because: str
     cause: Action | None = None
@@ -76,14 +79,14 @@ class Action(
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """(action word, detail) of each record, in order, as the Timeline contract names them."""
-        raise NotImplementedError
+        yield type(self).__name__, {camel_case(name): getattr(self, name) for name in self.tells}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The object after the action, None for "gone"; the same object where nothing changes."""
         return obj
 
     def shown_by(self, obj: KubeObject) -> bool:
-        """Whether the object, as the cluster shows it, has this change already, by whatever hand.
+        """Whether the object, as the cluster shows it, has this change already, whoever made it.
 
         Instants do not count: another writer stamps its own.
         """
@@ -130,3 +133,29 @@ class PodAction(Action, frozen=True, kw_only=True, gc=False):
     def uid(self) -> str:
         """The pod's uid."""
         return self.pod_uid
+
+
+class ObjectAction(Action, frozen=True, kw_only=True, gc=False):
+    """An action on an object of any kind."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    object_uid: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """(kind, (namespace, name))"""
+        return (self.kind, (self.namespace, self.name))
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return self.object_uid
+
+
+@cache
+def camel_case(field: str) -> str:
+    """A field's name in the API's spelling; an underscore at the end only avoids a keyword."""
+    first, *rest = field.rstrip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)

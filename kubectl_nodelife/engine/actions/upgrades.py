@@ -1,9 +1,9 @@
 """What the upgrade controller decides: one PATCH for each change of a node's state, and the rest.
 
-Like `actions.py`, which these classes belong to. A node's state, its cordon, taints, labels and
-annotations change together, under the version that was judged: a change in between is answered with
-409, and the next pass decides anew. `StartWork`, `StopWork`, `WorkDone` and `SetGate` are no calls
-to the API server: the first two go to whoever runs commands, the others are records alone.
+A node's state, its cordon, taints, labels and annotations change together, under the version that
+was judged: a change in between is answered with 409, and the next pass decides anew. `StartWork`,
+`StopWork`, `WorkDone` and `SetGate` are no calls to the API server: the first two go to whoever
+runs commands, the others are records alone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, NodeAction, PodAction
-from kubectl_nodelife.engine.daemonset_actions import created_object
+from kubectl_nodelife.engine.actions.action import (
+    Action,
+    Detail,
+    NodeAction,
+    ObjectAction,
+    PodAction,
+)
+from kubectl_nodelife.engine.actions.created import created_object, created_pod
+from kubectl_nodelife.engine.actions.pods import DeletePod
 from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
@@ -136,21 +143,17 @@ class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
 class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """POST of the canary pod of a node. 409: it is there already."""
 
+    tells: ClassVar[tuple[str, ...]] = ("node",)
+
+    kind: str = ""
     node: str
     manifest: dict[str, Any]
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """CreateCanary."""
-        yield "CreateCanary", {"node": self.node}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The new pod, Pending; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
-        pod = convert(self.manifest, Pod, "", "")
-        pod = replace(pod, status=replace(pod.status, phase="Pending"))
-        created: Pod = created_object(pod, "Pod", now_ns)
-        return created
+        return created_pod(self.manifest, now_ns)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """A pod of that name is there."""
@@ -160,13 +163,11 @@ class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
 class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """DELETE of a canary pod under its uid, with its own grace period."""
 
+    tells: ClassVar[tuple[str, ...]] = ("node",)
+
     deletes: ClassVar[bool] = True
 
     node: str
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """DeleteCanary."""
-        yield "DeleteCanary", {"node": self.node}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The pod terminating, or gone."""
@@ -184,29 +185,13 @@ class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
         return obj.metadata.deletion_timestamp is not None
 
 
-class OfNodeAction(Action, frozen=True, kw_only=True, gc=False):
+class OfNodeAction(ObjectAction, frozen=True, kw_only=True, gc=False):
     """An action on an object that is there for one node: its Job, its canary's Service."""
 
-    kind: ClassVar[str]
+    tells: ClassVar[tuple[str, ...]] = ("node",)
 
-    namespace: str
-    name: str
+    kind: str = ""
     node: str
-    object_uid: str = ""
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """(kind, (namespace, name))"""
-        return (self.kind, (self.namespace, self.name))
-
-    @property
-    def uid(self) -> str:
-        """The object's uid."""
-        return self.object_uid
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """The class's name, with the node."""
-        yield type(self).__name__, {"node": self.node}
 
 
 class CreateOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
@@ -244,45 +229,39 @@ class DeleteOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
 class CreateJob(CreateOfNode, frozen=True, kw_only=True, gc=False):
     """POST of the Job of one try."""
 
-    kind: ClassVar[str] = "Job"
+    kind: str = "Job"
 
 
 class DeleteJob(DeleteOfNode, frozen=True, kw_only=True, gc=False):
     """DELETE of a Job, its pods in the background with it."""
 
-    kind: ClassVar[str] = "Job"
+    kind: str = "Job"
 
 
 class CreateCanaryService(CreateOfNode, frozen=True, kw_only=True, gc=False):
     """POST of a headless Service for a canary, which gets an EndpointSlice."""
 
-    kind: ClassVar[str] = "Service"
+    kind: str = "Service"
 
 
 class DeleteCanaryService(DeleteOfNode, frozen=True, kw_only=True, gc=False):
     """DELETE of a canary's Service."""
 
-    kind: ClassVar[str] = "Service"
+    kind: str = "Service"
 
 
-class UpdateRun(Action, frozen=True, kw_only=True, gc=False):
+class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
     """PATCH of the run's Lease: its document, and a wish struck off where `strikes_wish`.
 
     `phase`, `step`, `window`: what changes of them, for the records; "" and None where it does not.
     """
 
-    namespace: str
-    name: str
+    kind: str = "Lease"
     annotations: Changes
     phase_from: str = ""
     phase: str = ""
     step: int | None = None
     window: int | None = None
-
-    @property
-    def target(self) -> tuple[str, tuple[str, str]]:
-        """("Lease", (namespace, name))"""
-        return ("Lease", (self.namespace, self.name))
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """SetUpgradePhase and SetWindow, where these change."""
@@ -304,6 +283,8 @@ class UpdateRun(Action, frozen=True, kw_only=True, gc=False):
 class SetGate(Action, frozen=True, kw_only=True, gc=False):
     """A gate holds from now on, or no longer does."""
 
+    tells: ClassVar[tuple[str, ...]] = ("gate", "holds")
+
     writes: ClassVar[bool] = False
 
     gate: str
@@ -313,10 +294,6 @@ class SetGate(Action, frozen=True, kw_only=True, gc=False):
     def target(self) -> tuple[str, tuple[str, str]]:
         """("Gate", ("", gate))"""
         return ("Gate", ("", self.gate))
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """SetGate."""
-        yield "SetGate", {"gate": self.gate, "holds": self.holds}
 
 
 def _changed(present: dict[str, str] | None, changes: Mapping[str, str | None]) -> Any:

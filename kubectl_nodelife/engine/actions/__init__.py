@@ -1,0 +1,86 @@
+"""What is decided: values that say why, know their effect on an object, and are told as records.
+
+`action` has what all share. The classes are cut by what they concern: `nodes`, `pods`,
+`daemonsets`, `upgrades`, `event`, and `decisions` without a write. All are imported from here.
+
+- `numbering`: the number by which an action is known while it is on its way
+- `identity`: the key by which another process knows the same action
+- `data`: actions as JSON, for a journal
+"""
+
+from __future__ import annotations
+
+from kubectl_nodelife.engine.actions.action import Action as Action
+from kubectl_nodelife.engine.actions.action import Detail as Detail
+from kubectl_nodelife.engine.actions.action import NodeAction as NodeAction
+from kubectl_nodelife.engine.actions.action import ObjectAction as ObjectAction
+from kubectl_nodelife.engine.actions.action import PodAction as PodAction
+from kubectl_nodelife.engine.actions.action import Requeue as Requeue
+from kubectl_nodelife.engine.actions.action import camel_case as camel_case
+from kubectl_nodelife.engine.actions.created import created_object as created_object
+from kubectl_nodelife.engine.actions.created import created_pod as created_pod
+from kubectl_nodelife.engine.actions.created import created_uid as created_uid
+from kubectl_nodelife.engine.actions.daemonsets import STATUS_COUNTS as STATUS_COUNTS
+from kubectl_nodelife.engine.actions.daemonsets import AdoptObject as AdoptObject
+from kubectl_nodelife.engine.actions.daemonsets import (
+    CreateControllerRevision as CreateControllerRevision,
+)
+from kubectl_nodelife.engine.actions.daemonsets import (
+    DeleteControllerRevision as DeleteControllerRevision,
+)
+from kubectl_nodelife.engine.actions.daemonsets import RaiseCollisionCount as RaiseCollisionCount
+from kubectl_nodelife.engine.actions.daemonsets import ReleaseObject as ReleaseObject
+from kubectl_nodelife.engine.actions.daemonsets import RollBackDaemonSet as RollBackDaemonSet
+from kubectl_nodelife.engine.actions.daemonsets import (
+    UpdateControllerRevision as UpdateControllerRevision,
+)
+from kubectl_nodelife.engine.actions.daemonsets import (
+    UpdateDaemonSetStatus as UpdateDaemonSetStatus,
+)
+from kubectl_nodelife.engine.actions.decisions import CancelEviction as CancelEviction
+from kubectl_nodelife.engine.actions.decisions import QueueNode as QueueNode
+from kubectl_nodelife.engine.actions.decisions import ScheduleEviction as ScheduleEviction
+from kubectl_nodelife.engine.actions.decisions import SetZoneState as SetZoneState
+from kubectl_nodelife.engine.actions.decisions import UnqueueNode as UnqueueNode
+from kubectl_nodelife.engine.actions.event import RecordEvent as RecordEvent
+from kubectl_nodelife.engine.actions.nodes import AddTaints as AddTaints
+from kubectl_nodelife.engine.actions.nodes import RemoveTaints as RemoveTaints
+from kubectl_nodelife.engine.actions.nodes import SetNodeConditions as SetNodeConditions
+from kubectl_nodelife.engine.actions.nodes import SetNodeLabels as SetNodeLabels
+from kubectl_nodelife.engine.actions.nodes import SetUnschedulable as SetUnschedulable
+from kubectl_nodelife.engine.actions.nodes import taint_detail as taint_detail
+from kubectl_nodelife.engine.actions.pods import EVICTION_MESSAGE as EVICTION_MESSAGE
+from kubectl_nodelife.engine.actions.pods import CreatePod as CreatePod
+from kubectl_nodelife.engine.actions.pods import DeletePod as DeletePod
+from kubectl_nodelife.engine.actions.pods import EvictPod as EvictPod
+from kubectl_nodelife.engine.actions.pods import MarkPodNotReady as MarkPodNotReady
+from kubectl_nodelife.engine.actions.pods import SetPodCondition as SetPodCondition
+from kubectl_nodelife.engine.actions.pods import SetPodLabel as SetPodLabel
+from kubectl_nodelife.engine.actions.pods import SetPodPhase as SetPodPhase
+from kubectl_nodelife.engine.actions.pods import SetPodReady as SetPodReady
+from kubectl_nodelife.engine.actions.pods import SetPodReason as SetPodReason
+from kubectl_nodelife.engine.actions.pods import put_condition as put_condition
+from kubectl_nodelife.engine.actions.pods import with_label as with_label
+from kubectl_nodelife.engine.actions.upgrades import Changes as Changes
+from kubectl_nodelife.engine.actions.upgrades import ClaimNode as ClaimNode
+from kubectl_nodelife.engine.actions.upgrades import CreateCanary as CreateCanary
+from kubectl_nodelife.engine.actions.upgrades import CreateCanaryService as CreateCanaryService
+from kubectl_nodelife.engine.actions.upgrades import CreateJob as CreateJob
+from kubectl_nodelife.engine.actions.upgrades import CreateOfNode as CreateOfNode
+from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanary
+from kubectl_nodelife.engine.actions.upgrades import DeleteCanaryService as DeleteCanaryService
+from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
+from kubectl_nodelife.engine.actions.upgrades import DeleteOfNode as DeleteOfNode
+from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode
+from kubectl_nodelife.engine.actions.upgrades import MarkNode as MarkNode
+from kubectl_nodelife.engine.actions.upgrades import NodeMarkPatch as NodeMarkPatch
+from kubectl_nodelife.engine.actions.upgrades import OfNodeAction as OfNodeAction
+from kubectl_nodelife.engine.actions.upgrades import OpenForProof as OpenForProof
+from kubectl_nodelife.engine.actions.upgrades import ReleaseNode as ReleaseNode
+from kubectl_nodelife.engine.actions.upgrades import RestoreNode as RestoreNode
+from kubectl_nodelife.engine.actions.upgrades import SetGate as SetGate
+from kubectl_nodelife.engine.actions.upgrades import SetUpgradeState as SetUpgradeState
+from kubectl_nodelife.engine.actions.upgrades import StartWork as StartWork
+from kubectl_nodelife.engine.actions.upgrades import StopWork as StopWork
+from kubectl_nodelife.engine.actions.upgrades import UpdateRun as UpdateRun
+from kubectl_nodelife.engine.actions.upgrades import WorkDone as WorkDone

@@ -1,0 +1,87 @@
+"""Decisions without a write: a zone's state, a node's place in a queue, a pod's eviction timer.
+
+They are told like writes, since everything that is written later follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kubectl_nodelife.engine.actions.action import (
+    Action,
+    Detail,
+    NodeAction,
+    PodAction,
+)
+from kubectl_nodelife.kube.node import Taint
+
+
+class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
+    """A zone's state and with it the rate at which its nodes are tainted, in nodes a second."""
+
+    tells: ClassVar[tuple[str, ...]] = ("zone", "from_", "to", "rate")
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+    from_: str
+    to: str
+    rate: float
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Zone", ("", zone key))"""
+        return ("Zone", ("", self.zone))
+
+
+class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node waits in its zone's queue for a NoExecute taint.
+
+    In classic mode it waits for the eviction of its pods.
+    """
+
+    tells: ClassVar[tuple[str, ...]] = ("zone",)
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+
+class UnqueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node that waited no longer does, without having been tainted."""
+
+    tells: ClassVar[tuple[str, ...]] = ("zone",)
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+
+class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A pod will be deleted at `due_ns`, after `toleration_seconds` under the taints (0: now)."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+    toleration_seconds: int
+    taints: tuple[Taint, ...] = ()
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """ScheduleEviction; `due` is made relative by whoever writes the record."""
+        yield (
+            "ScheduleEviction",
+            {"due_ns": self.due_ns, "tolerationSeconds": self.toleration_seconds},
+        )
+
+
+class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A scheduled eviction will not happen; `due_ns` is when it would have."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """CancelEviction."""
+        yield "CancelEviction", {"due_ns": self.due_ns}
