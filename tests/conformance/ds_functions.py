@@ -27,7 +27,7 @@ from kubectl_nodelife.controllers.daemonset.template import (
     replace_node_name_affinity,
 )
 from kubectl_nodelife.controllers.daemonset.update_plan import budget_of
-from kubectl_nodelife.engine import daemonset_actions as dact
+from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.outlook.daemonset import kubectl_rollout

@@ -23,7 +23,7 @@ from kubectl_nodelife.controllers.daemonset.history import (
 from kubectl_nodelife.controllers.daemonset.sync_context import Calls, Failures, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory
-from kubectl_nodelife.engine import daemonset_actions as dact
+from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta, controller_of
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetSpec

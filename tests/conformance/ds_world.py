@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.daemonset.history import get_patch, new_revisi
 from kubectl_nodelife.controllers.daemonset.sync_context import Step, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
-from kubectl_nodelife.engine import daemonset_actions as dact
+from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.acts.upgrade.sentences import SENTENCES, sentences_of
-from kubectl_nodelife.engine import upgrade_actions as upgrade
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import upgrades as upgrade
 
 WHO = {"controller": "upgrade", "because": "it is its turn"}
 
