@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import START_NS
-from tests.upgrade.vector_cases import DRAINING
+from tests.upgrade.vector_cases import DONE, DRAINING, SETTLING, WORKING
 
 
 def run_of(count: int, *, at_start: int = 0, zone: str = "a", **policy: Any) -> Stand:
@@ -31,7 +32,7 @@ def drain_slowly(s: Stand) -> None:
     """What is claimed stays in Draining."""
     for node in list(s.cache.nodes):
         if s.state(node) == "":
-            s.verdicts[node] = DrainVerdict("slow", "", evictable=(), moving=(("d", f"p-{node}"),))
+            s.verdicts[node] = DrainVerdict("slow")
             s.add_pod(f"p-{node}", node)
 
 
@@ -183,6 +184,40 @@ def test_a_pool_that_an_autoscaler_shrinks_does_not_hold_the_run() -> None:
     s.cache.set("Node", ("", "n9"), None)
     s.settle()
     assert len(s.claimed()) == 1 and budget(s)[0] == 9
+
+
+@pytest.mark.parametrize("state", [DRAINING, WORKING, SETTLING, DONE])
+def test_an_autoscaler_may_take_a_node_that_the_run_has_named(state: NodeState) -> None:
+    s = Stand(grown=False, maxUnavailable=1, canaryNodes=["n0"])
+    s.add_nodes(*[f"n{i}" for i in range(10)])
+    if state == DRAINING:
+        drain_slowly(s)
+    s.settle()
+    if state == SETTLING:
+        s.silence("n0")
+    if state in (SETTLING, DONE):
+        s.ends("n0", 0)
+        s.run(4 * 60)
+    assert s.state("n0") == state and s.claimed() == ["n0"]
+    s.edit("n0", spec={"taints": (Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule"),)})
+    s.settle()
+    s.cache.set("Node", ("", "n0"), None)
+    s.run(20 * 60, every=30)
+    assert s.claimed()[:2] == ["n0", "n1"] and s.document.failed == ()
+    assert budget(s)[0] == 9
+
+
+def test_a_node_that_is_to_be_replaced_is_waited_for_though_an_autoscaler_deletes_it() -> None:
+    s = run_of(10, maxUnavailable=1, work={"mode": "replace"})
+    s.settle()
+    s.edit("n0", spec={"taints": (Taint("karpenter.sh/disrupted", "NoSchedule"),)})
+    s.settle()
+    s.cache.set("Node", ("", "n0"), None)
+    s.run(120)
+    assert s.claimed() == ["n0"] and budget(s)[0] == 10
+    s.add_nodes("new", born_ns=s.now_ns)
+    s.settle()
+    assert s.state("new") == SETTLING and budget(s)[0] == 10
 
 
 def test_a_node_made_after_the_start_is_no_candidate_without_a_target() -> None:

@@ -212,8 +212,8 @@ class UpgradeController:
 
     def _decide(self, p: UpgradePass) -> None:
         wishes.take(p)
-        shrinking.follow(p)
         gone_nodes.follow(p)
+        shrinking.follow(p)
         wishes.do_asked(p)
         for name, mark in list(p.marks.items()):
             if p.is_busy(name):

@@ -2,7 +2,8 @@
 
 An annotation dies with its object, so the run's document keeps the mark of a node that went. It is
 waited for until the deadline of its state; the newcomer is marked by one PATCH on first sight,
-before ordinary pods come. A newcomer that runs such pods already is never cordoned.
+before ordinary pods come. A newcomer that runs such pods already is never cordoned. Nobody takes
+the place of a node that an autoscaler took away.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade import shrinking
 from kubectl_nodelife.controllers.upgrade.document import StepNode
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
@@ -62,7 +64,7 @@ def _keep_marks(p: UpgradePass) -> None:
         elif entry.mark is None:
             nodes.pop(name)
             last = _last_mark(p, name, entry)
-            if last.state in RETURNING:
+            if last.state in RETURNING and not shrinking.is_taken_away(p, name, entry.uid):
                 nodes[name] = replace(entry, mark=last)
             else:
                 p.skipped[name] = "gone"
