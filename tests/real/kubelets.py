@@ -9,6 +9,8 @@ instead of being Ready; `rebooted: never`, not Ready any more once the node was 
 A reboot: the kubelet is silent for a while, then the node has another bootID (and kubelet version,
 if one is named), and the containers of its pods are others. A test calls `reboot`, or has a
 program write a file of the node's name into the folder `reboots`: `SECONDS [VERSION]`.
+
+What is wrong with a node stands in its `Ailments`.
 """
 
 from __future__ import annotations
@@ -16,73 +18,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.real.control_plane import Api, Refused
+from tests.real.kubelet import Kubelet, found, now_text
 
 _REPORT_EVERY_S = 20.0
 PAUSE = "registry.k8s.io/pause:3.10"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
-
-class Kubelet:
-    """One kubelet. `conditions` are what it sees; `alive` whether it does anything.
-
-    `boots_at`: when a reboot is over (monotonic seconds), None while there is none.
-    """
-
-    def __init__(self, name: str, version: str = "v1.36.3") -> None:
-        self.name = name
-        self.alive = True
-        self.version = version
-        self.boot_id = str(uuid.uuid4())
-        self.boots_at: float | None = None
-        self.booted_at = 0.0
-        self.reboots = 0
-        self.conditions = {
-            "Ready": "True",
-            "MemoryPressure": "False",
-            "DiskPressure": "False",
-            "PIDPressure": "False",
-        }
-        self.since = dict.fromkeys(self.conditions, now_text())
-        self.renew_at = 0.0
-        self.report_at = 0.0
-
-    def report(self, type_: str, status: str) -> None:
-        """From now on the kubelet sees this."""
-        if self.conditions.get(type_) != status:
-            self.since[type_] = now_text()
-        self.conditions[type_] = status
-        self.report_at = 0.0
-
-    def start(self) -> None:
-        """Begin (again): renew and post at once."""
-        self.alive, self.renew_at, self.report_at = True, 0.0, 0.0
-
-    def reboot(self, seconds: float, version: str = "") -> None:
-        """Fall silent for so long, and come back with another bootID."""
-        self.alive = False
-        self.boots_at = time.monotonic() + seconds
-        self.version = version or self.version
-
-    def boot(self, now: float) -> None:
-        """The reboot is over."""
-        self.boots_at, self.booted_at = None, now
-        self.boot_id = str(uuid.uuid4())
-        self.reboots += 1
-        self.start()
-
-    def node_info(self) -> dict[str, str]:
-        """What of `status.nodeInfo` changes."""
-        return {"bootID": self.boot_id, "kubeletVersion": self.version}
-
-    def container_id(self, pod_uid: str, container: str) -> str:
-        """The id of a pod's container since the last boot."""
-        return f"containerd://{uuid.uuid5(uuid.UUID(self.boot_id), pod_uid + container).hex}"
 
 
 class Kubelets:
@@ -176,6 +120,7 @@ class Kubelets:
             for kubelet in list(self._kubelets.values()):
                 if kubelet.boots_at is not None and now >= kubelet.boots_at:
                     kubelet.boot(now)
+                kubelet.flap(now)
                 if kubelet.alive:
                     with contextlib.suppress(OSError, Refused):
                         self._heartbeat(kubelet, now)
@@ -208,7 +153,10 @@ class Kubelets:
                 for type_, status in kubelet.conditions.items()
             ]
             path = f"/api/v1/nodes/{kubelet.name}/status"
-            status = {"conditions": conditions, "nodeInfo": kubelet.node_info()}
+            status: dict[str, Any] = {"conditions": conditions, "nodeInfo": kubelet.node_info()}
+            if kubelet.allocatable:
+                amounts = dict(kubelet.allocatable)
+                status |= {"capacity": amounts, "allocatable": amounts}
             self._api.strategic(path, {"status": status}, "kubelet")
 
     def _renew(self, name: str) -> None:
@@ -229,14 +177,31 @@ class Kubelets:
             uid = pod["metadata"]["uid"]
             with contextlib.suppress(Refused):
                 if pod["metadata"].get("deletionTimestamp"):
-                    self._end_pod(pod, self._deleted_at.setdefault(uid, now), now)
+                    since = self._deleted_at.setdefault(uid, now)
+                    if now - since >= found(pod, kubelet.ailments.stops, 0.0):
+                        self._end_pod(pod, since, now)
                 elif pod["status"].get("phase") in ("Succeeded", "Failed"):
                     continue
                 else:
                     begun = max(self._bound_at.setdefault(uid, now), kubelet.booted_at)
-                    starting = now - begun < _label(pod, "start", self._start_s)
-                    if not starting or _is_of_another_boot(pod, kubelet):
+                    late = found(pod, kubelet.ailments.starts, _label(pod, "start", self._start_s))
+                    starting = now - begun < late
+                    if reason := found(pod, kubelet.ailments.waits, ""):
+                        self._hang(pod, reason)
+                    elif not starting or _is_of_another_boot(pod, kubelet):
                         self._run_pod(pod, kubelet, starting=starting)
+
+    def _hang(self, pod: dict[str, Any], reason: str) -> None:
+        """A bound pod's containers wait, and that for ever."""
+        if not pod["status"].get("containerStatuses"):
+            waiting = {"waiting": {"reason": reason, "message": "played by a test"}}
+            statuses = [
+                {"name": c["name"], "image": c["image"], "imageID": "", "ready": False}
+                | {"restartCount": 0, "state": waiting}
+                for c in pod["spec"]["containers"]
+            ]
+            status = {"startTime": now_text(), "containerStatuses": statuses}
+            self._api.strategic(f"{_path(pod)}/status", {"status": status}, "kubelet")
 
     def _run_pod(self, pod: dict[str, Any], kubelet: Kubelet, *, starting: bool) -> None:
         """A bound pod becomes Ready; one that somebody marked not ready is set right again.
@@ -328,8 +293,3 @@ def _ended(phase: str) -> dict[str, Any]:
 def _path(pod: dict[str, Any]) -> str:
     meta = pod["metadata"]
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-
-
-def now_text(micro: bool = False) -> str:
-    """The present as the API writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

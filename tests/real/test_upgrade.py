@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from tests.real.control_plane import Refused
+from tests.real.upgrade_observer import Observer
 from tests.real.upgrading import (
     LEASE,
     QUICK,
     SETTINGS,
     Fleet,
-    Observer,
     Operator,
     fleet,
     is_ready,

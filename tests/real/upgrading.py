@@ -1,4 +1,4 @@
-"""A cluster whose nodes are upgraded by our program, as a person runs it, and an observer of both.
+"""A cluster whose nodes are upgraded by our program, as a person runs it.
 
 Twelve nodes in three zones with played kubelets, a DaemonSet, Deployments with budgets; real API
 server, scheduler and controllers. The program has the rights of `rbac --upgrade` and no more.
@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ Json = dict[str, Any]
 CONTROLLERS = (
     *("node-lifecycle-controller", "taint-eviction-controller", "replicaset-controller"),
     *("deployment-controller", "daemonset-controller", "job-controller"),
-    *("disruption-controller", "garbage-collector-controller"),
+    *("disruption-controller", "garbage-collector-controller", "endpointslice-controller"),
 )
 GRACE_S = 6
 MANAGER = (
@@ -58,7 +57,7 @@ class Fleet:
     def __init__(self, plane: ControlPlane, kubelets: Kubelets, reboots: Path) -> None:
         self.plane, self.api, self.kubelets, self.reboots = plane, plane.api, kubelets, reboots
         self.nodes = [f"{zone}{number}" for zone in "abc" for number in range(4)]
-        self.kubeconfig = Path()
+        self.kubeconfig, self.account = Path(), ""
         self.operators: list[Operator] = []
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -77,17 +76,22 @@ class Fleet:
             meta = {"metadata": {"name": namespace}}
             self.api.create("/api/v1/namespaces", meta)
         self.api.create("/apis/apps/v1/namespaces/shop/daemonsets", _set("DaemonSet", "agent"))
-        web = _set("Deployment", "web", replicas=6)
-        self.api.create("/apis/apps/v1/namespaces/shop/deployments", web)
+        self.deployment("web", 6)
         self.budget("web", {"maxUnavailable": 1})
-        self.kubeconfig = _least_privilege(self.plane)
+        self.kubeconfig, self.account = _least_privilege(self.plane)
         until("all pods are ready", lambda: self.ready_pods() == len(self.nodes) + 6)
 
-    def budget(self, name: str, spec: Json) -> None:
-        """A disruption budget over the Deployment of that name."""
+    def deployment(self, name: str, replicas: int, affinity: Json | None = None) -> None:
+        """A Deployment in the shop; `affinity`: to which nodes, as a nodeAffinity."""
+        body = _set("Deployment", name, replicas=replicas)
+        body["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": affinity or {}}
+        self.api.create("/apis/apps/v1/namespaces/shop/deployments", body)
+
+    def budget(self, name: str, spec: Json, app: str = "") -> None:
+        """A disruption budget over the Deployment `app`, or the one of that name."""
         body = {
             "metadata": {"name": name},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+            "spec": {"selector": {"matchLabels": {"app": app or name}}, **spec},
         }
         self.api.create("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", body)
 
@@ -95,6 +99,21 @@ class Fleet:
         """How many pods of the shop are Ready."""
         pods = self.api.get("/api/v1/namespaces/shop/pods")["items"]
         return sum(is_ready(pod) for pod in pods)
+
+    def taint(self, node: str, key: str, *, off: bool = False) -> None:
+        """Another program taints the node, or takes its taint off."""
+
+        def is_done() -> bool:
+            found = self.node(node)
+            others = [t for t in found["spec"].get("taints") or () if t["key"] != key]
+            taints = others if off else [*others, {"key": key, "effect": "NoSchedule"}]
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            with contextlib.suppress(Refused):
+                patch = {"metadata": version, "spec": {"taints": taints}}
+                return bool(self.api.merge(f"/api/v1/nodes/{node}", patch))
+            return False
+
+        until(f"{node} is tainted by another program", is_done)
 
     def node(self, name: str) -> Json:
         """A node."""
@@ -131,8 +150,9 @@ class Fleet:
             found += [f"{name}: {t['key']}" for t in taints if t["key"].startswith("nodelife")]
             if node["spec"].get("unschedulable"):
                 found.append(f"{name}: cordoned")
-        for kind in ("api/v1/namespaces/nodelife/pods", "apis/batch/v1/namespaces/nodelife/jobs"):
-            found += [obj["metadata"]["name"] for obj in self.api.get(f"/{kind}")["items"]]
+        for kind in ("api/v1/%s/pods", "api/v1/%s/services", "apis/batch/v1/%s/jobs"):
+            listed = self.api.get("/" + kind % "namespaces/nodelife")
+            found += [obj["metadata"]["name"] for obj in listed["items"]]
         return found
 
 
@@ -207,76 +227,6 @@ class Operator:
         return self.folder / "log"
 
 
-class Observer:
-    """Watches the cluster from outside, and says what must not be (`faults`).
-
-    `lowest`: the fewest nodes that were available at once.
-    """
-
-    def __init__(self, fleet: Fleet, floor: int) -> None:
-        self.faults: list[str] = []
-        self.lowest = len(fleet.nodes)
-        self._fleet, self._floor = fleet, floor
-        self._cordons: set[str] = set()
-        self._before: dict[str, set[str]] = {}
-        self._excused: set[str] = set()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Observer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join(10)
-
-    def cordoned_by_person(self, *names: str) -> None:
-        """From now on these nodes' cordons are somebody's, and must stay."""
-        self._cordons |= set(names)
-
-    def excuse(self, *names: str) -> None:
-        """What befalls these nodes is not our doing: the floor is counted with them."""
-        self._excused |= set(names)
-
-    def _run(self) -> None:
-        while not self._end.wait(0.25):
-            with contextlib.suppress(OSError, Refused):
-                self._look()
-
-    def _look(self) -> None:
-        nodes = self._fleet.api.get("/api/v1/nodes")["items"]
-        available = sum(_is_available(n) or n["metadata"]["name"] in self._excused for n in nodes)
-        self.lowest = min(self.lowest, available)
-        if available < self._floor:
-            self._fault(f"only {available} nodes are available, {self._floor} must be")
-        for node in nodes:
-            name = node["metadata"]["name"]
-            if name in self._cordons and not node["spec"].get("unschedulable"):
-                self._fault(f"{name}: a person's cordon is gone")
-        self._look_at_pods({n["metadata"]["name"]: n for n in nodes})
-
-    def _look_at_pods(self, nodes: dict[str, Json]) -> None:
-        """No ordinary pod is bound between claim and release."""
-        on: dict[str, set[str]] = {name: set() for name in nodes}
-        for pod in self._fleet.api.get("/api/v1/namespaces/shop/pods")["items"]:
-            owners = pod["metadata"].get("ownerReferences") or [{}]
-            if owners[0].get("kind") != "DaemonSet" and pod["spec"].get("nodeName") in on:
-                on[pod["spec"]["nodeName"]].add(pod["metadata"]["name"])
-        for name, node in nodes.items():
-            state = (node["metadata"].get("labels") or {}).get(STATE, "")
-            if state in ("Draining", "Working", "Settling", "Proving"):
-                came = on[name] - self._before.setdefault(name, on[name])
-                if came:
-                    self._fault(f"{name}, {state}: {', '.join(came)} came")
-            else:
-                self._before.pop(name, None)
-
-    def _fault(self, text: str) -> None:
-        if text not in self.faults:
-            self.faults.append(text)
-
-
 @contextlib.contextmanager
 def fleet(folder: Path) -> Iterator[Fleet]:
     """The cluster, furnished."""
@@ -305,12 +255,6 @@ def is_ready(obj: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def _is_available(node: Json) -> bool:
-    taints = node["spec"].get("taints") or ()
-    keep_off = [t for t in taints if t["effect"] != "PreferNoSchedule"]
-    return is_ready(node) and not node["spec"].get("unschedulable") and not keep_off
-
-
 def _set(kind: str, name: str, replicas: int | None = None) -> Json:
     labels = {"app": name}
     container = {
@@ -330,8 +274,8 @@ def _set(kind: str, name: str, replicas: int | None = None) -> Json:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _least_privilege(plane: ControlPlane) -> Path:
-    """A kubeconfig of the ServiceAccount that `rbac --upgrade` prints, TLS verified."""
+def _least_privilege(plane: ControlPlane) -> tuple[Path, str]:
+    """A kubeconfig of the ServiceAccount that `rbac --upgrade` prints, TLS verified; its user."""
     printed = subprocess.run(
         [*_PROGRAM, "rbac", "--upgrade"], capture_output=True, text=True, check=True
     ).stdout
@@ -350,4 +294,4 @@ def _least_privilege(plane: ControlPlane) -> Path:
     path = plane.folder / "upgrader.kubeconfig"
     path.touch(0o600)
     path.write_text(json.dumps(config))
-    return path
+    return path, f"system:serviceaccount:{namespace}:{name}"

@@ -1,0 +1,175 @@
+"""Node upgrades on a real control plane when nodes and the cluster misbehave.
+
+Each run has many troubles at once, in places where they do not disturb one another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from tests.real.upgrade_observer import Observer
+from tests.real.upgrading import SETTINGS, Fleet, Json, Operator, fleet, is_ready
+
+HOST = "kubernetes.io/hostname"
+AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
+AGENT = "node.cilium.io/agent-not-ready"
+GPU = "nvidia.com/gpu"
+CANARY = "nodelife.dev/canary"
+ORDER = "c0,b1,a1,c2,b0,a0,c1,b2,a3,c3,b3,a2"
+REBOOT = """case $NODE in
+  b2) ;;
+  c3) echo 600 > $REBOOTS/$NODE ;;
+  *) echo 1.5 > $REBOOTS/$NODE ;;
+esac"""
+TIMEOUTS = (
+    *("--drain-timeout", "60s", "--return-timeout", "25s", "--prove-timeout", "40s"),
+    *("--ready-for", "4s", "--node-soak", "1s", "--soak", "1s"),
+)
+FAILED = {
+    "a1": "S7: DaemonSet shop/agent",
+    "b0": "flaps: Ready broke 3 times",
+    "b1": "P4: the canary is not Ready: ContainerCreating",
+    "b2": "no effect: did not come back in time: S3: target bootID=changed is not met",
+    "c0": "cannot stop pods: its canary is still there 60 s after its deletion",
+    "c1": f"S9: allocatable {GPU} is 0, before 8",
+    "c3": "did not come back in time: S2: Lease renewed",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("upgrade")) as found:
+        yield found
+
+
+@pytest.fixture()
+def operator(cluster: Fleet) -> Iterator[Operator]:
+    cluster.operators.clear()
+    yield Operator(cluster, "one")
+    for one in cluster.operators:
+        one.kill()
+
+
+def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
+    cluster: Fleet, operator: Operator
+) -> None:
+    make_ill(cluster)
+    guard_pods_by_budgets(cluster)
+    with Observer(cluster, floor=3) as observer:
+        limits = ("--max-unavailable", "9", "--min-available", "3", "--max-failures", "7")
+        wide = ("--zones", "0", "--canary", ORDER, "--canary-service", "--retries", "0")
+        target = ("--run", REBOOT, "--target", "bootID=changed")
+        operator.begin(
+            "start", "-l", "pool=blue", *target, *wide, *limits, *TIMEOUTS, *SETTINGS, "--yes"
+        )
+        cluster.await_state("c0", "Draining", "Working", "Settling", "Proving")
+        cluster.taint("b3", AUTOSCALER)
+        cluster.await_state("c2", "Draining", "Working", "Settling")
+        cluster.taint("c2", AGENT)
+        hear(cluster, observer, "a3", "budget: ")
+        cluster.kubelets["a2"].ailments.starts.clear()
+        hear(cluster, observer, "b3", "the cluster autoscaler is about to delete it")
+        cluster.kubelets.remove_node("b3")
+        hear(cluster, observer, "c2", f"S6: taint {AGENT}:NoSchedule was not there before")
+        cluster.taint("c2", AGENT, off=True)
+        assert operator.end(240) == 1, operator.said()
+
+        status = operator.ask("status")
+        assert (status["phase"], status["counts"]) == ("Finished", {"Failed": 7})
+        for name, because in FAILED.items():
+            mark = cluster.mark(name)
+            assert because in mark["reason"], operator.said()
+            assert (mark["state"], mark["cordon"]) == ("Failed", "ours")
+            assert cluster.node(name)["spec"]["unschedulable"] is True
+        assert observer.has_heard("a0", "S7: DaemonSet shop/agent: pod agent-")
+        assert observer.has_heard("a2", "two budgets match it, pair and pair-too")
+        for name in ("a0", "a3", "c2"):
+            assert f"node {name}: ReleaseNode" in operator.said()
+        assert endpoints_seen(cluster) >= {"a0", "a3", "c2"}
+        left = {trace.split(":")[0] for trace in cluster.traces()}
+        assert left == {*FAILED, canary_of(cluster, "c0")}, operator.said()
+
+        make_well(cluster)
+        assert operator.type("clean", "--release-failed", "--yes") == 0, operator.said()
+        assert cluster.traces() == [], operator.said()
+        assert observer.faults == []
+
+
+def make_ill(cluster: Fleet) -> None:
+    """What will be wrong with each node once it was rebooted."""
+    ill = {name: cluster.kubelets[name].ailments for name in cluster.nodes}
+    ill["a0"].starts["app=agent"] = 8
+    ill["a1"].starts["app=agent"] = math.inf
+    ill["b0"].flaps = 8
+    ill["b1"].waits[CANARY] = "ContainerCreating"
+    ill["c0"].stops[CANARY] = math.inf
+    ill["c1"].lost[GPU] = "0"
+    kubelet = cluster.kubelets["c1"]
+    kubelet.allocatable[GPU], kubelet.report_at = "8", 0.0
+    cluster.until("c1 has GPUs", lambda: GPU in cluster.node("c1")["status"]["allocatable"])
+
+
+def guard_pods_by_budgets(cluster: Fleet) -> None:
+    """a2 has a pod with two budgets, and one that is not Ready; for want of it the budget of the
+    pod on a3 spares none.
+    """
+    cluster.kubelets["a2"].ailments.starts["app=queue"] = math.inf
+    cluster.deployment("pair", 1, only("a2"))
+    cluster.budget("pair", {"maxUnavailable": 1})
+    cluster.budget("pair-too", {"maxUnavailable": 1}, app="pair")
+    cluster.deployment("queue", 2, only("a2", "a3"))
+    cluster.budget("queue", {"minAvailable": 1})
+
+    def is_so() -> bool:
+        path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/queue"
+        status = cluster.api.get(path).get("status") or {}
+        numbers = (status.get("currentHealthy"), status.get("disruptionsAllowed"))
+        return cluster.ready_pods() == 12 + 6 + 1 + 1 and numbers == (1, 0)
+
+    cluster.until("one of the queue's pods is Ready", is_so)
+
+
+def make_well(cluster: Fleet) -> None:
+    """Nothing is wrong with any node any more, and b3 is back."""
+    for name in cluster.nodes:
+        if name == "b3":
+            cluster.kubelets.add_node(name, {"topology.kubernetes.io/zone": "b", "pool": "blue"})
+        kubelet = cluster.kubelets[name]
+        kubelet.ailments = type(kubelet.ailments)()
+        if kubelet.boots_at is not None:
+            kubelet.boots_at = 0.0
+    cluster.until("all are Ready", lambda: all(is_ready(cluster.node(n)) for n in cluster.nodes))
+    gone = canary_of(cluster, "c0")
+    cluster.until("the canary has gone", lambda: gone not in cluster.traces())
+
+
+def hear(cluster: Fleet, observer: Observer, what: str, words: str) -> None:
+    """Wait until the leader says so."""
+    cluster.until(f"of {what} is said: {words}", lambda: observer.has_heard(what, words))
+
+
+def only(*nodes: str) -> Json:
+    """A nodeAffinity."""
+    term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": list(nodes)}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
+def canary_of(cluster: Fleet, node: str) -> str:
+    """The name of the canary that is on the node, "" for none."""
+    pods = cluster.api.get("/api/v1/namespaces/nodelife/pods")["items"]
+    return next((p["metadata"]["name"] for p in pods if p["spec"].get("nodeName") == node), "")
+
+
+def endpoints_seen(cluster: Fleet) -> set[str]:
+    """Nodes of which the EndpointSlice controller has said that a canary there is ready."""
+    found = set()
+    for entry in cluster.plane.audit():
+        ref, answer = entry.get("objectRef") or {}, entry.get("responseObject") or {}
+        if ref.get("resource") == "endpointslices" and ref.get("namespace") == "nodelife":
+            for endpoint in answer.get("endpoints") or ():
+                if endpoint["conditions"].get("ready"):
+                    found.add(endpoint["nodeName"])
+    return found
