@@ -16,11 +16,15 @@ PAGE_SIZE = 500
 
 
 class Resource(NamedTuple):
-    """What is read of one kind: all of it, one namespace of it, or what a field selector takes."""
+    """What is read of one kind: all of it, one namespace of it, or what a selector takes.
+
+    `labels`: of lists alone.
+    """
 
     kind: Kind
     namespace: str = ""
     fields: str = ""
+    labels: str = ""
 
     @property
     def path(self) -> str:
@@ -51,6 +55,8 @@ def list_url(resource: Resource, *, limit: int = PAGE_SIZE, continue_: str = "")
     query = {"limit": str(limit)} if limit else {}
     if resource.fields:
         query["fieldSelector"] = resource.fields
+    if resource.labels:
+        query["labelSelector"] = resource.labels
     if continue_:
         query["continue"] = continue_
     return f"{resource.path}?{urlencode(query)}" if query else resource.path

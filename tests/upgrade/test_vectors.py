@@ -151,7 +151,8 @@ def test_21_uncordoned_while_draining_is_held_and_nothing_more_is_evicted() -> N
     s.mark("x", DRAINING)
     s.edit("x", spec={"unschedulable": False})
     s.settle()
-    assert s.state("x") == HELD and "EvictPod" not in words(s.did)
+    assert s.went_through("x") == [HELD] and "EvictPod" not in words(s.did)
+    assert s.document.left == ("x",)
 
 
 def test_22_paused_while_draining_is_given_back_at_its_deadline_without_entry() -> None:

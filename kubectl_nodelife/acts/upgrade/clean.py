@@ -1,37 +1,33 @@
 """Takes off what a run that is over, or that nobody knows any more, has left in the cluster.
 
 The Lease is held meanwhile, so that no run can begin. Each node is read again before its one PATCH,
-which goes under the version that was read.
+which goes under the version that was read; what was made for nodes is deleted under its uid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
-from urllib.parse import quote
 
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
-from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE, document_or_refused, read_lease
-from kubectl_nodelife.controllers.upgrade.cleaning import Leftover, leftovers
+from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused, read_lease
+from kubectl_nodelife.controllers.upgrade.cleaning import (
+    LeftObject,
+    Leftover,
+    left_conditions,
+    leftovers,
+)
 from kubectl_nodelife.controllers.upgrade.document import OVER
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
-from kubectl_nodelife.engine.actions import Action, DeleteCanary, DeleteJob
-from kubectl_nodelife.engine.calls import Delete, Get, Request, Uid
+from kubectl_nodelife.engine.calls import Delete, Get, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.errors import Failed, Refused
-from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 
 _TRIES: Final = 5
-_CREATED: Final = (
-    ("Pod", "/api/v1/namespaces/{}/pods"),
-    ("Job", "/apis/batch/v1/namespaces/{}/jobs"),
-)
 
 Tell = Callable[[str], None]
 
@@ -54,7 +50,6 @@ class Cleaner:
         self,
         session: ActSession,
         carrier: Carrier,
-        namespace: str,
         tell: Tell,
         warn: Tell,
         *,
@@ -62,13 +57,21 @@ class Cleaner:
     ) -> None:
         self._session = session
         self._carrier = carrier
-        self._namespace = namespace
         self._tell = tell
         self._warn = warn
         self._release_failed = release_failed
 
-    async def run(self, lease: RunLease, found: Sequence[Leftover]) -> bool:
-        """Clean up; whether all of it could be. Raises NodelifeError."""
+    async def run(
+        self,
+        lease: RunLease,
+        found: Sequence[Leftover],
+        objects: Sequence[LeftObject],
+        conditions: Sequence[str],
+    ) -> bool:
+        """Clean up; whether all of it could be. Raises NodelifeError.
+
+        `conditions`: the nodes on which conditions of a run are True.
+        """
         await lease.acquire(self._tell)
         async with _renewed(lease):
             proof_only = check_over(await read_lease(self._session, lease.keeper.election.key[0]))
@@ -76,11 +79,12 @@ class Cleaner:
             for leftover in found:
                 if leftover.patch is not None:
                     clean &= await self._clean_node(leftover.node.name, lease, proof_only)
-            for action, obj in await self._created():
-                result = await self._carrier.carry_out(action, obj)
-                clean &= self._note(action, "" if result.ok else result.message or "refused")
-        stays = any(leftover.patch is None or leftover.patch.to for leftover in found)
-        if clean and not stays:
+            for left in objects:
+                result = await self._carrier.carry_out(left.deletion, left.obj)
+                clean &= self._note(left.name, "deleted", result.ok, result.message)
+            for name in conditions:
+                clean &= await self._take_back_conditions(name)
+        if clean and not any(leftover.stays for leftover in found):
             await self._delete_lease(lease)
         else:
             await lease.release()
@@ -111,28 +115,21 @@ class Cleaner:
         self._warn(f"node/{name}: it was changed by others each time")
         return False
 
-    async def _created(self) -> Iterable[tuple[Action, KubeObject]]:
-        """Canaries and Jobs of runs, with what deletes them."""
-        found: list[tuple[Action, KubeObject]] = []
-        for kind, path in _CREATED:
-            query = f"{path.format(self._namespace)}?labelSelector={quote(LABEL_RUN)}"
-            answer = await self._session.reader.send(Request("GET", query, "", {}), "")
-            if not answer.ok or answer.raw is None:
-                self._warn(f"{kind}s in {self._namespace} cannot be listed: {answer.message}")
-                continue
-            for item in answer.raw.get("items") or ():
-                obj = decode(kind, item)
-                if any(owner.kind == "Node" for owner in obj.metadata.owner_references):
-                    found.append((_deletion(kind, obj), obj))
-        return found
+    async def _take_back_conditions(self, name: str) -> bool:
+        answer = await self._session.reader.call(Get("Node", ("", name)))
+        node = answer.obj
+        change = left_conditions(node, self._session.now_ns()) if isinstance(node, Node) else None
+        if change is None or not isinstance(node, Node):
+            return True
+        result = await self._carrier.carry_out(change, node)
+        return self._note(f"node/{name}", change.because, result.ok, result.message)
 
-    def _note(self, action: Action, trouble: str) -> bool:
-        kind, (namespace, name) = action.target
-        if trouble:
-            self._warn(f"{kind.lower()}/{namespace}/{name}: {trouble}")
-            return False
-        self._tell(f"{kind.lower()}/{namespace}/{name}: deleted")
-        return True
+    def _note(self, what: str, done: str, ok: bool, message: str) -> bool:
+        if ok:
+            self._tell(f"{what}: {done}")
+        else:
+            self._warn(f"{what}: {message or 'refused'}")
+        return ok
 
     async def _delete_lease(self, lease: RunLease) -> None:
         election = lease.keeper.election
@@ -141,28 +138,6 @@ class Cleaner:
         if not answer.ok and answer.code != NOT_FOUND:
             self._warn(f"{lease}: {answer.message}")
             await lease.release()
-
-
-def _deletion(kind: str, obj: KubeObject) -> Action:
-    because = "left by a run"
-    namespace, name = obj.key
-    if kind == "Pod":
-        return DeleteCanary(
-            controller=UPGRADE,
-            because=because,
-            namespace=namespace,
-            pod=name,
-            pod_uid=obj.uid,
-            node="",
-        )
-    return DeleteJob(
-        controller=UPGRADE,
-        because=because,
-        namespace=namespace,
-        name=name,
-        node="",
-        object_uid=obj.uid,
-    )
 
 
 @contextlib.asynccontextmanager

@@ -41,7 +41,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeMark,
-    NodeState,
     UnreadableMark,
     mark_of,
 )
@@ -235,8 +234,7 @@ class _Running:
         if run.phase in OVER:
             if not is_cleared:
                 return None
-            bad = any(mark.state in (NodeState.FAILED, NodeState.HELD) for mark in marks)
-            return EXIT_FAILED if bad or (run.proof_only and run.failed) else 0
+            return EXIT_FAILED if run.left or run.failed else 0
         if run.phase is not RunPhase.PAUSED or any(mark.state in IN_FLIGHT for mark in marks):
             return None
         if self._interrupted:

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+import shlex
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
 import click
 
+from kubectl_nodelife.acts.carrier import LiveCarrier
+from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.clean import Cleaner, check_over
-from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
-from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS
+from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, NAME, RunLease
 from kubectl_nodelife.commands.acting import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.ordering import order_flags, order_session
-from kubectl_nodelife.commands.upgrade.reading import read_run
-from kubectl_nodelife.controllers.upgrade.cleaning import Leftover, leftovers
+from kubectl_nodelife.commands.upgrade.reading import read_left_objects, read_run
+from kubectl_nodelife.controllers.upgrade.cleaning import (
+    LeftObject,
+    Leftover,
+    left_conditions,
+    leftovers,
+)
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.errors import EXIT_FAILED
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.report import terminal
 
-NAMESPACE: Final = "nodelife"
+
+class _Remains(NamedTuple):
+    """All that runs have left. `conditions`: the nodes on which conditions of a run are True."""
+
+    marks: list[Leftover]
+    objects: list[LeftObject]
+    conditions: list[str]
+    has_lease: bool
+
+    @property
+    def writes(self) -> int:
+        """So many at least."""
+        return len(self.marks) + len(self.objects) + len(self.conditions) + 1
 
 
 @click.command("clean")
@@ -36,7 +56,7 @@ NAMESPACE: Final = "nodelife"
 def clean(
     release_failed: bool, yes: bool, lease_namespace: str, insecure: bool, connection: Connection
 ) -> int:
-    """Take off what runs have left: marks, taints, cordons of ours, canaries, Jobs, the Lease.
+    """Take off what runs have left: marks, cordons of ours, canaries, Jobs, Services, the Lease.
 
     Shows the kubectl lines that do the same, and asks. Nodes that were taken and not proven stay
     out of service as Failed, but with --release-failed; what others cordoned stays cordoned.
@@ -47,59 +67,79 @@ def clean(
       kubectl nodelife upgrade clean --release-failed --yes
     """
     read = asyncio.run(read_run(connection, lease_namespace))
-    proof_only = check_over(read.lease)
-    found = list(leftovers(read.nodes, proof_only=proof_only, release_failed=release_failed))
-    terminal.write("".join(_shown(found)))
-    if not found and read.lease is None:
+    marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
+    objects = asyncio.run(read_left_objects(connection, terminal.warn))
+    conditions = [n.name for n in read.nodes if left_conditions(n, read.now_ns) is not None]
+    found = _Remains(list(marks), objects, conditions, read.lease is not None)
+    if not any(found):
         terminal.write("nothing is left of an upgrade\n")
         return 0
+    for line in _shown(found, lease_namespace):
+        terminal.write(terminal.printable(line))
     target = target_of(connection)
     act = ActFlags(yes=yes, dry_run="none", max_writes=0, insecure=insecure)
     question = f"Clean up {target.context or target.server}?"
     if not is_confirmed(act, question, target.server):
         terminal.note("not confirmed: nothing was changed")
         return 0
-    namespace = connection.namespace or NAMESPACE
 
-    async def work() -> int:
-        session = order_session(
-            connection,
-            lease_namespace,
-            insecure=insecure,
-            rights=_rights(lease_namespace, namespace),
-            max_writes=2 * len(found) + 1000,
+    session = order_session(
+        connection,
+        lease_namespace,
+        insecure=insecure,
+        rights=_rights(lease_namespace, found),
+        max_writes=3 * found.writes,
+    )
+    return run_interruptible(
+        lambda: _clean(session, lease_namespace, found, release_failed=release_failed)
+    )
+
+
+async def _clean(
+    session: AbstractAsyncContextManager[tuple[ActSession, LiveCarrier]],
+    lease_namespace: str,
+    found: _Remains,
+    *,
+    release_failed: bool,
+) -> int:
+    async with session as (opened, carrier):
+        lease = RunLease(opened, lease_namespace, LEASE_DURATION_NS, lambda lease: None)
+        cleaner = Cleaner(
+            opened,
+            carrier,
+            lambda text: terminal.write(f"{text}\n"),
+            terminal.warn,
+            release_failed=release_failed,
         )
-        async with session as (opened, carrier):
-            lease = RunLease(opened, lease_namespace, LEASE_DURATION_NS, lambda lease: None)
-            cleaner = Cleaner(
-                opened,
-                carrier,
-                namespace,
-                lambda text: terminal.write(f"{text}\n"),
-                terminal.warn,
-                release_failed=release_failed,
-            )
-            return 0 if await cleaner.run(lease, found) else EXIT_FAILED
-
-    return run_interruptible(work)
+        done = await cleaner.run(lease, found.marks, found.objects, found.conditions)
+        return 0 if done else EXIT_FAILED
 
 
-def _shown(found: Sequence[Leftover]) -> list[str]:
+def _shown(found: _Remains, lease_namespace: str) -> list[str]:
     """Each leftover, and kubectl's lines for it."""
     lines = []
-    for leftover in found:
+    for leftover in found.marks:
         state = f" ({leftover.state})" if leftover.state else ""
         stays = "" if leftover.patch is not None else "stays: "
-        lines.append(f"node/{leftover.node.name}{state}: {stays}{leftover.because}\n")
-        lines += [f"    {line}\n" for line in leftover.by_hand]
+        lines.append(f"node/{leftover.node.name}{state}: {stays}{leftover.because}")
+        lines += [f"    {line}" for line in leftover.by_hand]
+    for left in found.objects:
+        lines += [f"{left.name}: left by a run", f"    {left.by_hand}"]
+    lines += [f"node/{name}: conditions of a run are True" for name in found.conditions]
+    if found.has_lease and not any(leftover.stays for leftover in found.marks):
+        lines.append(f"lease/{lease_namespace}/{NAME}: the last run's result")
+        lines.append(f"    kubectl delete lease {NAME} -n {shlex.quote(lease_namespace)}")
     return lines
 
 
-def _rights(lease_namespace: str, namespace: str) -> tuple[Right, ...]:
-    group, resource, subresource, verbs = CANARIES[0]
-    wanted = [Right(group, resource, subresource, verb, namespace) for verb in verbs]
-    wanted += [Right(JOBS[0], JOBS[1], JOBS[2], "delete", namespace)]
-    wanted += [Right("", "nodes", "", "patch")]
+def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
+    wanted = {Right("", "nodes", "", "patch")} if found.marks else set()
+    for left in found.objects:
+        kind = kind_named(left.deletion.target[0])
+        group = kind.api_version.rpartition("/")[0]
+        wanted.add(Right(group, kind.plural, "", "delete", left.obj.metadata.namespace))
+    if found.conditions:
+        wanted.add(Right("", "nodes", "status", "patch"))
     lease = ("create", "delete", "update")
-    wanted += [Right("coordination.k8s.io", "leases", "", verb, lease_namespace) for verb in lease]
-    return tuple(wanted)
+    held = [Right("coordination.k8s.io", "leases", "", verb, lease_namespace) for verb in lease]
+    return (*sorted(wanted), *held)

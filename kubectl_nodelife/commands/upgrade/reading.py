@@ -1,8 +1,12 @@
-"""Reads what `upgrade status` and the orders to a leader need: the nodes, and the run's Lease."""
+"""Reads what `upgrade status` and the orders to a leader need: the nodes, and the run's Lease.
+
+For `upgrade clean` also what runs have made.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.acts.upgrade.lease import NAME
 from kubectl_nodelife.commands.cluster.direct import (
@@ -14,6 +18,8 @@ from kubectl_nodelife.commands.cluster.direct import (
     target_of,
 )
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject, left_objects
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode_json
 from kubectl_nodelife.kube.kinds import kind_named
@@ -23,6 +29,7 @@ from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource, get_url
 
 _NOT_FOUND = 404
+_MADE: Final = ("Pod", "Job", "Service")
 
 
 class RunRead(NamedTuple):
@@ -50,6 +57,26 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
             direct_source(target, synced=True),
             skew_warnings(client),
         )
+
+
+async def read_left_objects(
+    connection: Connection, warn: Callable[[str], None]
+) -> list[LeftObject]:
+    """The canaries, Jobs and Services of runs, in all namespaces. Raises Unreachable, Failed.
+
+    `warn` is told what must not be listed.
+    """
+    found: list[LeftObject] = []
+    async with bulk_client(target_of(connection)) as client:
+        for kind in _MADE:
+            listed = await or_refused(
+                read_all(client, Resource(kind_named(kind), labels=LABEL_RUN))
+            )
+            if isinstance(listed, ApiError):
+                warn(f"{kind_named(kind).plural} of runs cannot be listed: {listed.what}")
+            else:
+                found += left_objects(listed)
+    return found
 
 
 async def _read_lease(client: Client, namespace: str) -> Lease | None:

@@ -2,18 +2,21 @@
 
 A node that was taken and not proven stays out of service and becomes Failed, for a person to
 look at; `release_failed` takes even that back. What cannot be read, or what is somebody else's
-cordon, stays as it is.
+cordon, stays as it is, and a cordon that somebody took off is not put on again.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.conditions import in_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    LABEL_RUN,
     LABEL_STATE,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
@@ -22,12 +25,28 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     UnreadableMark,
     encode_mark,
+    is_uncordoned,
     mark_of,
     shield_off,
     uncordon,
 )
-from kubectl_nodelife.engine.actions import FailNode, MarkNode, NodeMarkPatch, RestoreNode
+from kubectl_nodelife.engine.actions import (
+    Action,
+    DeleteCanary,
+    DeleteCanaryService,
+    DeleteJob,
+    DeleteOfNode,
+    FailNode,
+    MarkNode,
+    NodeMarkPatch,
+    RestoreNode,
+    SetNodeConditions,
+)
+from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.service import Service
+from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
+from kubectl_nodelife.kube.workload import Job
 
 CONTROLLER: Final = "upgrade"
 _TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
@@ -36,9 +55,10 @@ _KEPT: Final = (NodeState.FAILED, NodeState.HELD)
 
 
 class Leftover(NamedTuple):
-    """What is left on a node, and the write that ends it. `patch` None: it stays, and `because`.
+    """What is left on a node, and the write that ends it; None where there is nothing to write.
 
-    `by_hand`: the kubectl lines that do the same.
+    `stays`: a person is to decide about the node, whatever is written. `by_hand`: the kubectl lines
+    that do the same.
     """
 
     node: Node
@@ -46,6 +66,26 @@ class Leftover(NamedTuple):
     because: str
     patch: NodeMarkPatch | None
     by_hand: tuple[str, ...] = ()
+    stays: bool = False
+
+
+class LeftObject(NamedTuple):
+    """A canary, Job or Service that a run has left, and its deletion."""
+
+    obj: KubeObject
+    deletion: Action
+
+    @property
+    def name(self) -> str:
+        """kind/namespace/name"""
+        kind, (namespace, name) = self.deletion.target
+        return f"{kind.lower()}/{namespace}/{name}"
+
+    @property
+    def by_hand(self) -> str:
+        """kubectl's line for it."""
+        kind, (namespace, name) = self.deletion.target
+        return f"kubectl delete {kind.lower()} {shlex.quote(name)} -n {shlex.quote(namespace)}"
 
 
 def leftovers(
@@ -94,13 +134,14 @@ def _released(node: Node, mark: NodeMark) -> Leftover:
 def _failed(node: Node, mark: NodeMark) -> Leftover:
     """Taken and not proven: it stays out of service. A cordon that is not ours is not made ours."""
     because = f"was {mark.state} and is not proven: kept out of service as Failed"
-    cordons = not node.spec.unschedulable
+    cordons = mark.state is NodeState.PROVING and not node.spec.unschedulable
+    owner = CordonOwner.NONE if is_uncordoned(node, mark) else mark.cordon
     failed = replace(
         mark,
         state=NodeState.FAILED,
         reason=f"cleaned up while {mark.state}",
         deadline="",
-        cordon=CordonOwner.OURS if cordons else mark.cordon,
+        cordon=CordonOwner.OURS if cordons else owner,
     )
     patch = FailNode(
         controller=CONTROLLER,
@@ -114,15 +155,27 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
         annotations={ANNOTATION: encode_mark(failed)},
         labels={LABEL_STATE: str(NodeState.FAILED)},
     )
-    return Leftover(node, str(mark.state), because, patch, _to_release(node))
+    return Leftover(node, str(mark.state), because, patch, _to_release(node), stays=True)
 
 
 def _kept(node: Node, mark: NodeMark) -> Leftover:
-    """Failed or Held: a person decides. One with neither cordon nor taint of ours needs nobody."""
-    if mark.cordon is not CordonOwner.OURS and not _our_taints(node):
+    """Failed or Held: a person decides. One with neither cordon nor taint of ours needs nobody, and
+    what is not to be done any more is no longer outdated.
+    """
+    if mark.cordon is not CordonOwner.OURS and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
         return _released(node, mark)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
-    return Leftover(node, str(mark.state), because, None, _to_release(node))
+    old = tuple(taint for taint in node.spec.taints if taint.key == TAINT_OUTDATED)
+    patch = None
+    if old:
+        patch = MarkNode(
+            controller=CONTROLLER,
+            because=because,
+            node=node.name,
+            node_uid=node.uid,
+            remove_taints=old,
+        )
+    return Leftover(node, str(mark.state), because, patch, _to_release(node), stays=True)
 
 
 def _bare(node: Node) -> Leftover:
@@ -143,7 +196,7 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     """Whose cordon it is cannot be known, so that it stays."""
     because = f"its annotation cannot be read ({error}); a cordon stays"
     if not release_failed:
-        return Leftover(node, "Unreadable", because, None, (_annotation_off(node),))
+        return Leftover(node, "Unreadable", because, None, (_annotation_off(node),), stays=True)
     patch = MarkNode(
         controller=CONTROLLER,
         because=because,
@@ -156,35 +209,80 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
 
 
+def left_objects(found: Iterable[KubeObject]) -> Iterator[LeftObject]:
+    """Those of these Pods, Jobs and Services that a run has made for a node."""
+    for obj in found:
+        labelled = LABEL_RUN in (obj.metadata.labels or {})
+        if labelled and any(owner.kind == "Node" for owner in obj.metadata.owner_references):
+            yield LeftObject(obj, _deletion(obj))
+
+
+def left_conditions(node: Node, now_ns: int) -> SetNodeConditions | None:
+    """What takes back the conditions of `--conditions`; None where there is nothing of ours."""
+    conditions = in_service(node, "cleaned up", Time(now_ns))
+    if not conditions:
+        return None
+    return SetNodeConditions(
+        controller=CONTROLLER,
+        because="its conditions are taken back",
+        node=node.name,
+        node_uid=node.uid,
+        conditions=conditions,
+    )
+
+
+def _deletion(obj: KubeObject) -> Action:
+    because = "left by a run"
+    namespace, name = obj.key
+    delete: type[DeleteOfNode]
+    if isinstance(obj, (Job, Service)):
+        delete = DeleteJob if isinstance(obj, Job) else DeleteCanaryService
+        return delete(
+            controller=CONTROLLER,
+            because=because,
+            namespace=namespace,
+            name=name,
+            node="",
+            object_uid=obj.uid,
+        )
+    return DeleteCanary(
+        controller=CONTROLLER,
+        because=because,
+        namespace=namespace,
+        pod=name,
+        pod_uid=obj.uid,
+        node="",
+    )
+
+
 def _our_taints(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.key in _TAINTS)
 
 
 def _to_release(node: Node) -> tuple[str, ...]:
     return (
-        f"kubectl nodelife upgrade prove {node.name}",
-        f"kubectl uncordon {node.name}",
+        f"kubectl nodelife upgrade prove {shlex.quote(node.name)}",
+        f"kubectl uncordon {shlex.quote(node.name)}",
         _annotation_off(node),
     )
 
 
 def _annotation_off(node: Node) -> str:
-    return f"kubectl annotate node {node.name} {ANNOTATION}-"
+    return f"kubectl annotate node {shlex.quote(node.name)} {ANNOTATION}-"
 
 
 def _by_hand(node: Node, patch: NodeMarkPatch) -> tuple[str, ...]:
     """kubectl's lines for the same; the API takes them one after another."""
-    lines = []
+    lines, name = [], shlex.quote(node.name)
     if patch.unschedulable is False:
-        lines.append(f"kubectl uncordon {node.name}")
+        lines.append(f"kubectl uncordon {name}")
     lines += [
-        f"kubectl taint node {node.name} {taint.key}:{taint.effect}-"
-        for taint in patch.remove_taints
+        f"kubectl taint node {name} {taint.key}:{taint.effect}-" for taint in patch.remove_taints
     ]
     if patch.annotations:
         keys = " ".join(f"{key}-" for key in patch.annotations)
-        lines.append(f"kubectl annotate node {node.name} {keys}")
+        lines.append(f"kubectl annotate node {name} {keys}")
     if patch.labels:
         keys = " ".join(f"{key}-" for key in patch.labels)
-        lines.append(f"kubectl label node {node.name} {keys}")
+        lines.append(f"kubectl label node {name} {keys}")
     return tuple(lines)

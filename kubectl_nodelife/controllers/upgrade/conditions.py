@@ -38,31 +38,31 @@ def follow(p: UpgradePass) -> None:
         mark = p.marks.get(name)
         if p.is_busy(name) or name in p.strangers:
             continue
+        now, told = Time(p.view.clock_ns), f"upgrade {p.document.run}"
         if mark is None:
-            wanted = {
-                c.type: FALSE
-                for c in node.status.conditions
-                if c.type in _IN_SERVICE and c.status == TRUE and c.reason == REASON
-            }
+            conditions = in_service(node, told, now)
         else:
-            wanted = WANTED.get(mark.state, {})
-        _set(p, node, wanted)
-
-
-def _set(p: UpgradePass, node: Node, wanted: dict[str, str]) -> None:
-    found = {c.type: c.status for c in node.status.conditions}
-    # what was never set need not be set to False
-    changed = [t for t, status in wanted.items() if found.get(t, FALSE) != status]
-    if changed:
-        now = Time(p.view.clock_ns)
-        told = f"upgrade {p.document.run}"
-        conditions = tuple(NodeCondition(t, wanted[t], REASON, told, now, now) for t in changed)
-        p.emit(
-            SetNodeConditions(
-                controller="upgrade",
-                because="the node's state, for other programs",
-                node=node.name,
-                node_uid=node.uid,
-                conditions=conditions,
+            conditions = _changed(node, WANTED.get(mark.state, {}), told, now)
+        if conditions:
+            p.emit(
+                SetNodeConditions(
+                    controller="upgrade",
+                    because="the node's state, for other programs",
+                    node=node.name,
+                    node_uid=node.uid,
+                    conditions=conditions,
+                )
             )
-        )
+
+
+def in_service(node: Node, told: str, now: Time) -> tuple[NodeCondition, ...]:
+    """What of ours was True and is to be False, for the node is in nobody's work any more."""
+    ours = (c for c in node.status.conditions if c.type in _IN_SERVICE and c.reason == REASON)
+    return _changed(node, {c.type: FALSE for c in ours if c.status == TRUE}, told, now)
+
+
+def _changed(node: Node, wanted: dict[str, str], told: str, now: Time) -> tuple[NodeCondition, ...]:
+    """The conditions that differ; what was never set need not be set to False."""
+    found = {c.type: c.status for c in node.status.conditions}
+    changed = [t for t, status in wanted.items() if found.get(t, FALSE) != status]
+    return tuple(NodeCondition(t, wanted[t], REASON, told, now, now) for t in changed)

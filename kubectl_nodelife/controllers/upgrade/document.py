@@ -82,6 +82,7 @@ class RunDocument(_OnLease, frozen=True):
     `given_back`: node -> why its drain was ended; these are not taken again before a retry.
     `failed`: names since the last resume. `started`: RFC 3339. `asked`: what a person asked for a
     node and is still to be done. `proof_only`: of `upgrade prove`. `cut_off`: of `abort --now`.
+    `left`: the nodes that were Failed or Held when the run ended.
     """
 
     run: str
@@ -97,6 +98,7 @@ class RunDocument(_OnLease, frozen=True):
     asked: dict[str, Ask] = {}
     proof_only: bool = False
     cut_off: bool = False
+    left: tuple[str, ...] = ()
 
 
 class Verb(StrEnum):

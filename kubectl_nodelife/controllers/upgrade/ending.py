@@ -28,6 +28,7 @@ from kubectl_nodelife.engine.actions import (
     DeleteOfNode,
     MarkNode,
 )
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 
@@ -38,11 +39,14 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
     if p.flying or p.awaited or p.next != p.document:
         return
+    left = tuple(p.names_in(*_LEFT))
     if p.phase is RunPhase.ABORTING:
-        p.edit(phase=RunPhase.ABORTED, step=Step())
+        p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
         told = f"{len(p.names_in(NodeState.DONE))} done, {len(p.skipped)} skipped or left"
-        p.edit(phase=RunPhase.FINISHED, because=told, step=replace(p.next.step, nodes={}))
+        told += f"; Failed or Held: {first_names(sorted(left), 5)}" if left else ""
+        step = replace(p.next.step, nodes={})
+        p.edit(phase=RunPhase.FINISHED, because=told, step=step, left=left)
 
 
 def clean_up(p: UpgradePass) -> bool:

@@ -16,6 +16,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
     NodeState,
+    is_uncordoned,
     shield_off,
     uncordon,
     unproven,
@@ -119,12 +120,17 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
 
 
 def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:
-    """Hands off: somebody intervened, or nobody can know what happened. A person decides."""
+    """Hands off: somebody intervened, or nobody can know what happened. A person decides.
+
+    Where our cordon was taken off by another hand, the next one is not ours either.
+    """
     delete_canary(p, node, f"{node.name} is held")
     delete_service(p, node)
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return
+    if is_uncordoned(node, mark):
+        fields = {"cordon": CordonOwner.NONE, **fields}
     p.change(node, p.entered(mark, NodeState.HELD, because, **fields), because, was=mark.state)
 
 

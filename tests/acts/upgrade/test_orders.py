@@ -159,6 +159,48 @@ def test_clean_gives_back_keeps_what_is_not_proven_and_leaves_others_marks() -> 
     )(test)
 
 
+def made(kind: str, api_version: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """What a run made for node b0 and its dead leader left."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "b0", "uid": "uid-b0"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": "nodelife-canary-0",
+            "namespace": namespace,
+            "uid": f"uid-{kind}",
+            "labels": {"nodelife.dev/run": "r1"},
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
+    async def test(served: Sandbox) -> None:
+        shown = await upgrade(served, "clean")
+        lines = ("pod", "job", "service")
+        for line in lines:
+            assert f"kubectl delete {line} nodelife-canary-0 -n " in shown.out, "before it asks"
+        assert "kubectl delete lease kubectl-nodelife-upgrade -n kube-system" in shown.out
+        ended = await upgrade(served, "clean", "--yes")
+        assert ended.code == 0, ended.err
+        paths = ("/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/services")
+        left = [item for path in paths for item in (await read(served, path))["items"]]
+        assert [item for item in left if "deletionTimestamp" not in item["metadata"]] == []
+        again = await upgrade(served, "clean", "--yes")
+        assert again.code == 0 and not again.err, again.err
+
+    template = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
+    on(
+        well_node(),
+        made("Pod", "v1", "nodelife", template["spec"]),
+        made("Job", "batch/v1", "kube-system", {"template": template}),
+        made("Service", "v1", "nodelife", {"clusterIP": "None"}),
+        lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
+    )(test)
+
+
 def test_clean_asks_and_is_refused_while_a_run_is_open() -> None:
     async def test(served: Sandbox) -> None:
         ended = await upgrade(served, "clean", "--yes")
