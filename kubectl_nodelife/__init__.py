@@ -33,10 +33,10 @@ it in
          < sandbox, snapshot, answers < daemon, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
-and `sim` never each other, and `report` takes data types only. `errors` may be imported by all and
-imports nothing. `kube`, `workloads`, `engine`, `kubelet`, `controllers`, `drain`, `upgrade`,
-`outlook` and `answers` are the core: no clock, random, threads, sockets, asyncio, os, logging or
-click in there.
+and `sim` never each other, and `report` takes data types only. `errors` and
+`copy_on_write` may be imported by all and import nothing. `kube`, `workloads`, `engine`, `kubelet`,
+`controllers`, `drain`, `upgrade`, `outlook` and `answers` are the core: no clock, random, threads,
+sockets, asyncio, os, logging or click in there.
 Only `report` and `cli` print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors

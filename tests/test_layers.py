@@ -36,10 +36,11 @@ RULES = {
     "quick": "commands daemon report cli",
     "__main__": "quick",
     "errors": "",
+    "copy_on_write": "",
     "build_info": "",
     "": "",
 }
-OPEN = {"errors", "build_info", ""}
+OPEN = {"errors", "copy_on_write", "build_info", ""}
 MAY_IMPORT = {folder: {*OPEN, *others.split()} for folder, others in RULES.items()}
 
 CORE = {"kube", "workloads", "engine", "kubelet", "controllers", "drain", "upgrade", "outlook"}

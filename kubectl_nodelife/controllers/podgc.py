@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from typing import Any, Final
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     DeletePod,
@@ -24,7 +25,6 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.controller import Actions, Part
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node

@@ -73,7 +73,7 @@ class Scope:
         for pod in self.all_pods():
             for budget in budgets.find(pod.metadata.namespace, pod.metadata.labels):
                 if budget.key not in self.ledgers:
-                    self.ledgers[budget.key] = BudgetLedger(budget, self.snapshot)
+                    self.ledgers[budget.key] = BudgetLedger(budget)
 
     def _find_members(self) -> None:
         """One pass over the namespaces concerned: siblings, and members of the budgets."""
@@ -118,7 +118,7 @@ class Scope:
         now_ns = self.snapshot.now_ns
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
         for pod in pods:
-            ledger.join(pod)
+            ledger.join(pod, self.snapshot)
             if is_healthy(pod) and pod.name not in ledger.disrupted:
                 ledger.healthy += 1
         ledger.begin(now_ns)

@@ -249,7 +249,7 @@ class PlanWorld:
         self.version += 1
         actor.gone_ns = now_ns
         for ledger in actor.ledgers:
-            ledger.leave(actor.pod)
+            ledger.leave(actor.pod, self.owners)
         self._sync_soon(actor)
         if actor.node:
             self.landing.left(actor.pod)
@@ -298,7 +298,7 @@ class PlanWorld:
             workload.active += 1
             workload.adopt(actor)
             for ledger in actor.ledgers:
-                ledger.join(pod)
+                ledger.join(pod, self.owners)
             self._sync_soon(actor)
             self._place(actor)
 

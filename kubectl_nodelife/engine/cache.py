@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 from copy import copy
 from typing import cast
 
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of

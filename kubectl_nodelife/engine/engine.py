@@ -85,17 +85,18 @@ class Engine:
             c for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
         ]
 
-    def fork(self) -> Engine:
+    def fork(self, numbers: ActionNumbers | None = None) -> Engine:
         """Another engine at the same point, with a cache of its own: both go on apart from here.
 
         Made by sharing: it costs what is under way, not what the cluster holds. Not within a step.
+        `numbers`: those of the fork of the world that the engine runs on.
         """
         other = copy(self)
         other.cache = self.cache.fork()
         other.controllers = [controller.fork(other.cache) for controller in self.controllers]
         other._unsynced = set(self._unsynced)
         other._timers = self._timers.fork()
-        other._numbers = copy(self._numbers)
+        other._numbers = copy(self._numbers) if numbers is None else numbers
         other._refused = deque(self._refused)
         other._index_controllers()
         return other

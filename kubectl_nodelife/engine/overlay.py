@@ -20,6 +20,7 @@ from typing import Self, cast
 
 import msgspec
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -29,7 +30,6 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
 from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
 from kubectl_nodelife.engine.settlement import APPLIED as APPLIED

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Self
 
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.settlement import OverlayEntry, laid_over
 from kubectl_nodelife.kube.meta import KubeObject

@@ -11,7 +11,7 @@ from copy import copy
 
 import msgspec
 
-from kubectl_nodelife.engine.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.token_bucket import Limiter, Never, TokenBucket, as_float32
 
 

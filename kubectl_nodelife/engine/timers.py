@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Hashable, Iterator
 from copy import copy
 
-from kubectl_nodelife.engine.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict
 
 
 class Timers:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from copy import copy
 from typing import Final, Protocol
 
 import msgspec
@@ -41,11 +42,7 @@ from kubectl_nodelife.kubelet.conditions import (
     ready_condition,
 )
 from kubectl_nodelife.kubelet.merge import merge_pod_status
-from kubectl_nodelife.kubelet.pods import (
-    PodTable,
-    is_mirror_pod,
-    is_static_pod,
-)
+from kubectl_nodelife.kubelet.pods import PodTable, is_mirror_pod, is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
@@ -53,10 +50,7 @@ from kubectl_nodelife.kubelet.status import (
     with_condition,
     with_last_transition_times,
 )
-from kubectl_nodelife.kubelet.transition import (
-    illegal_transition,
-    terminated_status,
-)
+from kubectl_nodelife.kubelet.transition import illegal_transition, terminated_status
 
 SYNC_PERIOD_NS: Final = 10 * SECOND_NS
 """A batch over all pods runs this often; changes are sent at once besides."""
@@ -101,6 +95,14 @@ class PodStatusMachine:
         self._agreed: dict[str, tuple[PodStatus, PodStatus]] = {}
         self.settled = True
         """A batch over all pods would find nothing to do, until something changes."""
+
+    def fork(self, kubelet: KubeletAnswers) -> PodStatusMachine:
+        """That of a fork of the kubelet, with the same tables."""
+        other = copy(self)
+        other.kubelet, other.pods = kubelet, self.pods.copy()
+        other.statuses, other.api_versions = dict(self.statuses), dict(self.api_versions)
+        other.requests, other._agreed = deque(self.requests), dict(self._agreed)
+        return other
 
     # ---- what the kubelet is told -------------------------------------------------------------
 

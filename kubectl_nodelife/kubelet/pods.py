@@ -60,6 +60,13 @@ class PodTable:
         self._uid_by_key: dict[Key, str] = {}
         self._mirrors: dict[Key, Pod] = {}
 
+    def copy(self) -> PodTable:
+        """Another one with the same pods."""
+        other = PodTable()
+        other._pods, other._mirrors = dict(self._pods), dict(self._mirrors)
+        other._uid_by_key = dict(self._uid_by_key)
+        return other
+
     def __iter__(self) -> Iterator[Pod]:
         """All pods but mirrors."""
         return iter(self._pods.values())

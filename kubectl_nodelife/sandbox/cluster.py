@@ -31,7 +31,7 @@ from kubectl_nodelife.sandbox.resources import BY_KIND
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.store import ObjectStore
 from kubectl_nodelife.sandbox.writing import RequestApplier
-from kubectl_nodelife.sim.machines import Machines, read_reboot
+from kubectl_nodelife.sim.machines import read_reboot
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.world import World
@@ -80,7 +80,6 @@ class SandboxCluster:
             status_rules=status_rules,
         )
         self.api.bind = self.world.scheduler.bind
-        self._machines = Machines(self.world)
         Script(self.world, setting.scenario.events)
         self._renewals = Renewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
@@ -151,7 +150,7 @@ class SandboxCluster:
         down_ns, back = reboot
         meta = replace(node.metadata, annotations=annotations)
         self.api.put("Node", replace(node, metadata=meta))
-        self._machines.reboot(name, down_ns, back, None)
+        self.world.machines.reboot(name, down_ns, back, None)
 
     def start(self, action: Action, now_ns: int) -> None:
         """Carry one action out against the served API."""

@@ -11,7 +11,8 @@ owner leaves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, cast
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -33,6 +34,9 @@ Object = TypeVar("Object", bound=KubeObject)
 PodListener = Callable[[Pod | None, Pod | None, Action | None], None]
 NodeListener = Callable[[Node | None, Node | None, Action | None], None]
 ObjectListener = Callable[[str, KubeObject | None, KubeObject | None], None]
+
+
+_LISTENERS = ("_pod_listeners", "_condition_listeners", "_node_listeners", "_object_listeners")
 
 
 class RunRecorder(Protocol):
@@ -88,10 +92,22 @@ class Api:
 
     def forget_listeners(self) -> None:
         """Tell nobody any more."""
-        self._object_listeners.clear()
-        self._condition_listeners.clear()
-        self._pod_listeners.clear()
-        self._node_listeners.clear()
+        for name in _LISTENERS:
+            getattr(self, name).clear()
+
+    def fork(self, journal: RunRecorder) -> Self:
+        """Another one with the same objects, which nobody listens to yet (`listen_as`)."""
+        other = copy(self)
+        other.store, other._journal = self.store.fork(), journal
+        other.pending, other.numbers = list(self.pending), copy(self.numbers)
+        return other
+
+    def listen_as(self, of_this_world: Callable[[Any], Any]) -> None:
+        """In a fork: from now on its own parts listen, and no longer those of the world that it
+        was forked from.
+        """
+        for name in _LISTENERS:
+            setattr(self, name, [of_this_world(listener) for listener in getattr(self, name)])
 
     def note(self, action: Action) -> Action:
         """Write down something that the cluster itself did."""

@@ -9,6 +9,7 @@ sender does.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 
 from msgspec.structs import replace
 
@@ -38,6 +39,13 @@ class ContainerEvents:
         self._kubelets = managers.kubelets
         self._failing: list[ContainerEvent] = []
         self._kubelets.attend(on_run=self._runs, on_stop=self._stops)
+
+    def fork(self, managers: StatusManagers) -> ContainerEvents:
+        """Those of the world's fork."""
+        other = copy(self)
+        other._managers, other._api, other._kubelets = managers, managers.api, managers.kubelets
+        other._failing = list(self._failing)
+        return other
 
     def play(self, event: ContainerEvent) -> None:
         """A container event, on the pods that are there; one that fails to start also counts for

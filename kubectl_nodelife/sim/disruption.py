@@ -8,9 +8,10 @@ admission, and namespaces that are being deleted.
 
 from __future__ import annotations
 
-from functools import partial
+from copy import copy
 from typing import Final
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
@@ -40,10 +41,18 @@ class DisruptionController:
         self._agenda = agenda
         self._owners = owners
         self._ledgers: dict[Key, BudgetLedger] = {}
-        self._index: SelectorIndex[BudgetLedger] = SelectorIndex()
+        self._index: SelectorIndex[Key] = SelectorIndex()
         self._due: set[Key] = set()
         self._writes = False
         self._listens = False
+
+    def fork(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> DisruptionController:
+        """That of the world's fork."""
+        other = copy(self)
+        other._api, other._agenda, other._owners = api, agenda, owners
+        self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
+        other._due = set(self._due)
+        return other
 
     def begin(self) -> None:
         """Count what is there, and follow it from now on."""
@@ -52,7 +61,7 @@ class DisruptionController:
 
     def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
         """The budgets that match the pod."""
-        return self._index.find(pod.namespace, pod.metadata.labels)
+        return [self._ledgers[k] for k in self._index.find(pod.namespace, pod.metadata.labels)]
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
         """What the Eviction API answers; a budget that lets the pod go is spent and written.
@@ -74,7 +83,7 @@ class DisruptionController:
     def _count_all(self) -> None:
         """Begin anew with the budgets and pods as they are."""
         found = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
-        self._ledgers = {budget.key: BudgetLedger(budget, self._owners) for budget in found}
+        self._ledgers = {budget.key: BudgetLedger(budget) for budget in found}
         self._index = SelectorIndex()
         if not found:
             return
@@ -83,7 +92,7 @@ class DisruptionController:
             self._api.on_pod(self._pod_changed)
             self._api.on_pod_conditions(self._pod_changed)
         for key, ledger in self._ledgers.items():
-            self._index.add(key[0], ledger.budget.spec.selector, ledger)
+            self._index.add(key[0], ledger.budget.spec.selector, key)
         members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
         for pod in self._api.store.pods.values():
             for ledger in self.budgets_of(pod):
@@ -95,7 +104,7 @@ class DisruptionController:
         now_ns = self._api.now_ns
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
         for pod in pods:
-            ledger.pod_changed(None, pod)
+            ledger.pod_changed(None, pod, self._owners)
         before = ledger.budget
         ledger.begin(now_ns)
         if ledger.budget is not before:
@@ -103,8 +112,8 @@ class DisruptionController:
         if ledger.needs_sync:
             self._sync_soon(ledger)
         for name, since in ledger.disrupted.items():
-            ends = partial(self._disruption_ends, ledger.budget.key, name)
-            self._agenda.add(since + DELETION_TIMEOUT_NS, KUBELET, ends)
+            ends_ns = since + DELETION_TIMEOUT_NS
+            self._agenda.add(ends_ns, KUBELET, self._disruption_ends, ledger.budget.key, name)
 
     def _disruption_ends(self, key: Key, name: str, now_ns: int) -> None:
         """Two minutes are over and the pod was not deleted: it counts again."""
@@ -113,17 +122,18 @@ class DisruptionController:
             return
         pod = self._api.store.pods.get((key[0], name))
         if pod is not None:
-            ledger.pod_changed(pod, None)
+            ledger.pod_changed(pod, None, self._owners)
         ledger.disrupted.pop(name, None)
         if pod is not None:
-            ledger.pod_changed(None, pod)
+            ledger.pod_changed(None, pod, self._owners)
         self._sync_soon(ledger)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         before = self.budgets_of(old) if old is not None else []
         after = self.budgets_of(new) if new is not None else []
         for ledger in dict.fromkeys(before + after):
-            ledger.pod_changed(old if ledger in before else None, new if ledger in after else None)
+            was, now = old if ledger in before else None, new if ledger in after else None
+            ledger.pod_changed(was, now, self._owners)
             self._sync_soon(ledger)
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
@@ -144,7 +154,7 @@ class DisruptionController:
         key = ledger.budget.key
         if key not in self._due:
             self._due.add(key)
-            self._agenda.add(self._api.now_ns + SYNC_NS, KUBELET, partial(self._sync, key))
+            self._agenda.add(self._api.now_ns + SYNC_NS, KUBELET, self._sync, key)
 
     def _sync(self, key: Key, now_ns: int) -> None:
         self._due.discard(key)

@@ -1,8 +1,10 @@
-"""The virtual cluster as `kubectl drain` sees it: requests are answered, and told as records."""
+"""`kubectl drain` in the virtual cluster: requests are answered, and told as records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +17,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.sim.acts import deletion, told
-from kubectl_nodelife.sim.agenda import SCRIPT, Agenda
+from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
@@ -39,6 +41,12 @@ class ListedPod:
         self.goes_ns: int | None = None
         self.refusal = ""
 
+    def fork(self, api: Api) -> ListedPod:
+        """The same pod in a fork of the world."""
+        other = copy(self)
+        other._api = api
+        return other
+
     @property
     def pod(self) -> Pod:
         """The object as it is, or as it last was."""
@@ -59,12 +67,32 @@ class ListedPod:
         return found is None or found.uid != self._last.uid
 
 
-class AgendaClock:
-    """The world's agenda as a process's clock."""
+class WorldUnderDrain:
+    """A world as one kubectl process meets it, the `number`-th of those in it; its clock as well.
 
-    def __init__(self, api: Api, agenda: Agenda) -> None:
-        self._api = api
-        self._agenda = agenda
+    `causes`: node -> the record that began its drain.
+    """
+
+    version = 0
+
+    def __init__(
+        self, world: World, number: int, options: DrainOptions, causes: dict[str, Action]
+    ) -> None:
+        self._world = world
+        self._api = world.api
+        self._number = number
+        self._options = options
+        self._causes = causes
+        self.owners: OwnerLookup = world.owners
+
+    def fork(self, world: World) -> WorldUnderDrain:
+        """A fork of the world, as the same process meets it."""
+        return WorldUnderDrain(world, self._number, self._options, self._causes)
+
+    @property
+    def clock(self) -> WorldUnderDrain:
+        """Itself: what it puts down is in the world's agenda."""
+        return self
 
     @property
     def now_ns(self) -> int:
@@ -72,27 +100,11 @@ class AgendaClock:
         return self._api.now_ns
 
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call at that instant."""
-        self._agenda.add(max(instant_ns, self.now_ns), SCRIPT, lambda _: call(*arguments))
+        """Make a call at that instant; one of the process's own."""
+        kubectl_of(self._world).put_down(self._number, instant_ns, call, arguments)
 
     ask_again_at = at
     alarm_at = at
-
-
-class WorldUnderDrain:
-    """A world as one kubectl process meets it.
-
-    `causes`: node -> the record that began its drain.
-    """
-
-    version = 0
-
-    def __init__(self, world: World, causes: dict[str, Action]) -> None:
-        self._world = world
-        self._api = world.api
-        self._causes = causes
-        self.clock = AgendaClock(world.api, world.agenda)
-        self.owners: OwnerLookup = world.owners
 
     def time_ns(self) -> int:
         """The present instant."""
@@ -180,24 +192,78 @@ class WorldUnderDrain:
     def _cause_of(self, pod: Pod) -> Action | None:
         return self._causes.get(pod.spec.node_name)
 
+    def tell_end(self, run: NodeRun[ListedPod]) -> None:
+        """A record of a node's turn that has ended."""
+        reason, because, warning = _end_of(run, self._options)
+        about = self._api.store.nodes.get(run.name) or ("Node", "", run.name)
+        cause = self._causes[run.name]
+        self._api.note(told(about, reason, because, cause=cause, warning=warning))
 
-def start_drain(world: World, nodes: Sequence[Node], options: DrainOptions) -> None:
-    """Somebody calls `kubectl drain` for these nodes now."""
-    causes: dict[str, Action] = {}
-    for node in nodes:
-        why = f"somebody calls {options.command(*(node.name for node in nodes))}"
-        causes[node.name] = world.api.note(told(node, "DrainStarted", why))
 
-    def tell_end(run: NodeRun[ListedPod]) -> None:
-        reason, because, warning = _end_of(run, options)
-        about = world.api.store.nodes.get(run.name) or ("Node", "", run.name)
-        cause = causes[run.name]
-        world.api.note(told(about, reason, because, cause=cause, warning=warning))
+class KubectlProcesses:
+    """Those that drain nodes of a world, and which of their calls are due."""
 
-    cluster = WorldUnderDrain(world, causes)
-    names = tuple(node.name for node in nodes)
-    process: KubectlDrain[ListedPod] = KubectlDrain(cluster, options, names, on_node=tell_end)
-    process.start(world.api.now_ns)
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running: list[tuple[WorldUnderDrain, KubectlDrain[ListedPod]]] = []
+        self._calls: dict[int, tuple[int, Callable[..., None], tuple[Any, ...]]] = {}
+        self._put_down = 0
+
+    def fork(self, world: World) -> KubectlProcesses:
+        """The same processes in a fork of the world."""
+        other = KubectlProcesses(world)
+        other._put_down = self._put_down
+        moved: dict[object, object] = {}
+        for under, process in self._running:
+            forked = under.fork(world)
+            listed = partial(ListedPod.fork, api=world.api)
+            other._running.append((forked, process.fork(forked, listed, forked.tell_end, moved)))
+        for place, (number, call, arguments) in self._calls.items():
+            other._calls[place] = (number, call, tuple(_moved(a, moved) for a in arguments))
+        return other
+
+    def start(self, nodes: Sequence[Node], options: DrainOptions) -> None:
+        """Somebody calls `kubectl drain` for these nodes now."""
+        causes: dict[str, Action] = {}
+        names = tuple(node.name for node in nodes)
+        for node in nodes:
+            why = f"somebody calls {options.command(*names)}"
+            causes[node.name] = self._world.api.note(told(node, "DrainStarted", why))
+        under = WorldUnderDrain(self._world, len(self._running), options, causes)
+        process: KubectlDrain[ListedPod]
+        process = KubectlDrain(under, options, names, on_node=under.tell_end)
+        self._running.append((under, process))
+        process.start(self._world.api.now_ns)
+
+    def put_down(
+        self, number: int, at_ns: int, call: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        """A process makes a call of its own at that instant."""
+        self._put_down += 1
+        function = call.__func__  # type: ignore[attr-defined]
+        self._calls[self._put_down] = (number, function, arguments)
+        at_ns = max(at_ns, self._world.api.now_ns)
+        self._world.agenda.add(at_ns, SCRIPT, self._go_on, self._put_down)
+
+    def _go_on(self, place: int, at_ns: int) -> None:
+        number, call, arguments = self._calls.pop(place)
+        call(self._running[number][1], *arguments)
+
+
+def kubectl_of(world: World) -> KubectlProcesses:
+    """The kubectl processes of a world."""
+    found = world.agenda.parts.get(KubectlProcesses)
+    if not isinstance(found, KubectlProcesses):
+        found = KubectlProcesses(world)
+        world.join(found)
+    return found
+
+
+def _moved(argument: Any, moved: dict[object, object]) -> Any:
+    """What an argument of a call is in the fork."""
+    if isinstance(argument, list):
+        return [_moved(item, moved) for item in argument]
+    return moved.get(argument, argument)
 
 
 def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, bool]:

@@ -7,9 +7,11 @@ goes to from then on. Only those Services are followed that are there at the sta
 
 from __future__ import annotations
 
-from functools import partial
+from copy import copy
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.sim.acts import told
@@ -26,10 +28,17 @@ class ServiceEndpoints:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.ready: set[str] = set()
+        self.ready: dict[str, None] = {}
         self.lost: set[str] = set()
         self.back: set[str] = set()
         self.cause: Action | None = None
+
+    def fork(self) -> ServiceEndpoints:
+        """Another one with the same endpoints."""
+        other = copy(self)
+        self.ready, other.ready = fork_dict(self.ready)
+        other.lost, other.back = set(self.lost), set(self.back)
+        return other
 
 
 class EndpointsController:
@@ -38,37 +47,55 @@ class EndpointsController:
     def __init__(self, api: Api, agenda: Agenda) -> None:
         self._api = api
         self._agenda = agenda
-        self._services: list[ServiceEndpoints] = []
+        self._services: tuple[Service, ...] = ()
+        self._endpoints: dict[Key, ServiceEndpoints] = {}
+
+    def fork(self, api: Api, agenda: Agenda) -> EndpointsController:
+        """That of the world's fork."""
+        other = copy(self)
+        other._api, other._agenda = api, agenda
+        forked = fork_dict(self._endpoints, ServiceEndpoints.fork)
+        self._endpoints, other._endpoints = forked
+        return other
 
     def begin(self) -> None:
         """Count what is there, and follow it from now on; without Services nothing is followed."""
-        self._services = [
-            ServiceEndpoints(s)
+        self._services = tuple(
+            s
             for s in self._api.store.all("Service")
             if isinstance(s, Service) and s.spec.selector and not s.spec.publish_not_ready_addresses
-        ]
+        )
         if not self._services:
             return
-        for one in self._services:
-            one.ready = {p.name for p in self._api.store.pods.values() if _counts(one.service, p)}
+        for service in self._services:
+            one = self._endpoints[service.key] = ServiceEndpoints(service)
+            pods = self._api.store.pods.values()
+            one.ready = {p.name: None for p in pods if _counts(service, p)}
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._pod_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         pod = new or old
         assert pod is not None
-        for one in self._services:
-            ready = new is not None and _counts(one.service, new)
-            if ready == (pod.name in one.ready) or one.service.namespace != pod.namespace:
+        for service in self._services:
+            if service.namespace != pod.namespace:
+                continue
+            one = self._endpoints[service.key]
+            ready = new is not None and _counts(service, new)
+            if ready == (pod.name in one.ready):
                 continue
             if not one.lost and not one.back:
-                self._agenda.add(self._api.now_ns, KUBELET, partial(self._tell, one))
-            (one.ready.add if ready else one.ready.discard)(pod.name)
+                self._agenda.add(self._api.now_ns, KUBELET, self._tell, service.key)
+            if ready:
+                one.ready[pod.name] = None
+            else:
+                del one.ready[pod.name]
             (one.back if ready else one.lost).add(pod.name)
             (one.lost if ready else one.back).discard(pod.name)
             one.cause = cause
 
-    def _tell(self, one: ServiceEndpoints, now_ns: int) -> None:
+    def _tell(self, key: Key, now_ns: int) -> None:
+        one = self._endpoints[key]
         for reason, pods, verb in (
             (LOST, one.lost, "no traffic goes to"),
             (BACK, one.back, "traffic goes again to"),

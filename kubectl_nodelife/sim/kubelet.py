@@ -11,11 +11,13 @@ manager's (`status_manager`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from typing import Any
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
@@ -60,6 +62,21 @@ class Kubelets:
         self._running = RunningStatuses()
         self._ips = 0
 
+    def fork(self, api: Api, agenda: Agenda) -> Kubelets:
+        """Those of the world's fork; who is asked is to be told (`ask_as`)."""
+        other = copy(self)
+        other._api, other._agenda = api, agenda
+        self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
+        self._endings, other._endings = fork_dict(self._endings)
+        self._starting, other._starting = fork_dict(self._starting)
+        other._running = copy(self._running)
+        return other
+
+    def ask_as(self, of_this_world: Callable[[Any], Any]) -> None:
+        """In a fork: from now on its own parts are asked."""
+        for name in ("_on_start", "_on_run", "_on_stop"):
+            setattr(self, name, [of_this_world(asked) for asked in getattr(self, name)])
+
     def begin(self) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
         first_ns = self._api.now_ns + self.terms.lease_renew_phase_ns
@@ -69,14 +86,14 @@ class Kubelets:
             ready = node.ready()
             if ready is not None and ready.status == "True":
                 self._schedule(kubelet, first_ns, None)
-                alive.append(kubelet)
+                alive.append(node.name)
         for pod in list(self._api.store.pods.values()):
             if pod.metadata.deletion_timestamp is not None:
                 self._end(pod, None)
         if first_ns == self._api.now_ns:
             self._first_posts(alive, first_ns)
         else:
-            self._agenda.add(first_ns, KUBELET, partial(self._first_posts, alive))
+            self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
         self._api.on_node(self._node_changed)
         self._api.on_pod(self._pod_changed)
 
@@ -139,7 +156,7 @@ class Kubelets:
             if ending is not None:
                 late = ending.at_ns <= self._api.now_ns
                 at_ns = self._api.now_ns + LATE_STOP_NS if late else ending.at_ns
-                self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
+                self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
             elif pod.key in self._starting:
                 self._run_soon(pod.key, self._starting[pod.key])
         for listener in self._on_start:
@@ -173,10 +190,11 @@ class Kubelets:
         """
         kubelet = self._kubelets.get(node)
         if kubelet is not None and kubelet.alive:
-            happening = partial(self._post_again, kubelet, kubelet.first_ns)
-            self._agenda.add(self._post_due(kubelet), KUBELET, happening)
+            due_ns = self._post_due(kubelet)
+            self._agenda.add(due_ns, KUBELET, self._post_again, node, kubelet.first_ns)
 
-    def _post_again(self, kubelet: Kubelet, first_ns: int, at_ns: int) -> None:
+    def _post_again(self, node: str, first_ns: int, at_ns: int) -> None:
+        kubelet = self._kubelets[node]
         if kubelet.alive and kubelet.first_ns == first_ns:
             self._post(kubelet, None)
 
@@ -203,8 +221,9 @@ class Kubelets:
             )
         )
 
-    def _first_posts(self, kubelets: list[Kubelet], at_ns: int) -> None:
-        for kubelet in kubelets:
+    def _first_posts(self, nodes: Iterable[str], at_ns: int) -> None:
+        for node in nodes:
+            kubelet = self._kubelets[node]
             if kubelet.alive and kubelet.first_ns == at_ns:
                 self._post(kubelet, None)
 
@@ -243,7 +262,7 @@ class Kubelets:
             return
         kubelet = self._kubelets[new.name]
         if kubelet.alive and overwritten(kubelet.conditions, new):
-            self._agenda.add(self._post_due(kubelet), KUBELET, partial(self._undo, kubelet))
+            self._agenda.add(self._post_due(kubelet), KUBELET, self._undo, kubelet.name)
 
     def _post_due(self, kubelet: Kubelet) -> int:
         """The next scheduled post after now."""
@@ -251,11 +270,11 @@ class Kubelets:
         missed = (self._api.now_ns - kubelet.post_ns) // every_ns + 1
         return kubelet.post_ns + max(0, missed) * every_ns
 
-    def _undo(self, kubelet: Kubelet, at_ns: int) -> None:
+    def _undo(self, name: str, at_ns: int) -> None:
         """A scheduled post that changes something: the Node shows other conditions than the kubelet
         sees.
         """
-        node = self._api.store.nodes.get(kubelet.name)
+        kubelet, node = self._kubelets[name], self._api.store.nodes.get(name)
         if kubelet.alive and node is not None and overwritten(kubelet.conditions, node):
             self._post(kubelet, None)
 
@@ -294,7 +313,7 @@ class Kubelets:
         if self.alive(pod.spec.node_name):
             if at_ns <= self._api.now_ns:
                 at_ns = self._api.now_ns + LATE_STOP_NS
-            self._agenda.add(at_ns, KUBELET, partial(self._finish, pod.key, ending))
+            self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
 
     def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
         """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
@@ -312,7 +331,7 @@ class Kubelets:
     def _run_soon(self, key: Key, start: Start) -> None:
         at_ns = self._api.now_ns + self.terms.pod_start_ns
         start = self._starting[key] = Start(start.uid, at_ns, start.cause)
-        self._agenda.add(at_ns, KUBELET, partial(self._run, key, start))
+        self._agenda.add(at_ns, KUBELET, self._run, key, start)
 
     def _run(self, key: Key, start: Start, at_ns: int) -> None:
         """The pod's containers run: it becomes Ready."""

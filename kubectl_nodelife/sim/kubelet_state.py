@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action
@@ -23,6 +25,12 @@ class Kubelet:
         self.alive = False
         self.first_ns = 0
         self.post_ns = 0
+
+    def copy(self) -> Kubelet:
+        """Another one that knows the same."""
+        other = copy(self)
+        other.conditions = dict(self.conditions)
+        return other
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -10,8 +10,7 @@ Follows pkg/kubelet/kubelet_node_status.go (`initialNode`, `tryRegisterWithAPISe
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -37,12 +36,13 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_NOT_READY,
 )
 from kubectl_nodelife.sim.acts import told
-from kubectl_nodelife.sim.agenda import KUBELET
-from kubectl_nodelife.sim.api import CLUSTER, whole_seconds
+from kubectl_nodelife.sim.agenda import KUBELET, Agenda, Happening
+from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
 from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.machine_facts import MachineFacts
 from kubectl_nodelife.sim.names import made_uid
-from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 
 KUBELET_RESTART_NS: Final = 10 * SECOND_NS
@@ -73,21 +73,33 @@ class Return(msgspec.Struct, frozen=True):
 class Machines:
     """All machines of a world."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._api = world.api
+    def __init__(
+        self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
+    ) -> None:
+        self._api = api
+        self._agenda = agenda
+        self._kubelets = kubelets
+        self._managers = managers
         self._count = 0
+
+    def fork(
+        self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
+    ) -> Machines:
+        """Those of the world's fork."""
+        other = Machines(api, agenda, kubelets, managers)
+        other._count = self._count
+        return other
 
     def reboot(self, name: str, down_ns: int, back: Return, cause: Action | None) -> None:
         """The machine goes down now, and is back after so long."""
         done = self._silence(name, "Rebooting", "the machine reboots: its kubelet is silent", cause)
-        self._after(down_ns, partial(self._booted, name, back, done))
+        self._after(down_ns, self._booted, name, back, done)
 
     def update_kubelet(self, name: str, back: Return, cause: Action | None) -> None:
         """The kubelet is exchanged: it stops, and starts again with what `back` makes of it."""
         why = "the kubelet is exchanged: it is silent while it restarts"
         done = self._silence(name, "KubeletStopped", why, cause)
-        self._after(KUBELET_RESTART_NS, partial(self._started, name, back, done))
+        self._after(KUBELET_RESTART_NS, self._started, name, back, done)
 
     def replace(
         self, name: str, newcomer: str, after_ns: int, back: Return, cause: Action | None
@@ -99,16 +111,16 @@ class Machines:
         done = self._silence(name, "Replaced", "its machine is deleted", cause)
         self._api.drop("Node", ("", name), done)
         self._api.drop("CSINode", ("", name), done)
-        self._after(after_ns, partial(self._register, node, newcomer, back, done))
+        self._after(after_ns, self._register, node, newcomer, back, done)
 
-    def _after(self, delay_ns: int, happening: Callable[[int], None]) -> None:
-        self._world.agenda.add(self._api.now_ns + delay_ns, KUBELET, happening)
+    def _after(self, delay_ns: int, happening: Happening, *arguments: Any) -> None:
+        self._agenda.add(self._api.now_ns + delay_ns, KUBELET, happening, *arguments)
 
     def _silence(self, name: str, word: str, why: str, cause: Action | None) -> Action:
         about: KubeObject | tuple[str, str, str] = ("Node", "", name)
         about = self._api.store.nodes.get(name) or about
         done = self._api.note(told(about, word, why, cause=cause))
-        self._world.kubelets.stop(name, done)
+        self._kubelets.stop(name, done)
         return done
 
     def _booted(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
@@ -117,22 +129,22 @@ class Machines:
         def booted(facts: MachineFacts) -> MachineFacts:
             return back.refit(replace(facts, node_info=replace(facts.node_info, boot_id=boot_id)))
 
-        if self._world.managers is not None:
-            self._world.managers.restart(name)
+        if self._managers is not None:
+            self._managers.restart(name)
         self._started(name, replace(back, refit=booted), cause, at_ns)
         pods = [p for p in self._api.store.pods_on(name) if p.status.phase not in TERMINAL_PHASES]
         for pod in pods:
             if pod.status.phase == "Running":
                 self._interrupt(pod, cause)
         if back.pods_after_ns is not None:
-            self._after(back.pods_after_ns, partial(self._run_pods, name, boot_id, cause))
+            self._after(back.pods_after_ns, self._run_pods, name, boot_id, cause)
 
     def _started(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
         """The kubelet starts with what is on the machine now."""
         node = self._api.store.nodes.get(name)
         if node is None:
             return
-        kubelets = self._world.kubelets
+        kubelets = self._kubelets
         kubelets.equip(name, back.refit(MachineFacts.of(node)))
         ready = ReportedCondition("True") if back.ready else _NO_NETWORK
         kubelets.report(name, {"Ready": ready}, cause)
@@ -170,13 +182,13 @@ class Machines:
         why = f"a new machine registers in place of {old.name}"
         done = self._api.note(told(node, "Registered", why, cause=cause))
         self._api.put("Node", node, done)
-        self._world.kubelets.start(name, done)
+        self._kubelets.start(name, done)
         if back.ready:
             after_ns = back.pods_after_ns or 0
-            self._after(after_ns, partial(self._becomes_ready, name, done))
+            self._after(after_ns, self._becomes_ready, name, done)
 
     def _becomes_ready(self, name: str, cause: Action, at_ns: int) -> None:
-        self._world.kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
+        self._kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
 
     def _interrupt(self, pod: Pod, cause: Action) -> None:
         """The pod's containers ended with the machine."""
@@ -201,7 +213,7 @@ class Machines:
         node = self._api.store.nodes.get(name)
         if node is None or node.status.node_info.boot_id != boot_id:
             return
-        if not self._world.kubelets.alive(name):
+        if not self._kubelets.alive(name):
             return
         for pod in self._api.store.pods_on(name):
             if pod.status.phase == "Running" and not pod.ready():
@@ -249,7 +261,7 @@ class Machines:
                 phase=status.phase if status.phase != pod.status.phase else "",
             )
         )
-        self._world.kubelets.write(replace(pod, status=status), done)
+        self._kubelets.write(replace(pod, status=status), done)
 
     def _next_uid(self) -> str:
         self._count += 1

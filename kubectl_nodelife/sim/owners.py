@@ -9,10 +9,11 @@ controller, static pods to their kubelet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from copy import copy
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
@@ -53,6 +54,14 @@ class WorkloadControllers:
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
 
+    def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
+        """Those of the world's fork."""
+        other = copy(self)
+        other._api, other._agenda, other._place = api, agenda, place
+        self._active, other._active = fork_dict(self._active)
+        self._made, other._made = fork_dict(self._made)
+        return other
+
     def begin(self) -> None:
         """From now on pods are replaced."""
         self._api.on_pod(self._pod_changed)
@@ -82,7 +91,7 @@ class WorkloadControllers:
         if was if rule.when == AT_ONCE else new is None:
             delay_ns = rule.delay_ns if new is not None else 0
             at_ns = max(self._api.now_ns + delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
-            self._agenda.add(at_ns, OWNER, partial(self._replace, old, rule, cause))
+            self._agenda.add(at_ns, OWNER, self._replace, old, rule, cause)
         if new is None:
             self._made.pop(old.uid, None)
 

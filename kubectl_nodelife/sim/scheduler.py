@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
+from copy import copy
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, put_condition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
@@ -54,6 +56,12 @@ class _Line:
         self.pods: dict[Key, _Waiting] = {}
         self.attempts = 0
         self.tried_ns = 0
+
+    def copy(self) -> _Line:
+        """Another one with the same pods."""
+        other = copy(self)
+        other.pods = dict(self.pods)
+        return other
 
     def failed(self, now_ns: int) -> None:
         """One more attempt was in vain."""
@@ -102,6 +110,16 @@ class Scheduler:
         self._api.on_pod(self._pod_changed)
         self._api.on_node(self._node_changed)
         self._api.on_object(self._object_changed)
+
+    def fork(self, api: Api, agenda: Agenda) -> Scheduler:
+        """That of the world's fork."""
+        other = copy(self)
+        other._api, other._agenda = api, agenda
+        other._cache = self._cache.fork(api)
+        other.placement = self.placement.fork(other._cache)
+        self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)
+        self._line_of, other._line_of = fork_dict(self._line_of)
+        return other
 
     def _note_unbound(self) -> None:
         for pod in self._api.store.pods.values():

@@ -7,7 +7,7 @@ follows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
+from copy import copy
 from typing import cast
 
 from msgspec.structs import replace
@@ -23,11 +23,11 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.sim.acts import MakePod, deletion, told
-from kubectl_nodelife.sim.agenda import SCRIPT
+from kubectl_nodelife.sim.agenda import SCRIPT, NotForkableError
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
-from kubectl_nodelife.sim.drained import start_drain
+from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     CordonEvent,
@@ -52,9 +52,17 @@ class Script:
         self._world = world
         self.upgrades: VirtualUpgrades | None = None
         self._api = world.api
+        world.join(self)
         for event in events:
-            at_ns = self._api.now_ns + event.at_ns
-            world.agenda.add(at_ns, SCRIPT, partial(self._play, event))
+            world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, self._play, event)
+
+    def fork(self, world: World) -> Script:
+        """The rest of the events, played on a fork of the world. Raises NotForkableError."""
+        if self.upgrades is not None:
+            raise NotForkableError("an upgrade's leaders are no part of the world")
+        other = copy(self)
+        other._world, other._api = world, world.api
+        return other
 
     def _play(self, event: ScenarioEvent, at_ns: int) -> None:
         match event.what:
@@ -68,7 +76,7 @@ class Script:
                     self._cordon(node, cordon.unschedulable)
             case DrainEvent() as drain:
                 if nodes := self._nodes(drain.targets):
-                    start_drain(self._world, nodes, drain.options)
+                    kubectl_of(self._world).start(nodes, drain.options)
             case ApplyEvent() as apply:
                 self._apply(apply)
             case DeleteEvent() as gone:

@@ -14,11 +14,12 @@ scenarios say of containers and of what is left of a pod is in `container_events
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from copy import copy
 
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.pod import Pod, PodStatus
@@ -80,6 +81,16 @@ class StatusManager:
         self.held: dict[str, list[str]] = {}
         self.batch_at_ns: int | None = None
 
+    def fork(self) -> StatusManager:
+        """Another one that believes the same."""
+        other = copy(self)
+        other.machine = self.machine.fork(other)
+        other.changed, other.left = dict(self.changed), dict(self.left)
+        other.news = {uid: copy(news) for uid, news in self.news.items()}
+        other.watched, other.stopped = set(self.watched), set(self.stopped)
+        other.held = dict(self.held)
+        return other
+
     def could_have_running_containers(self, pod: Pod) -> bool:
         """Whether something of the pod could still run."""
         believed = self.machine.pod_status(pod.uid)
@@ -113,6 +124,16 @@ class StatusManagers:
         self._terms: KubeletTerms = kubelets.terms
         self._injected = injected
         self._managers: dict[str, StatusManager] = {}
+
+    def fork(
+        self, api: Api, agenda: Agenda, kubelets: Kubelets, injected: Injected
+    ) -> StatusManagers:
+        """Those of the world's fork."""
+        other = copy(self)
+        other.api, other._agenda, other.kubelets = api, agenda, kubelets
+        other._injected = injected
+        self._managers, other._managers = fork_dict(self._managers, StatusManager.fork)
+        return other
 
     def begin(self) -> None:
         """From now on statuses are kept."""
@@ -190,7 +211,7 @@ class StatusManagers:
         if since_ns is not None:
             batches = (self.api.now_ns - since_ns) // SYNC_PERIOD_NS + 1
             manager.batch_at_ns = since_ns + max(1, batches) * SYNC_PERIOD_NS
-            self._agenda.add(manager.batch_at_ns, KUBELET, partial(self._batch, node))
+            self._agenda.add(manager.batch_at_ns, KUBELET, self._batch, node)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         """The kubelet's watch shows a pod. What the kubelet wrote itself it believes already."""
@@ -241,12 +262,13 @@ class StatusManagers:
             manager.watched.discard(pod.uid)
         elif pod.uid in manager.watched:
             at_ns = self.api.now_ns + HOUSEKEEPING_NS
-            self._agenda.add(at_ns, KUBELET, partial(self._clean_up, manager, pod))
+            self._agenda.add(at_ns, KUBELET, self._clean_up, pod)
         else:
             machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
 
-    def _clean_up(self, manager: StatusManager, pod: Pod, at_ns: int) -> None:
+    def _clean_up(self, pod: Pod, at_ns: int) -> None:
         """Follows `removeOrphanedPodStatuses` in `HandlePodCleanups`."""
+        manager = self.of(pod.spec.node_name)
         machine = manager.machine
         cached = machine.statuses.get(pod.uid)
         manager.watched.discard(pod.uid)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -38,6 +40,14 @@ class StoreCache:
             for key, pod in self._store.pods.items()
             if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
+
+    def fork(self, api: Api) -> StoreCache:
+        """That of the world's fork."""
+        other = copy(self)
+        other._store = api.store
+        self._rooms, other._rooms = fork_dict(self._rooms)
+        self._keep_off, other._keep_off = fork_dict(self._keep_off)
+        return other
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Note which pods keep others away, and whose node is to be counted anew."""

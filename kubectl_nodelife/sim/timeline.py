@@ -52,6 +52,12 @@ class Timeline:
         self.start_ns = start_ns
         self.entries: list[tuple[int, Action]] = []
 
+    def fork(self) -> Timeline:
+        """Another one with the same entries so far."""
+        other = Timeline(self.start_ns)
+        other.entries = list(self.entries)
+        return other
+
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
         self.entries.append((now_ns, action))

@@ -29,7 +29,7 @@ from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.machine_facts import MachineFacts
-from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Machines, Return
+from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
 from kubectl_nodelife.sim.upgrade_reading import (
     CANARY_HANGS,
     DRAIN_NEVER,
@@ -63,7 +63,6 @@ class VirtualWork:
         self._policy: UpgradePolicy = event.policy
         self._terms = event.work
         self._faults = event.faults
-        self._machines = Machines(world)
         self._worked: Counter[str] = Counter()
         self._tries: Counter[str] = Counter()
         self._drained: Counter[str] = Counter()
@@ -148,9 +147,9 @@ class VirtualWork:
             return
         back = self._return(name, how)
         if self._terms.mode == REBOOT:
-            self._machines.reboot(name, down_ns, back, cause)
+            self._world.machines.reboot(name, down_ns, back, cause)
         else:
-            self._machines.update_kubelet(name, back, cause)
+            self._world.machines.update_kubelet(name, back, cause)
         self._after(down_ns, partial(self._show_target, name, cause))
         if how == FLAPS:
             self._flap(name, down_ns, cause)
@@ -166,7 +165,7 @@ class VirtualWork:
         if how == NEVER_RETURNS:
             lasts_ns = 1 << 62
         newcomer = f"{name}-{self._tries[name] + 1}"
-        self._machines.replace(name, newcomer, lasts_ns, back, cause)
+        self._world.machines.replace(name, newcomer, lasts_ns, back, cause)
         self._after(lasts_ns, partial(self._show_target, newcomer, cause))
         if how == FLAPS:
             self._flap(newcomer, lasts_ns + self._terms.daemon_pods_ns, cause)

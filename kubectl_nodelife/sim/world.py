@@ -9,6 +9,8 @@ kubelets, then controllers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Protocol, cast
 
 import msgspec
 
@@ -30,12 +32,13 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, RunRecorder
 from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
@@ -66,6 +69,14 @@ class InjectedFault(msgspec.Struct, frozen=True):
 
 Faults = Callable[[Action, int], InjectedFault | None]
 """(action, now) -> what goes wrong with it, None for nothing."""
+
+
+class ForkablePart(Protocol):
+    """Acts in a world, and is not made by it: a scenario's script, kubectl processes."""
+
+    def fork(self, world: World) -> ForkablePart:
+        """The same in a fork of the world. Raises NotForkableError."""
+        ...
 
 
 class World:
@@ -106,6 +117,44 @@ class World:
                 api, self.agenda, self.kubelets, status_rules, self._hits_kubelet
             )
             self.container_events = ContainerEvents(self.managers)
+        self.machines = Machines(api, self.agenda, self.kubelets, self.managers)
+        self.join(*self._parts())
+
+    def fork(self, journal: RunRecorder) -> World:
+        """Another world at the same point, once this one has begun: both go on apart from here.
+
+        Made by sharing: it costs what is under way, not what the cluster holds. What happens in the
+        fork is told to `journal`; both ask the same `faults`. Raises NotForkableError.
+        """
+        other = copy(self)
+        api, agenda = self.api.fork(journal), self.agenda.fork()
+        other.api, other.agenda, other.failures = api, agenda, list(self.failures)
+        other.kubelets = self.kubelets.fork(api, agenda)
+        other.scheduler = self.scheduler.fork(api, agenda)
+        other.owners = self.owners.fork(api, agenda, other.scheduler.place)
+        other.disruption = self.disruption.fork(api, agenda, other.owners)
+        other.endpoints = self.endpoints.fork(api, agenda)
+        if self.managers is not None and self.container_events is not None:
+            hits = other._hits_kubelet
+            other.managers = self.managers.fork(api, agenda, other.kubelets, hits)
+            other.container_events = self.container_events.fork(other.managers)
+        other.machines = self.machines.fork(api, agenda, other.kubelets, other.managers)
+        other.join(*other._parts())
+        for kind, part in self.agenda.parts.items():
+            if kind not in agenda.parts:
+                other.join(cast(ForkablePart, part).fork(other))
+        api.listen_as(agenda.mine)
+        other.kubelets.ask_as(agenda.mine)
+        return other
+
+    def join(self, *parts: object) -> None:
+        """These act in the world, one of each class; a `ForkablePart` goes with its forks."""
+        self.agenda.join(*parts)
+
+    def _parts(self) -> list[object]:
+        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.disruption]
+        of_its_own += [self.endpoints, self.managers, self.container_events, self.machines]
+        return [part for part in of_its_own if part is not None]
 
     def begin(self, kinds: Iterable[str]) -> Cache:
         """Wake the cluster's own parts. Returns what a first list shows.
@@ -224,9 +273,12 @@ class World:
         outcome = self._failed(action, fault.code, fault.message)
         if fault.delay_ns:
             at_ns = self.api.now_ns + fault.delay_ns
-            self.agenda.add(at_ns, KUBELET, lambda _: self.api.pending.append(outcome))
+            self.agenda.add(at_ns, KUBELET, self._answer_late, outcome)
         else:
             self.api.pending.append(outcome)
+
+    def _answer_late(self, outcome: Outcome, at_ns: int) -> None:
+        self.api.pending.append(outcome)
 
     def _hits_kubelet(self, action: Action) -> bool:
         """Whether a fault hits a kubelet's write, so that it fails."""

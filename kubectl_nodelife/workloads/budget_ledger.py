@@ -52,7 +52,6 @@ class BudgetLedger:
 
     __slots__ = (
         "_failures",
-        "_owners",
         "_recorded_failure",
         "_scales",
         "_unknown",
@@ -66,9 +65,8 @@ class BudgetLedger:
         "needs_sync",
     )
 
-    def __init__(self, budget: PodDisruptionBudget, owners: OwnerLookup) -> None:
+    def __init__(self, budget: PodDisruptionBudget) -> None:
         self.budget = budget
-        self._owners = owners
         self._recorded_failure = sync_failure(budget.status)
         self._scales: dict[str, list[int]] = {}
         self._failures: dict[str, int] = {}
@@ -83,48 +81,49 @@ class BudgetLedger:
 
     def clone(self) -> BudgetLedger:
         """A ledger of its own with the same counts, for one run."""
-        copy = BudgetLedger(self.budget, self._owners)
+        copy = BudgetLedger(self.budget)
         copy._recorded_failure = self._recorded_failure
         copy._scales = {uid: list(counted) for uid, counted in self._scales.items()}
         copy._failures = dict(self._failures)
         copy._unknown = dict(self._unknown)
         copy.disrupted = dict(self.disrupted)
         copy.healthy, copy.matched = self.healthy, self.matched
+        copy.last_spent_ns = self.last_spent_ns
         copy.needs_sync, copy.guessed = self.needs_sync, self.guessed
         copy.entries = list(self.entries)
         return copy
 
     # --- the truth -------------------------------------------------------------------------------
 
-    def join(self, pod: Pod) -> None:
+    def join(self, pod: Pod, owners: OwnerLookup) -> None:
         """A pod that the budget matches is there."""
-        self._count(pod, 1)
+        self._count(pod, 1, owners)
 
-    def leave(self, pod: Pod) -> None:
+    def leave(self, pod: Pod, owners: OwnerLookup) -> None:
         """The object of a pod that the budget matches is gone."""
-        self._count(pod, -1)
+        self._count(pod, -1, owners)
 
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None, owners: OwnerLookup) -> None:
         """A pod that the budget matches came, went or changed; None where it does not match it.
 
         Keeps all the counts: those who call this call neither `join` nor `leave`.
         """
         if old is None and new is not None:
-            self.join(new)
+            self.join(new, owners)
         elif old is not None and new is None:
-            self.leave(old)
+            self.leave(old, owners)
         was = old is not None and is_healthy(old) and old.name not in self.disrupted
         if old is not None and (new is None or new.metadata.deletion_timestamp is not None):
             self.disrupted.pop(old.name, None)
         now = new is not None and is_healthy(new) and new.name not in self.disrupted
         self.healthy += now - was
 
-    def _count(self, pod: Pod, by: int) -> None:
+    def _count(self, pod: Pod, by: int, owners: OwnerLookup) -> None:
         self.matched += by
         if not counts_scales(self.budget.spec):
             return
         try:
-            scale = scale_of_pod(pod, self._owners)
+            scale = scale_of_pod(pod, owners)
         except SyncFailure as failure:
             message = str(failure)
             self._failures[message] = self._failures.get(message, 0) + by

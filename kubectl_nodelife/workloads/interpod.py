@@ -8,8 +8,10 @@ never rule a node out. `matchLabelKeys` are already part of a stored pod's selec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import NamedTuple
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodAffinityTerm
@@ -91,6 +93,14 @@ class InterPodAffinity:
         self._affinity: Counts = {}
         self._anti_affinity: Counts = {}
         self._existing: Counts = {}
+
+    def fork(self) -> InterPodAffinity:
+        """Another one with the same counts."""
+        other = copy(self)
+        self._affinity, other._affinity = fork_dict(self._affinity)
+        self._anti_affinity, other._anti_affinity = fork_dict(self._anti_affinity)
+        self._existing, other._existing = fork_dict(self._existing)
+        return other
 
     def change(self, pod: Pod, node: Node, by: int) -> None:
         """A pod came to `node` (1) or left it (-1)."""

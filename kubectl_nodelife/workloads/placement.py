@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from copy import copy
 from typing import Final, NamedTuple
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
@@ -28,7 +30,7 @@ from kubectl_nodelife.workloads.scheduling import (
     rule_reason,
     static_reason,
 )
-from kubectl_nodelife.workloads.scoring import Candidates, Scoring
+from kubectl_nodelife.workloads.scoring import Candidates, Prefers, Scoring
 from kubectl_nodelife.workloads.volumes import (
     NO_NEEDS,
     VolumeNeeds,
@@ -79,6 +81,22 @@ class PlacementSimulator:
         self._stale: dict[Demands, set[str]] = {}
         self._rules = PlacementRules(cache)
         self._owners = OwnersPods()
+
+    def fork(self, cache: SchedulerCache) -> PlacementSimulator:
+        """Another one at the same point, over the fork of the cache; made by sharing."""
+        other = copy(self)
+        other._cache = cache
+        other._scoring = copy(self._scoring)
+        self._infos, other._infos = fork_dict(self._infos, NodeInfo.copy)
+        self._ranks, other._ranks = fork_dict(self._ranks)
+        self._stale, other._stale = fork_dict(self._stale, set)
+        other._candidates = {
+            demands: candidates.fork(other, other._prefers(demands), other._scoring)
+            for demands, candidates in self._candidates.items()
+        }
+        other._rules = self._rules.fork(cache)
+        other._owners = self._owners.fork()
+        return other
 
     # --- what changes ----------------------------------------------------------------------------
 
@@ -267,9 +285,8 @@ class PlacementSimulator:
         """The nodes to which pods with these demands may go, brought up to date."""
         found = self._candidates.get(demands)
         if found is None:
-            found = self._candidates[demands] = self._scoring.candidates(
-                self, lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
-            )
+            found = self._scoring.candidates(self, self._prefers(demands))
+            self._candidates[demands] = found
             known, unknown = self._cache.admitted(demands)
             found.fill(known)
             self._stale[demands] = set(unknown)
@@ -282,6 +299,10 @@ class PlacementSimulator:
                 found.update(name, admitted)
             stale.clear()
         return found
+
+    def _prefers(self, demands: Demands) -> Prefers:
+        """What pods with these demands think of a node."""
+        return lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
 
 
 def pinned_node(spec: PodSpec) -> str | None:

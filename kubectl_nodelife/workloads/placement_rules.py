@@ -6,6 +6,8 @@ between pods. They are counted once for a class of pods that are alike, when fir
 
 from __future__ import annotations
 
+from copy import copy
+
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.workloads.interpod import (
@@ -33,6 +35,27 @@ class PlacementRules:
         self._spreads: SelectorIndex[TopologySpread] = SelectorIndex()
         self._spreading: list[TopologySpread] = []
         self._interpods: list[InterPodAffinity] = []
+
+    def fork(self, cache: SchedulerCache) -> PlacementRules:
+        """Another one with the same counts, made by sharing."""
+        other = copy(self)
+        other._cache = cache
+        other._spreading = [spread.fork() for spread in self._spreading]
+        other._interpods = [interpod.fork() for interpod in self._interpods]
+        spreads = dict(zip(self._spreading, other._spreading, strict=True))
+        interpods = dict(zip(self._interpods, other._interpods, strict=True))
+        other._counted = {
+            class_: PodRequirements(
+                wanted.pod,
+                spreads[wanted.spread] if wanted.spread is not None else None,
+                interpods[wanted.interpod] if wanted.interpod is not None else None,
+            )
+            for class_, wanted in self._counted.items()
+        }
+        other._spreads = SelectorIndex()
+        for spread in other._spreading:
+            other._file(spread)
+        return other
 
     def class_of(self, pod: Pod, demands: Demands) -> PodClass:
         """The pod's class; labels count where some pod has a required anti-affinity to others."""
@@ -120,9 +143,12 @@ class PlacementRules:
             if placed.metadata.deletion_timestamp is None:
                 spread.change(placed, node, 1)
         self._spreading.append(spread)
-        for selector in spread.selectors():
-            self._spreads.add(pod.namespace, selector, spread)
+        self._file(spread)
         return spread
+
+    def _file(self, spread: TopologySpread) -> None:
+        for selector in spread.selectors():
+            self._spreads.add(spread.namespace, selector, spread)
 
     def _interpod_of(self, pod: Pod) -> InterPodAffinity | None:
         terms = affinity_terms(pod) + anti_affinity_terms(pod)

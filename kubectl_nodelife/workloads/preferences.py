@@ -8,8 +8,10 @@ constraints that a pod writes itself, and preferred affinity between pods.
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from typing import Final
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.affinity import matches_node_selector_term
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
@@ -46,6 +48,13 @@ class OwnersPods:
 
     def __init__(self) -> None:
         self._on: dict[str, Counter[str]] | None = None
+
+    def fork(self) -> OwnersPods:
+        """Others with the same counts."""
+        other = OwnersPods()
+        if self._on is not None:
+            self._on, other._on = fork_dict(self._on, copy)
+        return other
 
     def siblings(self, pod: Pod, cache: SchedulerCache) -> Siblings:
         """Node -> pods of the pod's owner there."""

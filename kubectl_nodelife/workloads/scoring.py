@@ -11,9 +11,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from math import log
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.quantity import Amounts
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 
@@ -77,6 +79,9 @@ Prefers = Callable[[str], Preference]
 class Candidates(Protocol):
     """The nodes to which pods of one kind may go."""
 
+    def fork(self, nodes: Nodes, prefers: Prefers, scoring: Any) -> Candidates:
+        """The same, for a fork of the simulated scheduler."""
+
     def fill(self, names: Iterable[str]) -> None:
         """These are admitted; called once, first."""
 
@@ -122,7 +127,7 @@ class _Heap:
     node without room leaves the heap.
     """
 
-    __slots__ = ("_admitted", "_heap", "_listed", "_nodes", "_prefers")
+    __slots__ = ("_admitted", "_heap", "_is_shared", "_listed", "_nodes", "_prefers")
 
     def __init__(self, nodes: Nodes, prefers: Prefers) -> None:
         self._nodes = nodes
@@ -130,6 +135,21 @@ class _Heap:
         self._heap: list[tuple[Preference, int, int, str]] = []
         self._listed: dict[str, tuple[Preference, int]] = {}
         self._admitted: dict[str, None] = {}
+        self._is_shared = False
+
+    def fork(self, nodes: Nodes, prefers: Prefers, scoring: Any) -> _Heap:
+        """Both copy the heap when they first change it."""
+        self._is_shared = True
+        other = copy(self)
+        other._nodes, other._prefers = nodes, prefers
+        self._listed, other._listed = fork_dict(self._listed)
+        self._admitted, other._admitted = fork_dict(self._admitted)
+        return other
+
+    def _own_heap(self) -> list[tuple[Preference, int, int, str]]:
+        if self._is_shared:
+            self._heap, self._is_shared = list(self._heap), False
+        return self._heap
 
     def fill(self, names: Iterable[str]) -> None:
         """Take the nodes in."""
@@ -146,7 +166,7 @@ class _Heap:
         listed = (self._prefers(name), self._nodes.pod_count(name))
         if self._listed.get(name) != listed:
             self._listed[name] = listed
-            heapq.heappush(self._heap, (*listed, self._nodes.rank(name), name))
+            heapq.heappush(self._own_heap(), (*listed, self._nodes.rank(name), name))
 
     def names(self) -> Iterable[str]:
         """All of them, those without room included."""
@@ -156,7 +176,7 @@ class _Heap:
         self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
     ) -> str | None:
         """The top of the heap, once what is out of date or without room is off it."""
-        heap, listed = self._heap, self._listed
+        heap, listed = self._own_heap(), self._listed
         aside: list[tuple[Preference, int, int, str]] = []
         found = None
         while heap:
@@ -205,6 +225,13 @@ class _Round:
         self._scoring = scoring
         self._admitted: dict[str, bool] = {}
         self._names: list[str] | None = None
+
+    def fork(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> _Round:
+        """The list of names is never changed, so that both have it."""
+        other = copy(self)
+        other._nodes, other._prefers, other._scoring = nodes, prefers, scoring
+        self._admitted, other._admitted = fork_dict(self._admitted)
+        return other
 
     def fill(self, names: Iterable[str]) -> None:
         """Take the nodes in."""

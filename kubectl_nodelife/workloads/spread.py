@@ -10,9 +10,11 @@ a node out and are left out here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 
 import msgspec
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.affinity import matches_required_node_affinity
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
@@ -60,6 +62,13 @@ class Domains:
         self.how_many: dict[int, int] = {0: len(self.counts)}
         self.fewest = 0
 
+    def fork(self) -> Domains:
+        """Others with the same counts."""
+        other = copy(self)
+        self.counts, other.counts = fork_dict(self.counts)
+        other.how_many = dict(self.how_many)
+        return other
+
     def change(self, value: str, by: int) -> None:
         """One pod more (`by` 1) or less (-1) in the domain."""
         before = self.counts.get(value)
@@ -101,6 +110,12 @@ class TopologySpread:
                 if counted:
                     values[i].add(labels[keys[i]])
         self._domains = [Domains(found) for found in values]
+
+    def fork(self) -> TopologySpread:
+        """Another one with the same counts."""
+        other = copy(self)
+        other._domains = [domains.fork() for domains in self._domains]
+        return other
 
     def selectors(self) -> list[LabelSelector | None]:
         """The selectors of the constraints: pods that match one of them change the counts."""

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.copy_on_write import CopyOnWriteDict, copy_of_dict, fork_dict
+from kubectl_nodelife.copy_on_write import CopyOnWriteDict, copy_of_dict, fork_dict
 
 
 def change(dice: random.Random, *dicts: dict[int, int]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.machines import Machines, Return, read_reboot, with_version
+from kubectl_nodelife.sim.machines import Return, read_reboot, with_version
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.timeline import Timeline
@@ -32,7 +32,7 @@ class Stand:
             status_rules=setting.status_rules,
         )
         self.world.begin(["Node", "Pod"])
-        self.machines = Machines(self.world)
+        self.machines = self.world.machines
 
     def until(self, seconds: float) -> None:
         """Let everything happen until then."""

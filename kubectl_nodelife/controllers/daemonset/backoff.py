@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 
-from kubectl_nodelife.engine.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.workload import DaemonSet
 
 SECOND_NS = 1_000_000_000

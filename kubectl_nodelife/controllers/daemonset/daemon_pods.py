@@ -12,7 +12,7 @@ from copy import copy
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
-from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import DaemonSet

@@ -25,8 +25,8 @@ from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementD
 from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, node_update_state
 from kubectl_nodelife.controllers.daemonset.status import Tally, tally_of_node
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 

@@ -14,8 +14,8 @@ from kubectl_nodelife.controllers.daemonset.node_status_index import IndexedBy, 
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateBudget
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate, template_generation
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import Pod

@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.nodelifecycle.monitor import (
     part,
 )
 from kubectl_nodelife.controllers.nodelifecycle.taints import no_schedule_pass, reconcile_labels
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -40,7 +41,6 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Part
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue

@@ -7,8 +7,8 @@ from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones, eviction_rate
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.node import Node

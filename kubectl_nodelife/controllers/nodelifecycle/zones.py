@@ -12,7 +12,7 @@ from copy import copy
 
 import msgspec
 
-from kubectl_nodelife.engine.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import Never, TokenBucket, as_float32

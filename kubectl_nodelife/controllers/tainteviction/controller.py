@@ -37,6 +37,7 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
 from kubectl_nodelife.controllers.tainteviction.tolerance import (
     tolerated_stay,
 )
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     CancelEviction,
@@ -45,7 +46,6 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
-from kubectl_nodelife.engine.copy_on_write import fork_dict
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node, Taint

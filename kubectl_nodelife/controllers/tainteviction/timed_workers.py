@@ -15,8 +15,8 @@ from copy import copy
 
 import msgspec
 
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import ScheduleEviction
-from kubectl_nodelife.engine.copy_on_write import copy_of_dict, fork_dict
 
 Key = tuple[str, str]
 

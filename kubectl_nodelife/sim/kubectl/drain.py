@@ -9,6 +9,7 @@ client's own rate limit. Left out: dry runs, paging, and what is printed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Final, Generic
 
 from kubectl_nodelife.kube.meta import controller_of
@@ -74,6 +75,24 @@ class KubectlDrain(Generic[PodT]):
         self._conflicts: dict[int, int] = {}
         self.runs: list[NodeRun[PodT]] = []
         self.ended_ns: int | None = None
+
+    def fork(
+        self,
+        cluster: ClusterForKubectl[PodT],
+        listed: Callable[[PodT], PodT],
+        on_node: Callable[[NodeRun[PodT]], None] | None,
+        moved: dict[object, object],
+    ) -> KubectlDrain[PodT]:
+        """The same process in a fork of the cluster; what it has put down is the caller's to move.
+
+        `listed`: a pod as it is there; `moved` notes what each turn and each of its targets became.
+        """
+        other = copy(self)
+        other._cluster, other._clock, other._on_node = cluster, cluster.clock, on_node
+        other._core, other._policy, other._apps = map(copy, (self._core, self._policy, self._apps))
+        other._conflicts = dict(self._conflicts)
+        other.runs = [run.fork(listed, moved) for run in self.runs]
+        return other
 
     def start(self, at_ns: int, *, cordon: bool = True) -> None:
         """The command is called at that instant. `cordon` False: the nodes are cordoned already."""
@@ -193,7 +212,10 @@ class KubectlDrain(Generic[PodT]):
         if self._may_skip and deleted is not None:
             since_ns = self._cluster.time_ns() - self._clock.now_ns
             skipped_ns = deleted + (self._options.skip_wait_seconds + 1) * SECOND_NS
-            self._clock.alarm_at(skipped_ns - since_ns, lambda: None)
+            self._clock.alarm_at(skipped_ns - since_ns, self._let_time_pass)
+
+    def _let_time_pass(self) -> None:
+        pass
 
     def _refused(
         self, run: NodeRun[PodT], target: PodDeletion[PodT], refusal: EvictionRefused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Final, Generic
 
 from kubectl_nodelife.sim.kubectl.cluster import PodT
@@ -43,6 +45,12 @@ class PodDeletion(Generic[PodT]):
         self.version = -1
         self.looks = 0
 
+    def fork(self, actor: PodT) -> PodDeletion[PodT]:
+        """The same in a fork of the cluster; `actor` is its pod there."""
+        other = copy(self)
+        other.actor, other.refused = actor, list(self.refused)
+        return other
+
 
 class NodeRun(Generic[PodT]):
     """One node's turn.
@@ -71,6 +79,16 @@ class NodeRun(Generic[PodT]):
         self.left = 0
         self.deadline_ns: int | None = None
         self.end_ns: int | None = None
+
+    def fork(self, listed: Callable[[PodT], PodT], moved: dict[object, object]) -> NodeRun[PodT]:
+        """The same in a fork of the cluster; `moved` notes what this and its targets became."""
+        other = copy(self)
+        pods = {actor: listed(actor) for actor, _ in self.decisions}
+        other.decisions = [(pods[actor], decision) for actor, decision in self.decisions]
+        other.targets = [target.fork(pods[target.actor]) for target in self.targets]
+        moved.update(zip(self.targets, other.targets, strict=True))
+        moved[self] = other
+        return other
 
     @property
     def drained(self) -> bool:
