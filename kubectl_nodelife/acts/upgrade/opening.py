@@ -1,7 +1,8 @@
 """How a leader comes to its run: a new one, or one that another leader has left.
 
-Who types the same order again, on any machine, goes on with the run; another selector, work or
-policy is refused, and so are marks of a run that the Lease knows nothing of.
+Who types the same order again, on any machine, goes on with the run, also with one that has ended
+and is not cleared away; another selector, work or policy is refused, and so are marks of a run that
+the Lease knows nothing of.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     read_lease,
     shown_policy,
 )
-from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument
-from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, RunPhase
+from kubectl_nodelife.controllers.upgrade.marks import (
+    NodeState,
+    UnreadableMark,
+    mark_of,
+    outdated,
+)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.enumeration import first_names
@@ -37,10 +43,10 @@ def new_run_id(now_ns: int) -> str:
 
 def check_start(lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy) -> str:
     """The run that `start` would go on with, "" for a new one. Raises Refused."""
-    run = document_or_refused(lease)
+    run, nodes = document_or_refused(lease), list(nodes)
     if run is None or run.phase in OVER:
         check_no_strangers(nodes, run)
-        return ""
+        return _uncleared(run, nodes, policy) if run is not None else ""
     if run.proof_only:
         raise Refused(f"a proof is under way (run {run.run})", remedy="wait for its end, or abort")
     if run.policy != policy_digest(policy):
@@ -81,6 +87,31 @@ async def open_run(
     )
     await edit_run(session, carrier, namespace, beginning(run), "a run begins")
     return run
+
+
+def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy) -> str:
+    """The run, where its leader died after its end and before its marks were off; else "".
+
+    Raises Refused where it cannot be gone on with by that policy.
+    """
+    marked = [node.name for node in nodes if _goes_at_the_end(node, run.run)]
+    if not marked:
+        return ""
+    if run.phase is RunPhase.FINISHED and run.policy == policy_digest(policy):
+        return run.run
+    raise Refused(
+        f"run {run.run} is {run.phase}, and its marks are still on {len(marked)} nodes: "
+        f"{first_names(marked, _TOLD, ', ')}",
+        remedy="`kubectl nodelife upgrade clean` takes them off",
+    )
+
+
+def _goes_at_the_end(node: Node, run: str) -> bool:
+    """Whether it carries what the end of a run takes off."""
+    mark = mark_of(node)
+    if mark is not None and mark.run == run:
+        return mark.state not in (NodeState.FAILED, NodeState.HELD)
+    return outdated(run) in node.spec.taints
 
 
 def check_no_strangers(nodes: Iterable[Node], last: RunDocument | None) -> None:

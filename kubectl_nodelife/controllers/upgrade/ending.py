@@ -50,11 +50,15 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
 
 
 def clean_up(p: UpgradePass) -> bool:
-    """After the end: outdated taints, marks of Done, canaries, Jobs and Services go.
+    """After the end: canaries, Jobs and Services go, then outdated taints and marks of Done.
 
-    Returns whether all of them have gone.
+    Returns whether all of them have gone. The marks go last, for by them the next leader knows that
+    a run which has ended is not cleared away; but none waits for a deletion that is refused.
     """
-    is_left = False
+    made = (("Job", DeleteJob), ("Service", DeleteCanaryService))
+    is_left = any([_delete_pods(p), *(_delete_all(p, kind, delete) for kind, delete in made)])
+    if is_left and not p.memory.refused:
+        return False
     for name, node in p.nodes.items():
         mark = p.marks.get(name)
         is_outdated = node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE)
@@ -75,8 +79,7 @@ def clean_up(p: UpgradePass) -> bool:
                     remove_taints=(outdated(p.document.run),),
                 )
             )
-    left = (_delete_pods(p), _delete_all(p, DeleteJob), _delete_all(p, DeleteCanaryService))
-    return not (is_left or any(left))
+    return not is_left
 
 
 def _goes(node: Node, mark: NodeMark) -> bool:
@@ -112,15 +115,15 @@ def _delete_pods(p: UpgradePass) -> bool:
     return is_left
 
 
-def _delete_all(p: UpgradePass, delete: type[DeleteOfNode]) -> bool:
+def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
     """What the run made of one kind. Whether one has yet to be deleted."""
     is_left = False
-    for found in p.cache.all(delete.kind):
+    for found in p.cache.all(kind):
         meta = found.metadata
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        if not p.memory.pending.holds(delete.kind, found.key):
+        if not p.memory.pending.holds(kind, found.key):
             p.delete(delete, found, "the run is over")
     return is_left
 
