@@ -36,6 +36,14 @@ class AlreadyRuns(Failed):
     """Another daemon holds the lock."""
 
 
+class NotStarted(Failed):
+    """What was to run in the background has said why it does not. `code`: its exit code."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(what)
+        self.code = code
+
+
 class Instance:
     """The files of one daemon in the runtime folder."""
 
@@ -222,11 +230,18 @@ def own_command() -> list[str]:
     return [sys.executable, *before]
 
 
-def spawn(arguments: Sequence[str], log: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """Start a daemon apart from this terminal, and wait for its word.
+def spawn(
+    arguments: Sequence[str],
+    log: str,
+    secrets: Mapping[str, Any],
+    *,
+    who: str = "the daemon",
+    seconds: float = READY_SECONDS,
+) -> dict[str, Any]:
+    """Start a daemon apart from this terminal, and wait for its word, so many seconds at most.
 
     `secrets` reach it through a pipe: everyone on the machine can read a process's arguments.
-    Raises Failed, AlreadyRuns.
+    `who`: what it is called in errors. Raises Failed, NotStarted, AlreadyRuns.
     """
     readable, writable = os.pipe()
     secrets_end = filled_pipe(json.dumps(dict(secrets)).encode())
@@ -242,15 +257,16 @@ def spawn(arguments: Sequence[str], log: str, secrets: Mapping[str, str]) -> dic
         )
     os.close(writable)
     os.close(secrets_end)
-    word = _read_word(readable)
+    word = _read_word(readable, seconds)
     if word is None:
         tail = _tail(log)
         code = child.poll()
         how = "gave no sign of life in time" if code is None else f"ended with code {code}"
-        raise Failed(f"the daemon {how}{': ' + tail if tail else ''}", on=log)
+        raise Failed(f"{who} {how}{': ' + tail if tail else ''}", on=log)
     if "error" in word:
-        kind = AlreadyRuns if word.get("already") else Failed
-        raise kind(word["error"])
+        if word.get("already"):
+            raise AlreadyRuns(word["error"])
+        raise NotStarted(word["error"], int(word.get("code", 0)))
     return word
 
 
@@ -278,12 +294,12 @@ def restart(instance: Instance, log: str, secrets: Mapping[str, str]) -> dict[st
     return spawn([str(word) for word in arguments], log, secrets)
 
 
-def read_secrets(secrets_fd: int | None) -> dict[str, str]:
+def read_secrets(secrets_fd: int | None) -> dict[str, Any]:
     """What the parent of this process has put into the pipe."""
     if secrets_fd is None:
         return {}
     with open(secrets_fd, encoding="utf-8") as pipe:
-        secrets: dict[str, str] = json.load(pipe)
+        secrets: dict[str, Any] = json.load(pipe)
     return secrets
 
 
@@ -299,7 +315,7 @@ def filled_pipe(content: bytes) -> int:
         os.close(writable)
     if written < len(content):
         os.close(readable)
-        raise Failed(f"secrets of {len(content)} bytes are too long", on="--token")
+        raise Failed(f"{len(content)} bytes of secrets and orders are too many for a pipe")
     return readable
 
 
@@ -311,9 +327,9 @@ def tell_parent(ready_fd: int | None, word: dict[str, Any]) -> None:
         json.dump(word, pipe)
 
 
-def _read_word(readable: int) -> dict[str, Any] | None:
+def _read_word(readable: int, seconds: float) -> dict[str, Any] | None:
     received = b""
-    end = time.monotonic() + READY_SECONDS
+    end = time.monotonic() + seconds
     try:
         while (left := end - time.monotonic()) > 0:
             if not select.select([readable], [], [], left)[0]:

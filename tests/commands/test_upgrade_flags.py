@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from kubectl_nodelife.commands.upgrade.flags import (
     policy_flags,
     policy_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
+from kubectl_nodelife.controllers.upgrade.policy import (
+    UpgradePolicy,
+    WorkMode,
+    policy_digest,
+    policy_from,
+    policy_mapping,
+)
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -110,3 +117,11 @@ def test_the_connections_namespace_is_where_canaries_are_made() -> None:
 def test_whether_anything_was_given_is_known() -> None:
     assert not has_policy(given())
     assert has_policy(given("--soak", "1m")) and has_policy(given("--wait"))
+
+
+def test_a_policy_is_the_same_after_it_was_handed_over() -> None:
+    words = (*BLUE[:2], "--run", "reboot $NODE", "--rerun-safe", "--target", "bootID=changed")
+    more = ("--window", "Mon-Fri 22:00-04:00 UTC", "--gate", "check", "--min-available", "80%")
+    one = policy(*words, *more, "--canary", "b1,b2", "--expect-work", "4m", "--force")
+    other = policy_from(json.loads(json.dumps(policy_mapping(one))))
+    assert other == one and policy_digest(other) == policy_digest(one)

@@ -32,6 +32,7 @@ from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.upgrade.ports import make_ports
 
 NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
@@ -165,5 +166,7 @@ def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
 
 
 def _tell(text: str) -> None:
-    terminal.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    """A line with its time; in a log, which may be days long, with its date too."""
+    stamp = "%H:%M:%S" if this_screen().width else "%Y-%m-%dT%H:%M:%S%z"
+    terminal.write(f"{time.strftime(stamp)} {terminal.printable(text)}\n")
     terminal.flush()

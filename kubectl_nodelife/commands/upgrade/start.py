@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -15,6 +15,8 @@ from kubectl_nodelife.answers.upgrade_status import upgrade_status
 from kubectl_nodelife.commands.cluster.drain import DrainLook, look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.upgrade.detaching import StartingTerminal
+from kubectl_nodelife.commands.upgrade.detaching import detach as lead_detached
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
@@ -27,7 +29,8 @@ from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.selection import is_selected
-from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Refused
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
@@ -37,24 +40,72 @@ from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 @click.command("start")
 @policy_flags
 @click.option("--dry-run", is_flag=True, help="Decide on live data, and send nothing but reads.")
+@click.option("--detach", is_flag=True, help="Lead in the background, with a log.")
+@click.option("--ready-fd", type=int, hidden=True, help="Where to say that it leads.")
+@click.option("--secrets-fd", type=int, hidden=True, help="Where token and policy are read from.")
 @lead_flags
 @connection_flags
-def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Connection) -> int:
+def start(
+    given: dict[str, Any],
+    dry_run: bool,
+    detach: bool,
+    ready_fd: int | None,
+    secrets_fd: int | None,
+    lead: LeadFlags,
+    connection: Connection,
+) -> int:
     """Upgrade nodes: show the plan, ask for the number of nodes, and lead the run to its end.
 
     The state of the run stands on the nodes and on its Lease: typed again after a crash, on any
     machine, with the same nodes, work and policy, it goes on. The first Ctrl-C pauses and waits for
     what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
     ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
+    --detach leads in the background, and says where its log is; `upgrade pause` and `abort` end it.
     --dry-run tells what would be done, as time goes by; --expect-work is how long work then takes.
 
     \b
     Examples:
       kubectl nodelife upgrade start -l pool=blue --run ./upgrade-node --target bootID=changed
-      kubectl nodelife upgrade start -f upgrade.yaml --yes
+      kubectl nodelife upgrade start -f upgrade.yaml --yes --detach
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
-    policy = policy_of(given, connection)
+    if dry_run and detach:
+        raise BadInput("--dry-run and --detach exclude each other")
+    begun_by = StartingTerminal(ready_fd, secrets_fd)
+    try:
+        policy = begun_by.policy or policy_of(given, connection)
+        connection = connection._replace(token=begun_by.token or connection.token)
+        prepared = _prepare(policy, connection, lead, dry_run=dry_run)
+        if dry_run:
+            return rehearse_run(policy, prepared.look, connection)
+        if not is_confirmed(lead.yes, prepared.todo, prepared.server):
+            terminal.note("not confirmed: nothing was changed")
+            return 0
+        if detach:
+            return lead_detached(policy, connection, lead)
+        return _lead(policy, prepared, connection, lead, begun_by)
+    except NodelifeError as error:
+        begun_by.tell_error(error)
+        raise
+
+
+class _Prepared(NamedTuple):
+    """What was read and shown before the question. `todo`: how many nodes are asked for."""
+
+    look: DrainLook
+    nodes: list[Node]
+    todo: int
+
+    @property
+    def server(self) -> str:
+        """The cluster's address."""
+        return str(self.look.source.get("server", ""))
+
+
+def _prepare(
+    policy: UpgradePolicy, connection: Connection, lead: LeadFlags, *, dry_run: bool
+) -> _Prepared:
+    """Show the plan, or the run that is gone on with. Raises NodelifeError."""
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
@@ -66,17 +117,22 @@ def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Con
         todo = sum(is_selected(node, policy) for node in read.nodes)
     else:
         todo = _show_plan(policy, look)
-    if dry_run:
-        return rehearse_run(policy, look, connection)
-    server = str(look.source.get("server", ""))
-    if not is_confirmed(lead.yes, todo, server):
-        terminal.note("not confirmed: nothing was changed")
-        return 0
+    return _Prepared(look, read.nodes, todo)
 
+
+def _lead(
+    policy: UpgradePolicy,
+    prepared: _Prepared,
+    connection: Connection,
+    lead: LeadFlags,
+    begun_by: StartingTerminal,
+) -> int:
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        return await open_run(session, carrier, read.nodes, policy)
+        run = await open_run(session, carrier, prepared.nodes, policy)
+        begun_by.tell_leading(run.run)
+        return run
 
-    return lead_run(policy, look, opening, connection, lead)
+    return lead_run(policy, prepared.look, opening, connection, lead)
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
