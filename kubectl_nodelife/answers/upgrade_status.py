@@ -8,12 +8,18 @@ Lease with its last renewal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, RunNodes
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CountedNode,
+    NodeCounts,
+    limits_of,
+    scope_of,
+)
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunDocument,
@@ -33,12 +39,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.upgrade.remaining import remaining_time
 
 NO_RUN: Final = "None"
-GONE: Final = "Gone"
 Json = dict[str, Any]
 
 
@@ -48,41 +55,53 @@ def upgrade_status(
     now_ns: int,
     source: Json,
     names: Collection[str] = (),
+    evidence: CheckEvidence | None = None,
 ) -> Json:
-    """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any."""
+    """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
+
+    `evidence`: what was read for the nodes' checks. Raises NotFound for a name that nothing has.
+    """
     warnings: list[str] = []
     run = _document(lease, warnings)
     policy = _policy(run, warnings)
-    present = sorted(nodes, key=lambda node: node.name)
-    marks = _marks(present, warnings)
-    said = report_on(lease) if run is not None and run.phase not in OVER else LeaderReport()
-    rows = [
-        _node(node, marks[node.name], policy, now_ns, said)
-        for node in present
-        if node.name in marks
-    ]
-    rows += _gone(run, {node.name for node in present})
-    rows += _given_back(run, marks)
-    if names:
-        rows = [row for row in rows if row["name"] in names]
+    present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+    marks = _marks(present.values(), warnings)
+    leader = _leader(lease, now_ns)
+    said = _report(run, lease)
+    settings = make_settings("newest")
+    view = RunNodes(
+        present, marks, run, policy, said, leader["alive"], now_ns, lease, settings, evidence
+    )
+    every = view.rows()
+    rows = view.rows(names) if names else every
+    for name in names:
+        if all(row["name"] != name for row in rows):
+            raise NotFound("nodes", name)
     return document(
         "UpgradeStatus",
         source=source,
         run=run.run if run is not None else "",
         phase=str(run.phase) if run is not None else NO_RUN,
         because=run.because if run is not None else "",
-        leader=_leader(lease, now_ns),
+        leader=leader,
         wish=_wish(lease, warnings),
         step=_step(run),
-        budgets=_budgets(run, policy, present, marks),
+        budgets=_budgets(run, policy, list(present.values()), marks),
         gates=_gates(run, policy, now_ns, said),
         holds=[{"what": what, "because": why} for what, why in said.holds.items()],
-        skipped=[{"name": name, "because": why} for name, why in said.skipped.items()],
-        counts=dict(sorted(Counter(row["state"] for row in rows).items())),
+        counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
+        estimate=_estimate(view, leader["alive"]),
+        lowest=_lowest(said),
         failures=sorted(run.failed) if run is not None else [],
+        notEvaluated=list(_not_evaluated(view)),
         warnings=warnings,
     )
+
+
+def policy_on(lease: Lease | None) -> UpgradePolicy:
+    """The policy of the run on the Lease; the default where there is none that can be read."""
+    return _policy(_document(lease, []), []) or UpgradePolicy()
 
 
 def has_trouble(status: Json) -> bool:
@@ -159,55 +178,6 @@ def _step(run: RunDocument | None) -> Json | None:
     return {"pool": step.pool, "k": step.k, "window": step.window, "nodes": sorted(step.nodes)}
 
 
-def _node(
-    node: Node,
-    mark: NodeMark | None,
-    policy: UpgradePolicy | None,
-    now_ns: int,
-    said: LeaderReport,
-) -> Json:
-    pool, zone = _place(node, policy)
-    row: Json = {"name": node.name, "pool": pool, "zone": zone}
-    if mark is None:
-        return {**row, "state": "Unreadable", "because": "its annotation cannot be read"}
-    return {
-        **row,
-        "state": str(mark.state),
-        "run": mark.run,
-        "try": mark.try_,
-        "cordon": str(mark.cordon),
-        "sinceSeconds": _seconds(now_ns, mark.since),
-        "deadlineSeconds": _seconds_until(now_ns, mark.deadline),
-        "because": said.waits.get(node.name) or mark.reason,
-        "for": mark.for_ or None,
-    }
-
-
-def _gone(run: RunDocument | None, present: Collection[str]) -> list[Json]:
-    """Nodes that the run has in work, and whose objects are not there."""
-    nodes = run.step.nodes if run is not None else {}
-    return [
-        {
-            "name": name,
-            "pool": node.pool,
-            "zone": node.zone,
-            "state": GONE,
-            "because": "its object is gone; waiting for its newcomer",
-        }
-        for name, node in sorted(nodes.items())
-        if node.mark is not None and name not in present
-    ]
-
-
-def _given_back(run: RunDocument | None, marks: Mapping[str, object]) -> list[Json]:
-    given = run.given_back if run is not None else {}
-    return [
-        {"name": name, "pool": "", "zone": "", "state": "Skipped", "because": because}
-        for name, because in sorted(given.items())
-        if name not in marks
-    ]
-
-
 def _budgets(
     run: RunDocument | None,
     policy: UpgradePolicy | None,
@@ -237,11 +207,10 @@ def _counted(
     node: Node, marks: Mapping[str, NodeMark | None], policy: UpgradePolicy
 ) -> CountedNode:
     mark = marks.get(node.name)
-    pool, zone = _place(node, policy)
     return CountedNode(
         node.name,
-        pool,
-        zone,
+        pool_name(node, policy),
+        zone_name(node),
         why_unavailable(node),
         claimed=mark is not None and mark.state in TAKEN,
         control_plane=is_control_plane(node),
@@ -269,13 +238,68 @@ def _gates(
     ]
 
 
-def _place(node: Node, policy: UpgradePolicy | None) -> tuple[str, str]:
-    return pool_name(node, policy or UpgradePolicy()), zone_name(node)
+def _report(run: RunDocument | None, lease: Lease | None) -> LeaderReport:
+    """What the leader said of this run. Of one that is over only its low points still hold."""
+    said = report_on(lease)
+    if run is None or (said.run and said.run != run.run):
+        return LeaderReport()
+    return LeaderReport(run=run.run, lowest=said.lowest) if run.phase in OVER else said
 
 
-def _seconds(now_ns: int, then: str) -> int | None:
-    return (now_ns - parse_time(then)) // SECOND_NS if then else None
+def _lowest(said: LeaderReport) -> Json:
+    """The fewest nodes that were available in each scope, as the leaders saw it."""
+
+    def low(key: str) -> Json:
+        available, at = said.lowest[key]
+        return {"available": available, "at": at}
+
+    keys = said.lowest
+    every = low("cluster") if "cluster" in keys else {}
+    return {
+        "all": every.get("available"),
+        "at": every.get("at"),
+        "byPool": {scope_of(key).pool: low(key) for key in keys if key.startswith("pool/")},
+        "byZone": {key.removeprefix("zone/"): low(key) for key in keys if key.startswith("zone/")},
+    }
 
 
-def _seconds_until(now_ns: int, then: str) -> int | None:
-    return (parse_time(then) - now_ns) // SECOND_NS if then else None
+def _estimate(view: RunNodes, is_led: bool) -> Json | None:
+    """How long the run still takes; None where it is over, or its policy cannot be read."""
+    run, policy = view.run, view.policy
+    if run is None or policy is None or run.phase in OVER or run.proof_only:
+        return None
+    marks = {name: mark for name, mark in view.marks.items() if mark is not None}
+    waiting = view.waiting() if run.phase is not RunPhase.ABORTING else []
+    drain_seconds, now_ns = view.said.drain_seconds, view.now_ns
+    left = remaining_time(
+        run, policy, view.nodes, marks, waiting, drain_seconds, now_ns, view.settings
+    )
+    if left is None:
+        return None
+    since = "now" if is_led else "when a leader goes on"
+    since = "when the run is resumed" if run.phase is RunPhase.PAUSED else since
+    return {
+        "nodes": left.nodes,
+        "lowSeconds": round(left.low),
+        "expectedSeconds": round(left.expected),
+        "highSeconds": round(left.high),
+        "from": since,
+        "assumptions": left.rests_on,
+    }
+
+
+def _not_evaluated(view: RunNodes) -> Iterator[str]:
+    """What those who only read cannot know."""
+    run = view.run
+    if run is None or run.phase in OVER:
+        return
+    yield "whether each node's Lease is renewed: only a leader watches; the numbers rest on Ready"
+    if not view.is_led:
+        yield (
+            "gates blind, zone, displaced, proof and command, what each node waits for, and what"
+            " holds a claim: no leader tells"
+        )
+    elif not view.said.at:
+        yield "gates, and what nodes wait for: the leader has told nothing yet"
+    for kind, why in view.evidence.unread.items() if view.evidence is not None else ():
+        yield f"checks that need {kind}: {why}"

@@ -31,31 +31,50 @@ _BUDGET_COLUMNS: Final = (
     Column("most out", wide=True),
     Column("slots"),
 )
+_CHECK_COLUMNS: Final = (
+    Column("node"),
+    Column("check"),
+    Column("result"),
+    Column("shows"),
+    Column("because"),
+)
 _SHOWN: Final = 5
+_HIDDEN: Final = frozenset({"Waiting", "Skipped"})
+_OVER: Final = ("Finished", "Aborted")
+_RESULTS: Final = {"passed": GOOD, "waits": WARN}
 _TONES: Final = {"Done": GOOD, "Failed": BAD, "Held": WARN, "Gone": WARN, "Unreadable": BAD}
 
 
 class UpgradeStatusPage:
-    """An UpgradeStatus document as an answer."""
+    """An UpgradeStatus document as an answer. `named`: single nodes were asked for."""
 
-    def __init__(self, status: dict[str, Any]) -> None:
+    def __init__(self, status: dict[str, Any], *, named: bool = False) -> None:
         self._status = status
+        self._named = named
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The run, what holds it, its nodes, and the budgets."""
-        status = self._status
+        """The run, what holds it, its nodes, their checks, and the budgets."""
+        status, all_of_it = self._status, wide or self._named
         yield "\n".join(_head(status))
-        if status["nodes"]:
-            yield Table(_COLUMNS, [_row(node) for node in status["nodes"]])
-        if status["budgets"]:
+        nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
+        if nodes:
+            yield Table(_COLUMNS, [_row(node) for node in nodes])
+        if len(nodes) < len(status["nodes"]):
+            yield f"{counted(len(status['nodes']) - len(nodes), 'node')} not shown: -o wide"
+        checks = [(node["name"], check) for node in nodes for check in node["checks"]]
+        if checks and all_of_it:
+            yield Table(_CHECK_COLUMNS, [_check(name, check) for name, check in checks])
+        if status["budgets"] and not self._named:
             yield Table(_BUDGET_COLUMNS, [_budget(budget) for budget in status["budgets"]])
+        if all_of_it and status["notEvaluated"]:
+            yield "\n".join(f"not evaluated: {text}" for text in status["notEvaluated"])
 
     def document(self) -> object:
         """The UpgradeStatus."""
         return self._status
 
     def names(self) -> Iterable[str]:
-        """The nodes that the run has marked."""
+        """The nodes that the run is about."""
         return (f"node/{node['name']}" for node in self._status["nodes"])
 
 
@@ -65,7 +84,9 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         return
     because = f": {status['because']}" if status["because"] else ""
     yield f"Run {status['run']}: {status['phase']}{because}"
-    yield _leader(status["leader"])
+    is_open = status["phase"] not in _OVER
+    if is_open:
+        yield _leader(status["leader"])
     if (wish := status["wish"]) is not None:
         yield f"Asked of the leader: {wish['verb']}" + (
             f" ({wish['because']})" if wish["because"] else ""
@@ -76,13 +97,44 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         yield f"Held by gate {gate['gate']}: {gate['because']}"
     for hold in status["holds"][:_SHOWN]:
         yield f"Waits: {hold['what']}: {hold['because']}"
-    if status["skipped"]:
-        some = [f"{node['name']} ({node['because']})" for node in status["skipped"]]
-        yield f"Skipped: {first_names(some, _SHOWN, '; ')}"
-    if status["failures"]:
-        yield f"Failed: {', '.join(status['failures'])}"
+    if len(status["holds"]) > _SHOWN:
+        yield f"Waits: {counted(len(status['holds']) - _SHOWN, 'more node')}"
+    yield from _left_out(status)
     if status["counts"]:
         yield "Nodes: " + ", ".join(f"{n} {state}" for state, n in status["counts"].items())
+    if (estimate := status["estimate"]) is not None:
+        yield _estimate(estimate)
+    for pool, low in status["lowest"]["byPool"].items():
+        what = f"{low['available']} available at {low['at']}"
+        yield f"Lowest so far in pool {pool or '(none)'}: {what}"
+
+
+def _left_out(status: dict[str, Any]) -> Iterable[str]:
+    """The nodes that are skipped, and those that wait for a person, with what to type."""
+    by_state: dict[str, list[dict[str, Any]]] = {}
+    for node in status["nodes"]:
+        by_state.setdefault(node["state"], []).append(node)
+    skipped = [f"{node['name']} ({node['because']})" for node in by_state.get("Skipped", ())]
+    if skipped:
+        yield f"Skipped: {first_names(skipped, _SHOWN, '; ')}"
+    bad = [node["name"] for state in ("Failed", "Held") for node in by_state.get(state, ())]
+    if bad and status["phase"] not in _OVER:
+        names = " ".join(f"--retry {name}" for name in bad[:_SHOWN])
+        yield f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume {names}"
+        yield "  (or --assume-done NODE: prove it as it is; --skip NODE: leave it out)"
+    elif bad:
+        yield f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"
+    gone = [name for name in status["failures"] if name not in bad]
+    if gone:
+        yield f"Failed, and not there any more: {', '.join(gone)}"
+
+
+def _estimate(estimate: dict[str, Any]) -> str:
+    spans = [_span(estimate[f"{end}Seconds"]) for end in ("expected", "low", "high")]
+    return (
+        f"Left: {counted(estimate['nodes'], 'node')}, about {spans[0]} ({spans[1]} to {spans[2]})"
+        f" from {estimate['from']}; {estimate['assumptions'][0]}"
+    )
 
 
 def _step(step: dict[str, Any]) -> str:
@@ -122,6 +174,12 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
         node.get("cordon", ""),
         node["because"],
     )
+
+
+def _check(name: str, check: dict[str, Any]) -> tuple[object, ...]:
+    result = check["result"]
+    toned = Toned(result, _RESULTS[result]) if result in _RESULTS else result
+    return (name, check["check"], toned, check["shows"], check["because"])
 
 
 def _budget(budget: dict[str, Any]) -> tuple[object, ...]:

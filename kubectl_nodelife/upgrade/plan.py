@@ -61,7 +61,8 @@ from kubectl_nodelife.upgrade.plan_values import (
     UpgradePlan,
 )
 from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
-from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, RehearsedRun, rehearse
+from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, rehearse
+from kubectl_nodelife.upgrade.rehearsed_run import RehearsedRun
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""

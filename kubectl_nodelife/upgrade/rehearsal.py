@@ -7,8 +7,7 @@ only how long a node's phases take. Every piece of work succeeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.claims import (
@@ -20,8 +19,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
 )
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
-    CountedNode,
-    NodeCounts,
     pool_scope,
 )
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
@@ -31,14 +28,15 @@ from kubectl_nodelife.controllers.upgrade.growth import (
     next_step,
     step_width,
 )
+from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.windows import Window, fits, longest_ns, opens_ns
+from kubectl_nodelife.controllers.upgrade.windows import fits, longest_ns, opens_ns
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
 from kubectl_nodelife.upgrade.drain_driver import DrainDriver
 from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
+from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
 from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
 
 LOOK_AGAIN_NS: Final = 15 * SECOND_NS
@@ -49,24 +47,6 @@ BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
 BY_ROOM: Final = "room"
-
-
-@dataclass(slots=True)
-class RehearsedRun:
-    """What is played. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
-    for the lifecycle controller; `not_ready`: those that are not Ready. `now_ns`: the moment of the
-    first claim.
-    """
-
-    policy: UpgradePolicy
-    candidates: Sequence[UpgradeCandidate]
-    nodes: Sequence[CountedNode]
-    counts: NodeCounts
-    zone_of: Mapping[str, str] = field(default_factory=dict)
-    not_ready: frozenset[str] = frozenset()
-    zone_threshold: float = 0.55
-    windows: Sequence[Window] = ()
-    now_ns: int = 0
 
 
 def rehearse(run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> Course:
@@ -84,9 +64,13 @@ class _Rehearsal:
         by_pool: dict[str, list[UpgradeCandidate]] = {}
         for candidate in run.candidates:
             by_pool.setdefault(candidate.pool, []).append(candidate)
+        for node in run.begun:
+            by_pool.setdefault(node.pool, [])
         last = [pool for pool in by_pool if pool == CONTROL_PLANE]
         others = [pool for pool in by_pool if pool != CONTROL_PLANE]
         pools = [*pool_order(others, self._policy.pools), *last]
+        if run.place is not None:
+            pools.sort(key=lambda pool: pool != run.place.pool)  # type: ignore[union-attr]
         self._pools = [(p, claim_order(by_pool[p], self._policy.canary_nodes)) for p in pools]
         self._waiting: dict[str, UpgradeCandidate] = {}
         self._in_flight: dict[str, str] = {}
@@ -103,8 +87,12 @@ class _Rehearsal:
 
     def play(self) -> Course:
         """From the first claim to the last node's end."""
+        for node in self._run.begun:
+            self._go_on(node)
         self._note_counts()
         self._next_pool()
+        if self._run.place is not None and self._run.place.pool == self._place.pool:
+            self._place = self._run.place
         self._pass_soon()
         self._timeline.run(self._drains.settled)
         for name in self._waiting:
@@ -184,8 +172,8 @@ class _Rehearsal:
             waiting = {candidate.zone for candidate in self._waiting.values()}
             self._place = place._replace(zones=place.zones | {min(waiting)})
         else:
-            turns = [self._course.turns[name] for name in place.named]
-            done = sum(1 for turn in turns if turn.done_ns is not None and not turn.restored)
+            turns = [self._course.turns.get(name) for name in place.named]
+            done = sum(1 for turn in turns if turn is None or not turn.restored)
             step = next_step(place.step, StepOutcome(done, failed=0))
             most = self._counts.budget(pool_scope(place.pool)).most_unavailable
             grows = is_growing(step, policy.canary, most, policy.max_parallel)
@@ -282,6 +270,28 @@ class _Rehearsal:
         self._course.turns[name] = turn
         self._in_flight[name] = candidate.zone
         self._drains.begin(name, self._drained)
+
+    def _go_on(self, node: BegunNode) -> None:
+        """Take over a node in flight, with what is left of its state."""
+        turn = NodeTurn(node.name, node.pool, node.zone, 0, 0)
+        self._course.turns[node.name] = turn
+        self._in_flight[node.name] = node.zone
+        times = self._times
+        left: dict[NodeState, tuple[int, Callable[[NodeTurn], None]]] = {
+            NodeState.WORKING: (times.work_ns, self._worked),
+            NodeState.SETTLING: (times.settle_ns, self._settled),
+            NodeState.PROVING: (times.prove_ns, self._released),
+            NodeState.SOAKING: (self._policy.node_soak_ns, self._done),
+        }
+        if node.state in TAKEN:
+            self._counts.claim(node.name)
+        if node.state not in (NodeState.PROVING, NodeState.SOAKING):
+            self._zones.take(node.name)
+        if node.state is NodeState.DRAINING:
+            self._drains.begin(node.name, self._drained)
+        else:
+            length_ns, ended = left[node.state]
+            self._timeline.at(max(0, length_ns - node.spent_ns), ended, turn)
 
     # --- a node's turn ---------------------------------------------------------------------------
 

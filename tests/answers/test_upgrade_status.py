@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
 from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
@@ -18,8 +20,20 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Wish,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
+from kubectl_nodelife.controllers.upgrade.leader_report import (
+    ANNOTATION_REPORT,
+    LeaderReport,
+    encode_report,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    NodeMark,
+    NodeState,
+    WorkMark,
+    encode_mark,
+)
 from kubectl_nodelife.controllers.upgrade.policy import policy_from, policy_mapping
+from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
@@ -50,11 +64,16 @@ def node(name: str, mark: NodeMark | str | None = None, ready: str = "True") -> 
 
 
 def lease(
-    run: RunDocument | str | None, wish: Wish | None = None, holder: str = "me", age_s: int = 5
+    run: RunDocument | str | None,
+    wish: Wish | None = None,
+    holder: str = "me",
+    age_s: int = 5,
+    said: LeaderReport | None = None,
 ) -> Lease:
     text = encode_document(run) if isinstance(run, RunDocument) else run
     notes = {ANNOTATION_RUN: text} if text is not None else {}
     notes |= {ANNOTATION_WISH: encode_document(wish)} if wish is not None else {}
+    notes |= {ANNOTATION_REPORT: encode_report(said)} if said is not None else {}
     return decode(  # type: ignore[return-value]
         "Lease",
         {
@@ -69,8 +88,11 @@ def lease(
     )
 
 
+ASKED = {"maxUnavailable": "10%", "selector": "pool=blue", "target": ["bootID=changed"]}
+
+
 def run(phase: RunPhase = RunPhase.RUNNING, **more: Any) -> RunDocument:
-    spec = policy_mapping(policy_from({"maxUnavailable": "10%", "selector": "pool=blue"}))
+    spec = policy_mapping(policy_from({**ASKED, "work": {"mode": "wait"}}))
     return RunDocument(run="r1", phase=phase, spec=spec, **more)
 
 
@@ -96,11 +118,11 @@ def test_without_a_lease_there_is_no_run() -> None:
 
 def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
     answer = status([node("b0", DRAINING), *TEN[1:]], lease(run()))
-    (row,) = answer["nodes"]
+    row = answer["nodes"][0]
     assert (row["name"], row["pool"], row["zone"], row["state"]) == ("b0", "blue", "a", "Draining")
     assert (row["sinceSeconds"], row["deadlineSeconds"]) == (90, 810)
     assert row["because"] == "2 pods are left"
-    assert answer["counts"] == {"Draining": 1}
+    assert answer["counts"] == {"Draining": 1, "Waiting": 9}
     assert "b0     blue   a      Draining   90s" in text(answer)
 
 
@@ -154,7 +176,8 @@ def test_a_nodes_name_narrows_it() -> None:
 
 def test_a_node_that_was_given_back_is_told_with_why() -> None:
     answer = status(TEN, lease(run(given_back={"b3": "pdb web allows 0"})))
-    assert answer["nodes"][0]["because"] == "pdb web allows 0"
+    row = next(row for row in answer["nodes"] if row["name"] == "b3")
+    assert (row["state"], row["because"]) == ("Skipped", "pdb web allows 0")
 
 
 def test_before_the_first_step_it_says_so() -> None:
@@ -179,3 +202,79 @@ def test_zones_have_the_names_that_the_plan_gives_them() -> None:
     found = replace(found, metadata=replace(found.metadata, labels=labels))
     (row,) = status([found], lease(run()))["nodes"]
     assert row["zone"] == "r1/a"
+
+
+def test_the_document_has_the_fields_that_programs_read() -> None:
+    answer = status([node("b0", DRAINING), *TEN[1:]], lease(run()))
+    fields = "run phase because leader step budgets gates counts nodes estimate lowest failures"
+    assert set(fields.split()) | {"notEvaluated", "warnings"} <= answer.keys()
+    of_node = "name pool zone state sinceSeconds deadlineSeconds because checks"
+    assert all(set(of_node.split()) <= row.keys() for row in answer["nodes"])
+
+
+def test_a_name_that_no_node_has_is_not_found() -> None:
+    with pytest.raises(NotFound, match='nodes "b99" not found'):
+        status(TEN, lease(run()), "b99")
+
+
+def test_a_node_that_waits_its_turn_is_told_with_what_holds_it() -> None:
+    said = LeaderReport(run="r1", at=at(-5), holds={"b3": "zone: 1 of 5 nodes would be down"})
+    answer = status(TEN, lease(run(), said=said), "b3")
+    (row,) = answer["nodes"]
+    assert (row["state"], row["because"]) == ("Waiting", "zone: 1 of 5 nodes would be down")
+
+
+def test_low_points_are_those_that_the_leaders_saw_and_outlive_the_run() -> None:
+    low = {"cluster": (8, at(-300)), "pool/blue": (8, at(-300)), "zone/blue/r1/a": (3, at(-200))}
+    for phase in (RunPhase.RUNNING, RunPhase.FINISHED):
+        answer = status(TEN, lease(run(phase), said=LeaderReport(run="r1", lowest=low)))
+        assert answer["lowest"]["all"] == 8
+        assert answer["lowest"]["byZone"] == {"blue/r1/a": {"available": 3, "at": at(-200)}}
+    other = status(TEN, lease(run(), said=LeaderReport(run="r0", lowest=low)))
+    assert other["lowest"]["byPool"] == {}
+
+
+def done(name: str, drain_s: int, work_s: int) -> Node:
+    begun, ended = at(-3600 + drain_s), at(-3600 + drain_s + work_s)
+    work = WorkMark(started=begun, ended=ended)
+    return node(name, NodeMark(run="r1", state=NodeState.DONE, claimed=at(-3600), work=work))
+
+
+def test_what_is_left_rests_on_the_median_of_what_the_run_took() -> None:
+    ended = [done("b0", 60, 240), done("b1", 60, 200), done("b2", 60, 900)]
+    grown = Step(pool="blue", k=9, window=0)
+    answer = status([*ended, *TEN[3:]], lease(run(step=grown)))
+    estimate = answer["estimate"]
+    assert estimate["nodes"] == 7 and estimate["from"] == "now"
+    assert estimate["assumptions"][0] == "the work takes 240s (the median of 3 nodes of this run)"
+    # one at a time: drain 60 s, work 240 s, Ready for 60 s and 2 s, 14 s of proof, and soaks once
+    assert estimate["expectedSeconds"] == 7 * (60 + 240 + 62 + 14) + 60
+    assert estimate["lowSeconds"] < estimate["expectedSeconds"] < estimate["highSeconds"]
+    assert "Left: 7 nodes, about 44m (" in text(answer)
+
+
+def test_a_run_without_a_leader_says_from_when_the_time_counts() -> None:
+    answer = status(TEN, lease(run(), holder=""))
+    assert answer["estimate"]["from"] == "when a leader goes on"
+    assert any("no leader tells" in text for text in answer["notEvaluated"])
+    assert status(TEN, lease(run(RunPhase.FINISHED)))["estimate"] is None
+
+
+def test_checks_are_told_for_a_node_that_comes_back() -> None:
+    mark = NodeMark(run="r1", state=NodeState.SETTLING, since=at(-30), deadline=at(870))
+    evidence = CheckEvidence(unread={"CSINode": "forbidden"})
+    found = [node("b0", mark), *TEN[1:]]
+    for each in found:
+        evidence.cache.set("Node", each.key, each)
+    answer = upgrade_status(found, lease(run()), NOW, {"kind": "direct"}, ["b0"], evidence)
+    (row,) = answer["nodes"]
+    results = {check["check"]: check["result"] for check in row["checks"]}
+    assert results["S1"] == "passed" and results["S2"] == results["S8"] == "not evaluated"
+    assert "checks that need CSINode: forbidden" in answer["notEvaluated"]
+    assert "S8      not evaluated" in render(UpgradeStatusPage(answer, named=True), "table")
+
+
+def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
+    mark = NodeMark(run="r1", state=NodeState.HELD, reason="unknown whether it ran")
+    told = text(status([node("b0", mark), *TEN[1:]], lease(run())))
+    assert "Decide on b0: kubectl nodelife upgrade resume --retry b0" in told

@@ -1,14 +1,17 @@
 """Reads what `upgrade status` and the orders to a leader need: the nodes, and the run's Lease.
 
-For `upgrade clean` also what runs have made.
+For the checks of nodes, also their pods, the DaemonSets, and their CSINodes; each of these only if
+some node is in a state that has checks. For `upgrade clean` also what runs have made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.acts.upgrade.lease import NAME
+from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, has_checks
+from kubectl_nodelife.answers.upgrade_status import policy_on
 from kubectl_nodelife.commands.cluster.direct import (
     bulk_client,
     direct_source,
@@ -28,34 +31,52 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import Resource, get_url
 
+ALL: Final[frozenset[str]] = frozenset({"*"})
+"""The checks of every node."""
+ONE_BY_ONE: Final = 8
+"""The pods of so many nodes are read node by node, of more in one list."""
+_OF_SERVICE: Final = ("Service", "EndpointSlice")
 _NOT_FOUND = 404
 _MADE: Final = ("Pod", "Job", "Service")
 
 
 class RunRead(NamedTuple):
-    """The nodes, the run's Lease, and when and from where they were read."""
+    """The nodes, the run's Lease, and when and from where they were read.
+
+    `evidence`: what the checks of nodes are evaluated by; None where it was not asked for.
+    """
 
     nodes: list[Node]
     lease: Lease | None
     now_ns: int
     source: dict[str, Any]
     warnings: list[str]
+    evidence: CheckEvidence | None
 
 
-async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
-    """Read them without a daemon. Raises NodelifeError."""
+async def read_run(
+    connection: Connection, lease_namespace: str, checks_of: Collection[str] = ()
+) -> RunRead:
+    """Read them without a daemon. `checks_of`: of which nodes. Raises NodelifeError."""
     target = target_of(connection)
     async with bulk_client(target) as client:
-        nodes = await or_refused(read_all(client, Resource(kind_named("Node"))))
-        if isinstance(nodes, ApiError):
-            raise Failed(nodes.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+        found = await or_refused(read_all(client, Resource(kind_named("Node"))))
+        if isinstance(found, ApiError):
+            raise Failed(found.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
+        nodes = [node for node in found if isinstance(node, Node)]
         lease = await _read_lease(client, lease_namespace)
+        evidence = None
+        if checks_of:
+            every = checks_of is ALL
+            names = [n.name for n in nodes if has_checks(n) and (every or n.name in checks_of)]
+            evidence = await _read_evidence(client, names, nodes, lease)
         return RunRead(
-            [node for node in nodes if isinstance(node, Node)],
+            nodes,
             lease,
             server_now_ns(client),
             direct_source(target, synced=True),
             skew_warnings(client),
+            evidence,
         )
 
 
@@ -77,6 +98,34 @@ async def read_left_objects(
             else:
                 found += left_objects(listed)
     return found
+
+
+async def _read_evidence(
+    client: Client, names: list[str], nodes: list[Node], lease: Lease | None
+) -> CheckEvidence:
+    """What the checks of these nodes rest on."""
+    evidence = CheckEvidence()
+    for node in nodes:
+        evidence.cache.set("Node", node.key, node)
+    if not names:
+        return evidence
+    policy = policy_on(lease)
+    wanted = [Resource(kind_named("DaemonSet")), Resource(kind_named("CSINode"))]
+    if len(names) <= ONE_BY_ONE:
+        wanted += [Resource(kind_named("Pod"), "", f"spec.nodeName={name}") for name in names]
+        wanted.append(Resource(kind_named("Pod"), policy.namespace))
+    else:
+        wanted.append(Resource(kind_named("Pod")))
+    if policy.canary_service:
+        wanted += [Resource(kind_named(kind), policy.namespace) for kind in _OF_SERVICE]
+    for resource in wanted:
+        found = await or_refused(read_all(client, resource))
+        if isinstance(found, ApiError):
+            evidence.unread[resource.kind.name] = found.what
+            continue
+        for obj in found:
+            evidence.cache.set(resource.kind.name, obj.key, obj)
+    return evidence
 
 
 async def _read_lease(client: Client, namespace: str) -> Lease | None:

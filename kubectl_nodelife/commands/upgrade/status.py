@@ -9,7 +9,7 @@ import click
 
 from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
-from kubectl_nodelife.commands.upgrade.reading import read_run
+from kubectl_nodelife.commands.upgrade.reading import ALL, read_run
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
@@ -17,7 +17,7 @@ from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
 
 _LOOK_SECONDS = 2.0
-_CHANGING = ("renewedSecondsAgo", "sinceSeconds", "deadlineSeconds", "epoch", "alive")
+_CHANGING = ("renewedSecondsAgo", "sinceSeconds", "deadlineSeconds", "epoch", "estimate")
 
 
 @click.command("status")
@@ -31,7 +31,7 @@ _CHANGING = ("renewedSecondsAgo", "sinceSeconds", "deadlineSeconds", "epoch", "a
     help="Where the run's Lease is.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 4 where somebody has to look.")
-@output_flags("table", "wide", "json", "yaml", "name")
+@output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def status(
     nodes: tuple[str, ...],
@@ -44,8 +44,10 @@ def status(
 ) -> int:
     """Show a run: its leader, what holds it, each node's state and why, slots left in each scope.
 
-    Anybody who may read nodes and the run's Lease can ask, on any machine, without a daemon.
-    --exit-code exits with 4 where the run is paused or a node is Failed or Held.
+    Anybody who may read nodes and the run's Lease can ask, on any machine, without a daemon. With
+    NODE, or -o wide, each check of a node in Settling, Proving or Soaking is shown as well: that
+    reads pods, DaemonSets and CSINodes; what may not be read is not evaluated, and said.
+    --exit-code exits with 4 where the run is paused, a node is Failed or Held, or a proof is held.
 
     \b
     Examples:
@@ -55,12 +57,13 @@ def status(
     """
     told: object = None
     while True:
-        found = asyncio.run(read_run(connection, lease_namespace))
-        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, nodes)
+        found = asyncio.run(read_run(connection, lease_namespace, checks_of=set(nodes) or ALL))
+        read = (found.nodes, found.lease, found.now_ns, found.source)
+        answer = upgrade_status(*read, nodes, found.evidence)
         if (now := _lasting(answer)) != told:
             for warning in (*(() if told else found.warnings), *answer["warnings"]):
                 terminal.warn(warning)
-            page = UpgradeStatusPage(answer)
+            page = UpgradeStatusPage(answer, named=bool(nodes))
             terminal.write(("\n" if told else "") + render(page, output, headers=not no_headers))
             terminal.flush()
             told = now

@@ -109,6 +109,12 @@ class Census:
             allow_dark=self._policy.allow_dark_zone,
         )
 
+    def down_in(self, zone: str) -> str:
+        """How many nodes of a zone are not Ready, and of how many."""
+        members = self._zones.get(zone, [])
+        down = sum(1 for name in members if name in self._down)
+        return f"{down} of {len(members)} nodes are not Ready"
+
     def slots_of(self, name: str) -> int:
         """The least number of slots in any scope of the node."""
         scopes = self._counted[name].scopes

@@ -40,6 +40,7 @@ def claim_node(p: UpgradePass, node: Node) -> None:
     mark = NodeMark(
         run=p.document.run,
         state=NodeState.DRAINING,
+        claimed=p.stamp,
         cordon=cordon,
         shield=(*annotations, *labels),
         before=_before(p, node),

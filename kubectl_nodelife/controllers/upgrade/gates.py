@@ -93,14 +93,15 @@ def _lingering(p: UpgradePass, gate: str, because: str) -> str:
 def _cold(p: UpgradePass) -> str:
     if p.is_over(p.memory.began_ns, p.ports.grace_period_ns):
         return ""
-    return "this leader has watched for less than one grace period"
+    seconds = p.ports.grace_period_ns // SECOND_NS
+    return f"this leader has watched for less than one grace period ({seconds}s)"
 
 
 def _zone(p: UpgradePass) -> str:
     states = p.ports.zones.states(p.cache, p.now_ns)
     zones = {p.readings[name].zone_key for name in p.selected}
     bad = [
-        f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}"
+        f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}, {p.census.down_in(z)}"
         for z in sorted(zones)
         if states.get(z, NORMAL) not in (NORMAL, "Initial")
     ]

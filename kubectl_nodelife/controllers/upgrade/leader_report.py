@@ -6,6 +6,7 @@ Nothing is decided by it. It costs no write of its own, and may be as old as the
 from __future__ import annotations
 
 from itertools import islice
+from statistics import median_low
 from typing import Final
 
 import msgspec
@@ -21,17 +22,23 @@ _NOTHING_MORE: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
 
 
 class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`gates`: those that hold, and why. `waits`: node in flight -> what is waited for.
+    """`run`: of which run. `gates`: those that hold, and why. `waits`: node in flight -> what is
+    waited for.
 
     `holds`: node or step -> why it is not claimed or does not go on yet. `skipped`: node -> why it
-    is not upgraded. `at`: RFC 3339, the API server's clock.
+    is not upgraded. `lowest`: scope (`NodeScope.key`) -> the fewest nodes that were available in it
+    during the run, and when. `drain_seconds`: how long the drain of a node still to be claimed
+    takes, the median. `at`: RFC 3339, the API server's clock.
     """
 
+    run: str = ""
     at: str = ""
     gates: dict[str, str] = {}
     waits: dict[str, str] = {}
     holds: dict[str, str] = {}
     skipped: dict[str, str] = {}
+    lowest: dict[str, tuple[int, str]] = {}
+    drain_seconds: float | None = None
 
 
 def report_of(p: UpgradePass) -> LeaderReport:
@@ -43,7 +50,32 @@ def report_of(p: UpgradePass) -> LeaderReport:
         if mark.state not in _NOTHING_MORE and name in sights and sights[name].waits_for
     }
     holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
-    return LeaderReport(p.stamp, _cut(p.gates), _cut(waits), _cut(holds), _cut(p.skipped))
+    costs = [verdict.high_seconds for name, (_, verdict) in p.memory.costs.items()
+             if name not in p.marks]  # fmt: skip
+    return LeaderReport(
+        p.document.run,
+        p.stamp,
+        _cut(p.gates),
+        _cut(waits),
+        _cut(holds),
+        _cut(p.skipped),
+        _lowest(p),
+        median_low(costs) if costs else None,
+    )
+
+
+def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
+    """The low points so far, also of leaders before this one."""
+    known = p.memory.lowest
+    told = report_on(p.lease)
+    for key, low in told.lowest.items() if told.run == p.document.run else ():
+        if key not in known or low[0] < known[key][0]:
+            known[key] = low
+    for scope in p.census.counts.scopes():
+        available = p.census.counts.budget(scope).available
+        if scope.key not in known or available < known[scope.key][0]:
+            known[scope.key] = (available, p.stamp)
+    return known
 
 
 def encode_report(report: LeaderReport) -> str:

@@ -92,20 +92,22 @@ class NodeBefore(_Mark, frozen=True):
 
 
 class WorkMark(_Mark, frozen=True):
-    """The work of one try. `started`, `again`: RFC 3339, the API server's clock.
+    """The work of one try. `started`, `ended`, `again`: RFC 3339, the API server's clock.
 
     `code`: the exit code, once it ended; `again`: when it is tried again after exit code 75, the
     `waits`-th time.
     """
 
     started: str = ""
+    ended: str = ""
     code: int | None = None
     again: str = ""
     waits: int = 0
 
 
 class NodeMark(_Mark, frozen=True, kw_only=True):
-    """The annotation `nodelife.dev/upgrade`. `since`, `deadline`: RFC 3339, for readers alone.
+    """The annotation `nodelife.dev/upgrade`. `since`, `deadline`: RFC 3339, for readers alone, as
+    is `claimed`, when the node was claimed.
 
     `for_`: the node whose place this newcomer takes.
     """
@@ -113,6 +115,7 @@ class NodeMark(_Mark, frozen=True, kw_only=True):
     run: str
     state: NodeState
     epoch: int = 0
+    claimed: str = ""
     since: str = ""
     deadline: str = ""
     try_: int = 1

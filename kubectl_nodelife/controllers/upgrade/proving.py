@@ -95,7 +95,7 @@ def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: Proof
 
 def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
     """The step that is waited for and why; "" where the canary has come and gone."""
-    waiting = "" if mark.cordon is CordonOwner.THEIRS else _p2_taint(p, node, mark, proof)
+    waiting = "" if mark.cordon is CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
     if waiting:
         return f"P2: {waiting}"
     pod = canary_of(p, node)
@@ -109,10 +109,10 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str
         proof.uid, proof.seen_ns, proof.ready_since_ns = pod.uid, p.now_ns, None
         proof.refused = ""
         proof.restarts = _restarts(pod)
-    waiting = _p3_scheduled(p, node, proof, pod)
+    waiting = p3_scheduled(p, node, proof, pod)
     if waiting:
         return f"P3: {waiting}"
-    waiting = _p4_ready(p, proof, pod)
+    waiting = p4_ready(p, proof, pod)
     if waiting:
         return f"P4: {waiting}"
     p.memory.proven.add(node.name)
@@ -123,7 +123,7 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str
     return _p7_gone(p, node, mark, proof, pod)
 
 
-def _p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
+def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
     """The lifecycle controller takes the cordon's taint off: nobody else does."""
     lost = p.memory.cordon_taint_lost_ns
     others = [at for name, at in lost.items() if name != node.name and at >= proof.swapped_ns]
@@ -169,7 +169,8 @@ def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Po
     return "P3: the canary is being created"
 
 
-def _p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> str:
+def p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> str:
+    """Scheduled to this node, by the scheduler."""
     condition = pod.status.condition("PodScheduled")
     if pod.spec.node_name == node.name and (condition is None or condition.status == "True"):
         return ""
@@ -182,7 +183,7 @@ def _p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> st
     return f"{condition.reason}: {condition.message}"
 
 
-def _p4_ready(p: UpgradePass, proof: ProofSight, pod: Pod) -> str:
+def p4_ready(p: UpgradePass, proof: ProofSight, pod: Pod) -> str:
     """Ready, with an address, and steady: the same pod, without a restart, for ten seconds."""
     if pod.status.phase == "Succeeded":
         return ""

@@ -106,6 +106,8 @@ class UpgradeMemory:
         self.named: set[str] = set()
         self.cordon_tainted: set[str] = set()
         self.cordon_taint_lost_ns: dict[str, int] = {}
+        self.lowest: dict[str, tuple[int, str]] = {}
+        """Fewest available nodes of each scope so far, and when (`leader_report.py`)."""
         self.gates: dict[str, str] = {}
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)

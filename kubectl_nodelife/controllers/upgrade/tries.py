@@ -108,7 +108,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The work is done: what it did is checked from here on."""
-    ended = replace(mark.work, again="")
+    ended = replace(mark.work, again="", ended=p.stamp)
     p.change(node, p.entered(mark, NodeState.SETTLING, work=ended), because, was=mark.state)
 
 

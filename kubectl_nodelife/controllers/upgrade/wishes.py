@@ -131,6 +131,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     again = p.entered(
         mark,
         NodeState.DRAINING,
+        claimed=p.stamp,
         try_=1,
         work=WorkMark(),
         before=before,
