@@ -74,8 +74,8 @@ def remaining_time(
     drain_ns = times.drain_ns
     shares = _MEASURED_DRAIN if drain_ns is not None else _FORESEEN_DRAIN
     if drain_ns is None:
-        known = drain_seconds is not None
-        drain_ns = int(drain_seconds * SECOND_NS) if known else ASSUMED_DRAIN_NS  # type: ignore[operator]
+        foreseen_ns = None if drain_seconds is None else int(drain_seconds * SECOND_NS)
+        drain_ns = ASSUMED_DRAIN_NS if foreseen_ns is None else foreseen_ns
     ends = []
     for phases, share in zip(phase_times(policy), shares, strict=True):
         length_ns = min(int(drain_ns * share), policy.drain_timeout_ns)
