@@ -111,6 +111,7 @@ class Leader:
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
         self._told_blind = ""
+        self._told_hands_off: set[str] = set()
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -204,6 +205,10 @@ class Leader:
         for action in controller.step(view, now_ns):
             decided = True
             self._start(self._numbers.give(action), now_ns)
+        for node, because in controller.hands_off.items():
+            if node not in self._told_hands_off:
+                self._told_hands_off.add(node)
+                self._parts.warn(f"node {node}: {because}")
         if controller.last is not None:
             self._parts.lists.follow(controller.last.to_list)
             report = encode_report(report_of(controller.last))

@@ -25,6 +25,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     UnreadableMark,
     encode_mark,
+    has_our_cordon,
     is_uncordoned,
     mark_of,
     shield_off,
@@ -131,6 +132,11 @@ def _released(node: Node, mark: NodeMark) -> Leftover:
     return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
 
 
+def release_by_hand(node: Node, mark: NodeMark) -> tuple[str, ...]:
+    """The kubectl lines that take a run's marks off a node, and its cordon where it is ours."""
+    return _released(node, mark).by_hand
+
+
 def _failed(node: Node, mark: NodeMark) -> Leftover:
     """Taken and not proven: it stays out of service. A cordon that is not ours is not made ours."""
     because = f"was {mark.state} and is not proven: kept out of service as Failed"
@@ -162,7 +168,7 @@ def _kept(node: Node, mark: NodeMark) -> Leftover:
     """Failed or Held: a person decides. One with neither cordon nor taint of ours needs nobody, and
     what is not to be done any more is no longer outdated.
     """
-    if mark.cordon is not CordonOwner.OURS and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
+    if not has_our_cordon(node, mark) and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
         return _released(node, mark)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
     old = tuple(taint for taint in node.spec.taints if taint.key == TAINT_OUTDATED)

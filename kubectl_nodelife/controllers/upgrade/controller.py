@@ -21,6 +21,7 @@ from kubectl_nodelife.controllers.upgrade import (
     shrinking,
     wishes,
 )
+from kubectl_nodelife.controllers.upgrade.cleaning import release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunPhase,
@@ -118,6 +119,18 @@ class UpgradeController:
         else:
             self._decide(p)
         return p.finish()
+
+    @property
+    def hands_off(self) -> dict[str, str]:
+        """The nodes that somebody took out of our hands: how, and what takes our marks off them."""
+        found = {}
+        for name, because in self.memory.hands_off.items():
+            node = self.last.nodes.get(name) if self.last is not None else None
+            uid, mark = self.memory.last_marks.get(name, ("", None))
+            if node is not None and mark is not None and node.uid == uid:
+                lines = "; ".join(release_by_hand(node, mark))
+                found[name] = f"{because}; the run leaves it alone. To take it out: {lines}"
+        return found
 
     @property
     def holds(self) -> dict[str, tuple[str, str]]:

@@ -14,9 +14,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
-    CordonOwner,
     NodeMark,
     NodeState,
+    has_our_cordon,
     outdated,
 )
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
@@ -86,7 +86,7 @@ def _goes(node: Node, mark: NodeMark) -> bool:
     """Whether the node's marks go at the end: of Done, and of those left to a person the ones that
     hold nothing back.
     """
-    ours = mark.cordon is CordonOwner.OURS or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
+    ours = has_our_cordon(node, mark) or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
     return mark.state is NodeState.DONE or (mark.state in _LEFT and not ours)
 
 

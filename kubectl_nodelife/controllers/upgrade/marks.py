@@ -197,9 +197,14 @@ def shield_off(mark: NodeMark) -> tuple[Off, Off]:
     )
 
 
+def has_our_cordon(node: Node, mark: NodeMark) -> bool:
+    """Whether the node is cordoned, and by us."""
+    return mark.cordon is CordonOwner.OURS and node.spec.unschedulable
+
+
 def uncordon(node: Node, mark: NodeMark) -> bool | None:
     """False where the cordon is ours to take off, None where nothing is to be done about it."""
-    return False if mark.cordon is CordonOwner.OURS and node.spec.unschedulable else None
+    return False if has_our_cordon(node, mark) else None
 
 
 _decoder = msgspec.json.Decoder(NodeMark)

@@ -1,0 +1,48 @@
+"""What people take out of a run's hands: it says so, prints what kubectl would do, and lets go."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
+from kubectl_nodelife.controllers.upgrade.document import RunPhase
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, CordonOwner
+from tests.upgrade.stand import Stand
+from tests.upgrade.vector_cases import DRAINING, HELD, SETTLING, WORKING, one
+
+
+def test_a_person_who_removes_the_annotation_is_told_what_takes_the_other_marks_off() -> None:
+    s = one(SETTLING)
+    s.settle()
+    node = s.node("x")
+    annotations = {k: v for k, v in (node.metadata.annotations or {}).items() if k != ANNOTATION}
+    s.put(replace(node, metadata=replace(node.metadata, annotations=annotations)))
+    s.run(60)
+    told = s.controller.hands_off["x"]
+    assert f"{ANNOTATION} was removed by somebody else; the run leaves it alone" in told
+    assert "kubectl uncordon x; kubectl annotate node x nodelife.dev/upgrade-" in told
+    assert "kubectl label node x nodelife.dev/upgrade-state-" in told
+    assert s.node("x").spec.unschedulable and not s.went_through("x")
+
+
+def test_a_node_that_a_person_uncordoned_loses_its_marks_when_the_run_ends() -> None:
+    for state in (DRAINING, WORKING, SETTLING):
+        s = Stand(nodes=["x"], maxUnavailable=5)
+        s.add_nodes("x", "y")
+        s.add_pod("p", "x")
+        s.mark("x", state)
+        s.edit("x", spec={"unschedulable": False})
+        s.step()
+        assert s.state("x") == HELD
+        s.settle()
+        assert s.document.phase is RunPhase.FINISHED and s.state("x") == ""
+
+
+def test_clean_takes_the_marks_off_a_held_node_that_is_in_service() -> None:
+    s = one(SETTLING)
+    s.mark("x", HELD, cordon=CordonOwner.OURS)
+    (left,) = leftovers([s.node("x")])
+    assert left.patch is None and left.state == HELD, "cordoned by us: a person decides"
+    s.edit("x", spec={"unschedulable": False})
+    (left,) = leftovers([s.node("x")])
+    assert left.patch is not None and left.patch.unschedulable is None
