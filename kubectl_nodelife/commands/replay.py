@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.cluster.direct import (
-    target_of,
-)
+from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.dump_traces import drain_traces_of, traces_of_dump
 from kubectl_nodelife.commands.explain import parse_subject

@@ -21,11 +21,7 @@ from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower
 from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CreatePod,
-    RecordEvent,
-)
+from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.engine import Engine

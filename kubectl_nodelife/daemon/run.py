@@ -36,12 +36,7 @@ from kubectl_nodelife.daemon.options import Options, from_anywhere, target_now
 from kubectl_nodelife.daemon.own_program import OwnProgram
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
-from kubectl_nodelife.daemon.places import (
-    config_file,
-    log_path,
-    make_private,
-    runtime_folder,
-)
+from kubectl_nodelife.daemon.places import config_file, log_path, make_private, runtime_folder
 from kubectl_nodelife.daemon.preload import import_all
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch

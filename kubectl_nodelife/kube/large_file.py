@@ -17,12 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.kube.decode import UNDECODABLE
-from kubectl_nodelife.kube.documents import (
-    Json,
-    end_of_first_json,
-    json_starts,
-    yaml_documents,
-)
+from kubectl_nodelife.kube.documents import Json, end_of_first_json, json_starts, yaml_documents
 from kubectl_nodelife.kube.envelope import HEAD, Envelope, document_path, read_envelope
 from kubectl_nodelife.kube.object_reader import ObjectReader
 

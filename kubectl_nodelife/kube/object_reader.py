@@ -16,19 +16,8 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.decode import (
-    DECODERS,
-    UNDECODABLE,
-    convert,
-    mended,
-    plain,
-)
-from kubectl_nodelife.kube.documents import (
-    DUMP_AGAIN,
-    Json,
-    end_of_json,
-    json_starts,
-)
+from kubectl_nodelife.kube.decode import DECODERS, UNDECODABLE, convert, mended, plain
+from kubectl_nodelife.kube.documents import DUMP_AGAIN, Json, end_of_json, json_starts
 from kubectl_nodelife.kube.envelope import (
     HEAD,
     Envelope,
@@ -49,12 +38,7 @@ from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.share import share_equal_parts
-from kubectl_nodelife.kube.unreadable import (
-    Unreadable,
-    identify,
-    identify_plain,
-    text_member,
-)
+from kubectl_nodelife.kube.unreadable import Unreadable, identify, identify_plain, text_member
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 
 _PROGRESS_STEP = 1000

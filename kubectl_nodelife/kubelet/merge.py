@@ -19,10 +19,7 @@ from kubectl_nodelife.kubelet.conditions import (
     terminal_phase_condition,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.kubelet.status import (
-    with_condition,
-    with_last_transition_times,
-)
+from kubectl_nodelife.kubelet.status import with_condition, with_last_transition_times
 
 
 def merge_pod_status(

@@ -33,13 +33,7 @@ from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
-from kubectl_nodelife.live.action_sender import (
-    ActionSender,
-    GivenUp,
-    Item,
-    Target,
-    note_bug,
-)
+from kubectl_nodelife.live.action_sender import ActionSender, GivenUp, Item, Target, note_bug
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
 from kubectl_nodelife.live.executor_port import Port as Port
 from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass, is_of_taint_loop

@@ -17,13 +17,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.engine.calls import Answer, Post
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
-from kubectl_nodelife.engine.election import (
-    CLIENT_GO,
-    JITTER,
-    Election,
-    ElectionTerms,
-    LeaseState,
-)
+from kubectl_nodelife.engine.election import CLIENT_GO, JITTER, Election, ElectionTerms, LeaseState
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.writer import Writer

@@ -15,13 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.meta import (
-    KubeObject,
-    LabelSelector,
-    ObjectMeta,
-    OwnerReference,
-    Time,
-)
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import (
     Node,
     NodeCondition,

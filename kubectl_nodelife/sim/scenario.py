@@ -31,9 +31,7 @@ from kubectl_nodelife.sim.events import (
     ScenarioEvent,
     TaintEvent,
 )
-from kubectl_nodelife.sim.fields import (
-    nearest,
-)
+from kubectl_nodelife.sim.fields import nearest
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.names import made_uid

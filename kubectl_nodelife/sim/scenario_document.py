@@ -18,10 +18,7 @@ from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
 from kubectl_nodelife.sim.defaults import refusal
-from kubectl_nodelife.sim.events import (
-    decode_at,
-    read_events,
-)
+from kubectl_nodelife.sim.events import decode_at, read_events
 from kubectl_nodelife.sim.fields import (
     FieldPath,
     count,

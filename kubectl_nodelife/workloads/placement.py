@@ -31,11 +31,7 @@ from kubectl_nodelife.workloads.scheduling import (
     static_reason,
 )
 from kubectl_nodelife.workloads.scoring import Candidates, Prefers, Scoring
-from kubectl_nodelife.workloads.volumes import (
-    NO_NEEDS,
-    VolumeNeeds,
-    claim_names,
-)
+from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
 REASON_CLAIM_IN_USE: Final = (

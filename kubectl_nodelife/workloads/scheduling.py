@@ -13,11 +13,7 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint, first_tolerating
-from kubectl_nodelife.kube.wellknown import (
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    TAINT_NODE_UNSCHEDULABLE,
-)
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.workloads.interpod import InterPodAffinity
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
 from kubectl_nodelife.workloads.spread import TopologySpread

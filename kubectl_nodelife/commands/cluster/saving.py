@@ -28,11 +28,7 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.kube.wellknown import (
-    ANNOTATION_KINDS,
-    ANNOTATION_MOMENT,
-    ANNOTATION_RUNNING,
-)
+from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT, ANNOTATION_RUNNING
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target

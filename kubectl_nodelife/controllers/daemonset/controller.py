@@ -21,11 +21,7 @@ from kubectl_nodelife.controllers.daemonset.expectations import (
 )
 from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers
 from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
-from kubectl_nodelife.controllers.daemonset.sync_context import (
-    CONTROLLER,
-    Calls,
-    SyncContext,
-)
+from kubectl_nodelife.controllers.daemonset.sync_context import CONTROLLER, Calls, SyncContext
 from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
 from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
 from kubectl_nodelife.engine.actions import (

@@ -40,10 +40,7 @@ from kubectl_nodelife.controllers.daemonset.sync_context import (
     SyncError,
     describe,
 )
-from kubectl_nodelife.controllers.daemonset.update_plan import (
-    UpdateImpossibleError,
-    plan_update,
-)
+from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.actions import Action, UpdateDaemonSetStatus
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 

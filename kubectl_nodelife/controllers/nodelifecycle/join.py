@@ -12,10 +12,7 @@ from kubectl_nodelife.controllers.nodelifecycle.classic import NODE_LOST
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS
-from kubectl_nodelife.controllers.nodelifecycle.zones import (
-    FULL,
-    compute_zone_state,
-)
+from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, compute_zone_state
 from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.kube.node import Node
 

@@ -34,16 +34,9 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Work,
     timer_end_ns,
 )
-from kubectl_nodelife.controllers.tainteviction.tolerance import (
-    tolerated_stay,
-)
+from kubectl_nodelife.controllers.tainteviction.tolerance import tolerated_stay
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import (
-    Action,
-    CancelEviction,
-    DeletePod,
-    Requeue,
-)
+from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.events import Change, Outcome

@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kubectl_nodelife.engine.actions.action import (
-    Action,
-    Detail,
-    NodeAction,
-    PodAction,
-)
+from kubectl_nodelife.engine.actions.action import Action, Detail, NodeAction, PodAction
 from kubectl_nodelife.kube.node import Taint
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.engine.actions.action import (
-    Detail,
-    ObjectAction,
-)
+from kubectl_nodelife.engine.actions.action import Detail, ObjectAction
 
 
 class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):

@@ -7,10 +7,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions.action import (
-    Detail,
-    NodeAction,
-)
+from kubectl_nodelife.engine.actions.action import Detail, NodeAction
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints

@@ -17,15 +17,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeLabels,
     SetUnschedulable,
 )
-from kubectl_nodelife.engine.calls.call import (
-    CONFLICT,
-    Answer,
-    Body,
-    Get,
-    Patch,
-    Result,
-    WaitUntil,
-)
+from kubectl_nodelife.engine.calls.call import CONFLICT, Answer, Body, Get, Patch, Result, WaitUntil
 from kubectl_nodelife.engine.calls.steps import (
     UNCHANGED,
     Conversation,

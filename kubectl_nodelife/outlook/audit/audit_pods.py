@@ -16,19 +16,9 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.conditions import (
-    CONTAINERS_READY,
-    INITIALIZED,
-    READY,
-)
+from kubectl_nodelife.kubelet.conditions import CONTAINERS_READY, INITIALIZED, READY
 from kubectl_nodelife.kubelet.releases import rules_for
-from kubectl_nodelife.outlook.audit.classify import (
-    OK,
-    SETTLE_NS,
-    UNKNOWN,
-    bears_the_mark,
-    classify,
-)
+from kubectl_nodelife.outlook.audit.classify import OK, SETTLE_NS, UNKNOWN, bears_the_mark, classify
 from kubectl_nodelife.outlook.audit.findings import (
     AuditContext,
     PodFinding,

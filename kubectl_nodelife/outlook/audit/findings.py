@@ -28,11 +28,7 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.classify import (
-    MARKED_NODE_DOWN,
-    STALE_READY,
-    Classification,
-)
+from kubectl_nodelife.outlook.audit.classify import MARKED_NODE_DOWN, STALE_READY, Classification
 from kubectl_nodelife.outlook.audit.evidence import (
     NODE_READY_SINCE,
     Evidence,

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
-from kubectl_nodelife.kubelet.conditions import (
-    READY,
-    TERMINAL_PHASES,
-)
+from kubectl_nodelife.kubelet.conditions import READY, TERMINAL_PHASES
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import notes
 from kubectl_nodelife.outlook.audit.classify import (

@@ -29,11 +29,7 @@ from kubectl_nodelife.kubelet.conditions import (
 )
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.outlook.audit.classify import (
-    STUCK_NOT_READY,
-    Classification,
-    settle_time_ns,
-)
+from kubectl_nodelife.outlook.audit.classify import STUCK_NOT_READY, Classification, settle_time_ns
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 
 PER_NODE_AND_SECOND: Final = 5

@@ -27,16 +27,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import (
-    NODE_READY,
-    TAINT_NODE_UNSCHEDULABLE,
-    UNKNOWN,
-)
-from kubectl_nodelife.outlook.diverge.observations import (
-    LIFECYCLE,
-    WRITES,
-    ExpectedWrite,
-)
+from kubectl_nodelife.kube.wellknown import NODE_READY, TAINT_NODE_UNSCHEDULABLE, UNKNOWN
+from kubectl_nodelife.outlook.diverge.observations import LIFECYCLE, WRITES, ExpectedWrite
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook
 
