@@ -14,7 +14,7 @@ import sys
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import FIELDS, recall
-from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
+from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
 from kubectl_nodelife.report import terminal
 
 OUTPUTS = ("table", "wide", "json", "yaml", "name", "markdown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.live.news import Happened, Listed, OtherCluster, Phase
+from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
 from kubectl_nodelife.live.source import ListWatchSource
 
 
@@ -14,7 +14,7 @@ class Seen:
     def __init__(self, source: ListWatchSource) -> None:
         self.source = source
         self.objects: dict[str, dict[tuple[str, str], KubeObject]] = {}
-        self.phases: list[Phase] = []
+        self.phases: list[KindPhase] = []
         self.listed: list[str] = []
         self.other_clusters: list[OtherCluster] = []
 
@@ -22,17 +22,17 @@ class Seen:
         """Read for ever."""
         while True:
             match await self.source.queue.get():
-                case Listed(kind, objects):
+                case ListNews(kind, objects):
                     self.listed.append(kind)
                     self.objects[kind] = {obj.key: obj for obj in objects}
-                case Happened(kind, events):
+                case WatchNews(kind, events):
                     for event in events:
                         match event:
                             case Put():
                                 self.objects[kind][event.obj.key] = event.obj
                             case Gone():
                                 self.objects[kind].pop(event.key, None)
-                case Phase() as phase:
+                case KindPhase() as phase:
                     self.phases.append(phase)
                 case OtherCluster() as other:
                     self.other_clusters.append(other)

@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import HELD as HELD
 from kubectl_nodelife.live.executor import LiveExecutor
-from kubectl_nodelife.live.executor_port import ControllerWriter, Port
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 
 PATIENCE_NS: Final = 5 * SECOND_NS
 """What a guard holds for longer is decided anew, or given up."""
@@ -64,7 +64,7 @@ class LiveCarrier:
         self._cache = Cache()
         self._numbers = itertools.count(1)
         self._ends: dict[int, asyncio.Future[Result]] = {}
-        port = Port(
+        port = ExecutorPort(
             self._cache,
             session.guard,
             session.view,

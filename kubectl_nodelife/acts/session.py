@@ -19,11 +19,11 @@ import msgspec
 
 from kubectl_nodelife.daemon.acts_journal import PATTERN
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, Right, check_transport
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.settling import settle_moved, settle_unsettled
 from kubectl_nodelife.daemon.intents import Intents
-from kubectl_nodelife.daemon.places import journal_path
-from kubectl_nodelife.engine.guard import Caps, Guard, View
+from kubectl_nodelife.daemon.paths import journal_path
+from kubectl_nodelife.engine.guard import Caps, Guard, WriteConditions
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.target import Target
@@ -85,9 +85,9 @@ class ActSession:
         await checks.permission(order.rights, "ask for them, or use --as with a user who has them")
         await checks.kill_switch_absent()
 
-    def view(self) -> View:
+    def view(self) -> WriteConditions:
         """What the guard must know of this moment."""
-        return View(
+        return WriteConditions(
             kill_switch_absent_ns=self.kill_switch.absent_ns,
             kill_switch_present=self.kill_switch.present,
             journal_error=self.intents.error,

@@ -10,7 +10,7 @@ import os
 
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity, recall, remember
-from kubectl_nodelife.daemon.places import check_private, runtime_folder, socket_path
+from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.screen import this_screen
@@ -196,7 +196,7 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
 
 def _replace(line: DaemonEndpoint, other: client.OtherProtocol, token: str | None) -> None:
     from kubectl_nodelife.daemon.instance import Instance, restart
-    from kubectl_nodelife.daemon.places import log_path
+    from kubectl_nodelife.daemon.paths import log_path
 
     terminal.note(f"{other.what}: it is started anew")
     runtime, identity = os.path.dirname(line.socket), line.known.identity

@@ -163,7 +163,7 @@ def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, An
     import time
 
     from kubectl_nodelife.daemon.acts_journal import changes_of_acts
-    from kubectl_nodelife.daemon.places import journal_path
+    from kubectl_nodelife.daemon.paths import journal_path
 
     line = ask.find(connection)
     known = line.known if line is not None else ask.resolve(connection)
@@ -180,11 +180,11 @@ def _from_file(
     import time
 
     from kubectl_nodelife.daemon.changes import document
-    from kubectl_nodelife.daemon.places import journal_path
-    from kubectl_nodelife.daemon.store import Wanted, read_only
+    from kubectl_nodelife.daemon.paths import journal_path
+    from kubectl_nodelife.daemon.store import ChangeFilter, read_only
 
     known = ask.resolve(connection)
-    wanted = Wanted(
+    wanted = ChangeFilter(
         since_ns=time.time_ns() - query["since"] if "since" in query else None,
         outcome=query["outcome"] or "",
         node=query.get("node", ""),

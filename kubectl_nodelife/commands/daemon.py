@@ -27,7 +27,7 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.places import check_private, log_path, make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import check_private, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,

@@ -22,7 +22,7 @@ from kubectl_nodelife.commands.completion import PROGRAM, SHIM
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.installation import installation
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.places import (
+from kubectl_nodelife.daemon.paths import (
     check_private,
     journal_path,
     runtime_folder,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from kubectl_nodelife.daemon.places import make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import make_private, runtime_folder
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.report import terminal
 

@@ -12,7 +12,7 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.instance import Instance
-from kubectl_nodelife.daemon.places import make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import make_private, runtime_folder
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
 

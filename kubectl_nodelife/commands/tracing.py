@@ -20,8 +20,8 @@ from kubectl_nodelife.commands.cluster.direct import (
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
-from kubectl_nodelife.daemon.places import journal_path
-from kubectl_nodelife.daemon.store import Wanted as ChosenChanges
+from kubectl_nodelife.daemon.paths import journal_path
+from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.core import Event

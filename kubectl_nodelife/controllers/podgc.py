@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodPhase,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.controller import Actions, Part
+from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
@@ -131,7 +131,7 @@ class PodGCController:
             for pod, actions in rule(cache, now_ns):
                 if pod.key not in taken:
                     taken.add(pod.key)
-                    yield Part(self.name, ("Pod", pod.key), actions)
+                    yield TurnPart(self.name, ("Pod", pod.key), actions)
         yield self.pass_at(now_ns + self.period_ns)
 
     def pass_at(self, at_ns: int) -> Requeue:

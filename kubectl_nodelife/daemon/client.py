@@ -43,7 +43,7 @@ class OtherProtocol(NodelifeError):
         self.version = version
 
 
-class Denied(NodelifeError):
+class DaemonError(NodelifeError):
     """The daemon's own error, with the exit code that it asks for."""
 
     def __init__(self, what: str, on: str, remedy: str, exit_code: int) -> None:
@@ -151,7 +151,7 @@ def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
         raise OtherProtocol(answer["protocol"], str(answer.get("version")))
     error = answer.get("error")
     if error:
-        raise Denied(
+        raise DaemonError(
             error.get("what", "?"),
             error.get("on", ""),
             error.get("remedy", ""),

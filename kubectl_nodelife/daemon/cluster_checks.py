@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND

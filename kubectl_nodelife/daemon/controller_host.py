@@ -18,8 +18,8 @@ from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
 from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower, NoFollower
-from kubectl_nodelife.daemon.inherited import fate_of
 from kubectl_nodelife.daemon.ledger import Ledger
+from kubectl_nodelife.daemon.open_plans import fate_of
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key

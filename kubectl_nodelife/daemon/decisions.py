@@ -19,9 +19,9 @@ from itertools import chain
 from typing import Any
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.collector import collect_seldom
 from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
+from kubectl_nodelife.daemon.garbage_collection import collect_seldom
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.held_events import HeldEvents, Seen, kind_of_event
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
@@ -36,8 +36,8 @@ from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.loop import Slices, drive, play
-from kubectl_nodelife.live.news import Happened, Listed, News, OtherCluster
+from kubectl_nodelife.live.loop import TimeSlices, drive, play
+from kubectl_nodelife.live.news import ListNews, News, OtherCluster, WatchNews
 
 _BATCH = ("decisions", "a batch")
 _GATHER_S = 0.05
@@ -80,7 +80,7 @@ class DecisionTask:
         self.cold_until_ns = 0
         self.cold_because = ""
         self.last_news_ns = 0
-        self.slices = Slices()
+        self.slices = TimeSlices()
         self._names = list(controllers)
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
@@ -190,9 +190,9 @@ class DecisionTask:
 
     async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
         """What was seen so far and this."""
-        if isinstance(item, Happened):
+        if isinstance(item, WatchNews):
             return [*seen, (self._instant(item.seen_ns), item.events)]
-        if isinstance(item, Listed):
+        if isinstance(item, ListNews):
             self.gate.listed(item.kind, item.asked_ns)
             # a list is newer than what was seen of the kind before it, and tells all of it
             kind = item.kind
@@ -314,7 +314,7 @@ class DecisionTask:
         for _, events in seen:
             take_in(self.host.cache, events, self.clock.now_ns())
 
-    async def _listed(self, listed: Listed) -> list[Put | Gone | Unreadable]:
+    async def _listed(self, listed: ListNews) -> list[Put | Gone | Unreadable]:
         """A list as what has changed since; the first one goes into the cache as it is."""
         kind = listed.kind
         first = kind not in self.read

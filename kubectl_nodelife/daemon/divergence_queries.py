@@ -1,9 +1,10 @@
-"""What `diverge` asks the API server besides: the manager's lease, and who removed a node.
+"""Asks the API server what `diverge` needs besides: the manager's Lease, and who removed a node.
 
 Lists with a name as field selector, so that the rights to list nodes and leases are enough. Whether
-the lease is held is told as other candidates for it tell: by whether a renewal was seen within its
-duration, not by the instants that are written in it, since clocks differ. One of which no renewal
-was ever seen proves nothing: without leader election nobody renews what an earlier process left.
+the Lease is held is told as other candidates for it tell: by whether a renewal was seen within its
+duration, not by the instants that are written in it, since clocks differ. A Lease of which no
+renewal was ever seen proves nothing: without leader election nobody renews what an earlier process
+left.
 """
 
 from __future__ import annotations

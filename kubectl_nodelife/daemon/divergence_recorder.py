@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.feed import ManagerBegan
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
@@ -183,7 +183,7 @@ class DivergenceRecorder:
         while True:
             listener = self._journal.listen()
             try:
-                async for batch in self._journal.follow(listener, Wanted()):
+                async for batch in self._journal.follow(listener, ChangeFilter()):
                     for part in _batched(batch, _AT_ONCE):
                         self.take(part)
                         await asyncio.sleep(0)

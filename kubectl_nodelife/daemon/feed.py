@@ -1,6 +1,4 @@
-"""What reaches the decision task: news of the watches, orders, outcomes, Leases read anew, and the
-beginning of another kube-controller-manager.
-"""
+"""The queue of the decision task, and its messages: watches, orders, outcomes, Leases read anew."""
 
 from __future__ import annotations
 

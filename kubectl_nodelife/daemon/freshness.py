@@ -1,4 +1,4 @@
-"""Which kinds must be read anew before anything is decided, and why.
+"""Tells which kinds must be listed anew before anything is decided, and why.
 
 After a suspend, a gap in a watch or a change of the clock, what was seen before may be out of date,
 and a watch that looks alive may be a dead connection. No controller decides until a list of each

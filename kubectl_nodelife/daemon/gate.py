@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.freshness import Freshness
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.news import WATCHING, OtherCluster, Phase
+from kubectl_nodelife.live.news import WATCHING, KindPhase, OtherCluster
 
 _PULSE_S = 0.25
 
@@ -80,7 +80,7 @@ class DecisionGate:
         """A list came that was asked for at that instant of the steady clock; 0: just now."""
         self._freshness.listed(kind, asked_ns or self._clock.steady_ns())
 
-    def phase(self, news: Phase, period_ns: int) -> str:
+    def phase(self, news: KindPhase, period_ns: int) -> str:
         """It stands differently with a watch. Why silence counts afresh, "" where it does not."""
         if news.kind not in REQUIRED_WATCHES or news.phase != WATCHING:
             return ""

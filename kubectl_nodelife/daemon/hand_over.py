@@ -24,7 +24,7 @@ _ANSWER_SECONDS: Final = 20.0
 _ASK_AGAIN_SECONDS: Final = 60.0
 
 
-class Departure:
+class HandOver:
     """Whether the daemon must end because what it stands on was removed, and what takes over.
 
     `because`: why it ends; "" while it need not. `successor`: the program that takes over.

@@ -1,4 +1,4 @@
-"""What was seen while no decision is taken: the last word on each object, and each outcome."""
+"""Keeps what is seen while no decision is taken: last events and all outcomes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import PROTOCOL, NotRunning, ask
-from kubectl_nodelife.daemon.places import socket_path
+from kubectl_nodelife.daemon.paths import socket_path
 from kubectl_nodelife.errors import Failed, NodelifeError
 
 READY_SECONDS: Final = 60.0

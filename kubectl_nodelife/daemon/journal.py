@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.store import Settlement, Store, Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter, Settlement, Store
 from kubectl_nodelife.errors import Failed
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Journal:
             if changed:
                 self._tell(changed)
 
-    async def select(self, wanted: Wanted, limit: int | None = None) -> list[ChangeRecord]:
+    async def select(self, wanted: ChangeFilter, limit: int | None = None) -> list[ChangeRecord]:
         """The changes noted so far, those included that could not be written."""
         await self.flush()
         try:
@@ -115,7 +115,9 @@ class Journal:
         self._listeners.add(listener)
         return listener
 
-    async def follow(self, listener: Listener, wanted: Wanted) -> AsyncIterator[list[ChangeRecord]]:
+    async def follow(
+        self, listener: Listener, wanted: ChangeFilter
+    ) -> AsyncIterator[list[ChangeRecord]]:
         """Changes as they come, and again whenever one of them has another outcome.
 
         Raises TooSlow.

@@ -1,4 +1,4 @@
-"""Which kinds the daemon watches, which controllers need which, and the state of each watch.
+"""The kinds that the daemon watches, which controllers need each, and the state of each watch.
 
 A controller is not run while a kind that it needs may not be read: what it would do is reported as
 not evaluated, and never taken for nothing.

@@ -1,10 +1,10 @@
-"""Before a node is called lost for silence, the Leases are read once more, past the watch.
+"""Lists the Leases once more, past the watch, before a node is called lost for silence.
 
 A watch may look alive and tell nothing: bookmarks come, renewals do not. No decision is taken while
 a node's grace period is over and no list of Leases has come that was asked for shortly before its
-end. A renewal that only the list knows withdraws the thought, and the watch is built anew. Nodes
-that fall silent together share one list, so that a mass loss costs one request a monitor period.
-There is no upstream to follow: a kube-controller-manager believes its watch.
+end. A renewal that only the list shows keeps the node, and the watch is opened anew. Nodes that
+fall silent together share one list, so that a mass loss costs one request a monitor period. There
+is no upstream to follow: a kube-controller-manager believes its watch.
 """
 
 from __future__ import annotations

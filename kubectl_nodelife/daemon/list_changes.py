@@ -1,4 +1,4 @@
-"""What a list of a kind says has changed since the objects were last shown."""
+"""Compares a list of a kind with the objects shown so far, and makes events of the differences."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Gone, Put, Unreadable
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import NAMELESS
-from kubectl_nodelife.live.loop import Slices
-from kubectl_nodelife.live.news import Listed
+from kubectl_nodelife.live.loop import TimeSlices
+from kubectl_nodelife.live.news import ListNews
 
 
-class Shown(Protocol):
+class ShownObjects(Protocol):
     """The objects as the cluster has shown them so far."""
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
@@ -29,7 +29,7 @@ class Shown(Protocol):
 Event = Put | Gone | Unreadable
 
 
-async def events_of(listed: Listed, before: Shown, slices: Slices) -> list[Event]:
+async def events_of(listed: ListNews, before: ShownObjects, slices: TimeSlices) -> list[Event]:
     """The list as events. What is missing in it is gone; but where it holds an object without a
     name, that may be the one, and it is set aside instead.
     """

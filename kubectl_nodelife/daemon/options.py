@@ -1,4 +1,4 @@
-"""How a daemon was asked for: by flags, in an environment, by a parent that waits or by nobody."""
+"""The options of a daemon process: flags, environment, and the parent that waits for it, if any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose journal it is: one state folder for each cluster and user, and one daemon that writes it.
+"""Gives each cluster and user one state folder, and lets one daemon at a time write its journal.
 
 A cluster is told by the UID of its namespace kube-system, as many tools do: names of contexts and
 addresses say nothing about it. Until that UID is known (the server is away, or does not let us
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.intents import WRITES
-from kubectl_nodelife.daemon.places import make_private, state_folder
+from kubectl_nodelife.daemon.paths import make_private, state_folder
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.identity import user_parts

@@ -1,4 +1,4 @@
-"""How patiently the daemon's source reads, for a dry run and where it enforces."""
+"""The timeouts of the daemon's lists and watches, for a dry run and where it enforces."""
 
 from __future__ import annotations
 

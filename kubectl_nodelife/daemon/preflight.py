@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.daemon.cluster_checks import RIGHTS, ClusterChecks, Right, check_transport
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import (
     contradictions,
     control_plane_pods,

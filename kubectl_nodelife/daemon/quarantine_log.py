@@ -1,5 +1,4 @@
-"""What is in quarantine, in the daemon's log: once when it comes and once when it ends; and the
-ways into the cache on which one object at which it fails leaves all others as they are.
+"""Logs what enters and leaves quarantine, and fills the cache so that one bad object stops nothing.
 
 Nothing of an object's values is logged, and of an exception only its type and where it came from:
 either might quote a secret.

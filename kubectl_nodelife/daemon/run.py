@@ -26,7 +26,7 @@ from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
 from kubectl_nodelife.daemon.enforce.tee import Tee
-from kubectl_nodelife.daemon.hand_over import Departure
+from kubectl_nodelife.daemon.hand_over import HandOver
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
 from kubectl_nodelife.daemon.journal import Journal, open_journal
@@ -36,7 +36,7 @@ from kubectl_nodelife.daemon.options import Options, from_anywhere, target_now
 from kubectl_nodelife.daemon.own_program import OwnProgram
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
-from kubectl_nodelife.daemon.places import config_file, log_path, make_private, runtime_folder
+from kubectl_nodelife.daemon.paths import config_file, log_path, make_private, runtime_folder
 from kubectl_nodelife.daemon.preload import import_all
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch
@@ -87,7 +87,7 @@ class Daemon:
         self.instance = instance
         self.journal = journal
         self.said, self.settings_said = list[str](), list[str]()
-        self.departure = Departure(OwnProgram(options.environ), options)
+        self.departure = HandOver(OwnProgram(options.environ), options)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self.client = client
@@ -364,7 +364,7 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     instance.take()
     about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
 
-    async def live() -> tuple[int, Departure]:
+    async def live() -> tuple[int, HandOver]:
         client = Client(_session(target, options.environ))
         key = await cluster_key(client)
         with claim_state(environ, identity, key, about) as folder:

@@ -67,7 +67,7 @@ class Settlement(NamedTuple):
     id: int
 
 
-class Wanted(NamedTuple):
+class ChangeFilter(NamedTuple):
     """Which changes: None and "" do not restrict. `node` means the node itself and its pods."""
 
     since_ns: int | None = None
@@ -140,7 +140,7 @@ class Store:
             self._db.executemany(_SETTLE, settlements)
             self._reserve_actions(next_action)
 
-    def select(self, wanted: Wanted, limit: int | None = None) -> list[ChangeRecord]:
+    def select(self, wanted: ChangeFilter, limit: int | None = None) -> list[ChangeRecord]:
         """The changes in the order of their ids; with a limit the newest."""
         condition, values = wanted.condition()
         query = f"SELECT * FROM changes WHERE {condition} ORDER BY id DESC LIMIT ?"
@@ -171,7 +171,7 @@ class Store:
 
     def still_open(self) -> list[ChangeRecord]:
         """What a daemon before this one has planned and not settled."""
-        return [*self.select(Wanted(outcome=WOULD)), *self.select(Wanted(outcome=HELD))]
+        return [*self.select(ChangeFilter(outcome=WOULD)), *self.select(ChangeFilter(outcome=HELD))]
 
     def prune(self, now_ns: int) -> int:
         """Drop what is too old or too much, a few thousand rows at a time. How many went."""
@@ -271,7 +271,7 @@ def _check_tables(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("its tables are not ours")
 
 
-def read_only(path: str, wanted: Wanted, limit: int | None = None) -> Sequence[ChangeRecord]:
+def read_only(path: str, wanted: ChangeFilter, limit: int | None = None) -> Sequence[ChangeRecord]:
     """The changes in the file of a daemon that does not run. Raises sqlite3.Error, OSError."""
     os.stat(path)
     store = Store(path)

@@ -26,7 +26,7 @@ BURST = 10
 """Requests that kubectl sends at once; more are spread out, and a budget may refill in between."""
 
 Key = tuple[str, str]
-Asked = dict[str, dict[Key, int]]
+ResourceRequest = dict[str, dict[Key, int]]
 """For each node, how many of its pods certainly need each budget."""
 
 
@@ -88,7 +88,7 @@ _ZONE_LABELS = (
 )
 
 
-def _budget(key: Key, asked: Asked, spare: int) -> int:
+def _budget(key: Key, asked: ResourceRequest, spare: int) -> int:
     """Waves that one budget needs: nodes that exceed it go alone, the others share it."""
     counts = [of_node[key] for of_node in asked.values() if key in of_node]
     alone = sum(1 for count in counts if count > spare)
@@ -97,7 +97,7 @@ def _budget(key: Key, asked: Asked, spare: int) -> int:
     return alone + max(-(-sum(shared) // spare), large)
 
 
-def _clique(nodes: list[str], asked: Asked, spare: Mapping[Key, int]) -> int:
+def _clique(nodes: list[str], asked: ResourceRequest, spare: Mapping[Key, int]) -> int:
     """A set of nodes of which each two exceed some budget together, grown greedily."""
     needing: dict[Key, list[str]] = {}
     for name in nodes:
@@ -114,7 +114,7 @@ def _clique(nodes: list[str], asked: Asked, spare: Mapping[Key, int]) -> int:
     return best
 
 
-def _conflict(one: str, other: str, asked: Asked, spare: Mapping[Key, int]) -> bool:
+def _conflict(one: str, other: str, asked: ResourceRequest, spare: Mapping[Key, int]) -> bool:
     theirs = asked[other]
     return any(
         key in theirs and count + theirs[key] > spare[key] for key, count in asked[one].items()
@@ -167,9 +167,9 @@ def _room_for(resource: str, snapshot: PlanSnapshot, nodes: list[str], waves: Wa
 
 def _asked(
     snapshot: PlanSnapshot, nodes: list[str], options: DrainOptions
-) -> tuple[Asked, dict[Key, int]]:
+) -> tuple[ResourceRequest, dict[Key, int]]:
     """For each node the pods that certainly need a budget, and what each budget can spare."""
-    asked: Asked = {name: {} for name in nodes}
+    asked: ResourceRequest = {name: {} for name in nodes}
     spare: dict[Key, int] = {}
     if options.disable_eviction:
         return asked, spare

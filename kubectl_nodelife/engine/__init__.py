@@ -1,4 +1,4 @@
-"""What controllers run in. Read `engine` first: events in, actions out.
+"""The runtime of the controllers: events in, actions out. Read `engine` first.
 
 - `events`, `cache`: what happened, and the picture of the cluster that it makes
 - `controller`: what a controller is to the engine

@@ -1,4 +1,4 @@
-"""What a controller is to the engine: a pure thing that is told of changes and returns actions.
+"""The interface of a controller: it is told of changes and returns actions, without I/O.
 
 All methods may be generators; the engine exhausts them in order, and takes time off between two
 actions where it runs live. A controller keeps its own memory, reads the cache, and never writes to
@@ -14,11 +14,11 @@ from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change, Outcome
 
-Actions = Iterable[Union[Action, Requeue, "Part"]]
+Actions = Iterable[Union[Action, Requeue, "TurnPart"]]
 
 
 @final
-class Part(NamedTuple):
+class TurnPart(NamedTuple):
     """Part of a turn, about one object: an exception in it is noted there and ends only this part.
 
     `about`: the (kind, (namespace, name)) of the object, or a key of the controller's own.
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 def flat(actions: Actions) -> Iterator[Action | Requeue]:
     """A turn without its parts, for who drives a controller without an engine."""
     for action in actions:
-        if type(action) is Part:
+        if type(action) is TurnPart:
             yield from action.actions
         else:
             yield action

@@ -1,4 +1,4 @@
-"""Which Events are sent as new ones, which as a higher count of one that was, and which not at all.
+"""Decides whether an Event is sent as a new one, as a higher count of an earlier one, or dropped.
 
 Follows client-go/tools/record/events_cache.go: the same event again raises the count of the first;
 from the tenth different message of one source, object, type and reason, none ten minutes apart, one

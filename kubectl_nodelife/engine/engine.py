@@ -19,7 +19,7 @@ from typing import Final, ParamSpec, TypeGuard, cast
 from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions, Controller, Part
+from kubectl_nodelife.engine.controller import Actions, Controller, TurnPart
 from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put, Synced
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.refusal import is_refused
@@ -233,7 +233,7 @@ class Engine:
         """
         try:
             for action in actions:
-                if type(action) is Part:
+                if type(action) is TurnPart:
                     yield self._decide(action, now_ns)
                 elif self._goes_out(action, now_ns):
                     yield (self._numbers.give(action),)
@@ -243,7 +243,7 @@ class Engine:
             self.cache.quarantine.worked(controller, _about(about))
         return None
 
-    def _decide(self, part: Part, now_ns: int) -> list[Action]:
+    def _decide(self, part: TurnPart, now_ns: int) -> list[Action]:
         """All that is decided in a part of a turn; what fails in it leaves the rest to go on."""
         decided: list[Action] = []
         give = self._numbers.give

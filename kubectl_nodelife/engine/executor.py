@@ -1,4 +1,4 @@
-"""Who carries actions out: the seam between deciding and acting.
+"""The interface of an executor, which carries actions out.
 
 The host of the engine hands every writing action to `Executor.start`, which begins it and returns
 at once. What came of it arrives later as an `events.Outcome`, the same way as all other events: by

@@ -90,7 +90,7 @@ class Caps(msgspec.Struct, frozen=True):
 UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_share=None)
 
 
-class View(msgspec.Struct, frozen=True):
+class WriteConditions(msgspec.Struct, frozen=True):
     """What holds at this moment. `zone_of`: node -> its zone, of all nodes. `tainted`: nodes with a
     NoExecute taint of a lost node.
     """
@@ -187,7 +187,7 @@ class Guard:
 
     # The decision
 
-    def admit(self, action: Action, view: View, now_ns: int) -> Admission:
+    def admit(self, action: Action, view: WriteConditions, now_ns: int) -> Admission:
         """Whether the action may be sent at this instant. `sending` must follow where it is."""
         closed = self._gate(action, view, now_ns)
         if closed is not None:
@@ -203,7 +203,7 @@ class Guard:
             return Refuse(f"--max-writes {self.caps.total} is used up")
         return GO if recovery else self._caps(action, view, now_ns)
 
-    def _gate(self, action: Action, view: View, now_ns: int) -> Hold | None:
+    def _gate(self, action: Action, view: WriteConditions, now_ns: int) -> Hold | None:
         later = now_ns + _RETRY_NS
         if not view.leads:
             return Hold(later, "the Lease is not held")
@@ -247,7 +247,7 @@ class Guard:
             return None
         return Hold(now_ns + _RETRY_NS, "recovery goes one at a time while a breaker is open")
 
-    def _caps(self, action: Action, view: View, now_ns: int) -> Admission:
+    def _caps(self, action: Action, view: WriteConditions, now_ns: int) -> Admission:
         caps = self.caps
         if is_capped_taint(action):
             share = self._share(action, view, now_ns)
@@ -274,7 +274,7 @@ class Guard:
         times = self._set_deletions.setdefault(uid, deque())
         return _within(times, most, "deletions of pods of one DaemonSet", now_ns)
 
-    def _share(self, action: Action, view: View, now_ns: int) -> str:
+    def _share(self, action: Action, view: WriteConditions, now_ns: int) -> str:
         """Why tainting one node more would be too much of a zone or of the cluster.
 
         A taint that was sent counts at once, before the cluster shows it.

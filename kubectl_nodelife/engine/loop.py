@@ -1,4 +1,4 @@
-"""The loop on virtual time, and what a driver of the engine drives.
+"""The loop on virtual time, and the interfaces of source and host that both loops drive.
 
 A source says what happened and when, in ticks; the host takes a tick through the engine and hands
 each decision to an executor. `drive` does so on virtual time until the source ends; `live.loop` has

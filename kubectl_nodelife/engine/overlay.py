@@ -53,7 +53,7 @@ from kubectl_nodelife.kube.pod import Pod
 _NOT_FOUND = 404
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettledAction(msgspec.Struct, frozen=True):
     """How a planned action ended."""
 
     action: Action
@@ -71,7 +71,7 @@ class Overlay(PlannedView):
         self._numbers = numbers or ActionNumbers()
         self._led_to: dict[int, list[tuple[ObjectKey, Action]]] = {}
         self._fallen: list[Action] = []
-        self.settled: list[Settled] = []
+        self.settled: list[SettledAction] = []
 
     def fork(self, cache: Cache, numbers: ActionNumbers | None = None) -> Self:
         """The same plans over the fork of the cache. `numbers`: those of the fork of the engine."""
@@ -365,7 +365,7 @@ class Overlay(PlannedView):
         planned.append(entry)
 
     def _settle(self, action: Action, outcome: str, now_ns: int, why: str) -> None:
-        self.settled.append(Settled(action, outcome, now_ns, why))
+        self.settled.append(SettledAction(action, outcome, now_ns, why))
         self._entries.pop(action.id, None)
         if action.id in self._led_to:
             if outcome == CONFIRMED:

@@ -1,7 +1,6 @@
-"""The objects of which the view differs from what the cluster shows, and the entries that make the
-difference.
+"""Holds the objects that the overlay changes, with the planned actions that change each of them.
 
-Data and look-ups only: `overlay` decides when an entry comes and when it ends.
+Data and look-ups only: `overlay` decides when a planned action comes and when it ends.
 """
 
 from __future__ import annotations

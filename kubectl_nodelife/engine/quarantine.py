@@ -1,19 +1,20 @@
-"""What decisions are off for: objects that cannot be read, and calls of controllers that failed.
+"""Keeps what cannot be read, and what a controller failed at, out of all decisions.
 
-One object that cannot be read must not end anything, nor be decided on by guess. It is named here
-with the reason; actions on it, and on what hangs on it, are refused, and all others go on:
+An object that cannot be read must not stop the controllers, and nothing may be guessed about it. It
+is named here with the reason; actions on it, and on what depends on it, are refused, and all others
+go on:
 
-- a node hangs on its Lease, a set on each of its pods and revisions;
-- a pod hangs on its node and on the set that owns it; its readiness also on the node's Lease, where
-  a controller derives the one from the other;
-- a node does not hang on its pods: conditions and taints are decided without them. A pod that a set
-  shall get on a node hangs on all pods there: the one that cannot be read may be the set's own.
+- a node depends on its Lease, a set on each of its pods and revisions;
+- a pod depends on its node and on the set that owns it; its readiness also on the node's Lease,
+  where a controller derives the one from the other;
+- a node does not depend on its pods: conditions and taints are decided without them. A pod that a
+  set shall get on a node depends on all pods there: the unreadable one may be the set's own.
 
 An object of a list that does not even tell its name may be any of its kind (`is_nameless`).
 
 A controller that raises is a bug of ours: what it decides about the object that it was told of is
 refused until it has taken a later version of that object in; a turn of its own that failed is tried
-again, later each time. An object that the cache fails at is set aside as one that cannot be read.
+again, later each time. An object that the cache fails at is treated as one that cannot be read.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ import msgspec
 
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.kube.errors import where_raised
-from kubectl_nodelife.kube.fitness import as_unreadable
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.unreadable import MOST_TOLD, NAMELESS, Ref, Unreadable, told
+from kubectl_nodelife.kube.value_checks import as_unreadable
 
 MOST_LISTED: Final = 1_000
 """So many are in the document of `daemon status`."""

@@ -1,9 +1,9 @@
-"""Which actions are refused because of what is in quarantine (`engine.quarantine`).
+"""Tells which actions are refused because of what is in quarantine (`engine.quarantine`).
 
-An action concerns its target, the node that a pod is made for, the heartbeat of a pod's node where
-its controller decides from heartbeats, and the set that the target belongs to where it decides from
-sets. One of them in quarantine is enough. An object without a name may be the one that is missing:
-the Lease of a node that has none, the node of a pod on none, any set's revision.
+An action depends on its target, the node that a pod is made for, the heartbeat of a pod's node
+where its controller decides from heartbeats, and the set that the target belongs to where it
+decides from sets. If one of them is in quarantine, the action is refused. An object without a name
+may be the one that is missing: the Lease of a node that has none, or any set's revision.
 """
 
 from __future__ import annotations

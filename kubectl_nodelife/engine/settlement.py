@@ -1,9 +1,8 @@
-"""Judges whether what the cluster shows settles an action of the overlay: done by another,
-overtaken, or moot.
+"""Judges whether a planned action is settled by what the cluster shows: done by another, or moot.
 
-In a cluster these writes would have been made by now, and nobody takes them back: a pod that is
-deleted stays deleted. A plan that was never carried out is different. A controller that began on
-what the cluster shows now would not make it, so it does not stand any more.
+A write that was carried out stays: a pod that is deleted stays deleted. A plan that was never
+carried out is different. A controller that began on what the cluster shows now would not make it,
+so it no longer stands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Upstream's token bucket.
+"""The token bucket that client-go limits rates with.
 
 Follows golang.org/x/time/rate and client-go `util/flowcontrol/throttle.go`. Float arithmetic is
 done in upstream's order, since a token that is worth less than a nanosecond too little counts as

@@ -1,4 +1,4 @@
-"""Slices of smaller kinds that answers mention: Event, PriorityClass."""
+"""Slices of Event and PriorityClass, which answers mention and no decision reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the bytes of a file to its documents: one or many, JSON or YAML.
+"""Splits the bytes of a file into its documents: one or many, JSON or YAML.
 
 A JSON document stays undecoded: a dump of 150,000 pods must not become dictionaries first. YAML is
 read as kubectl reads it: times stay text, and `12:30` is text rather than a number in base 60.

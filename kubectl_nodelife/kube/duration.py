@@ -1,5 +1,4 @@
 """Durations: in Go's notation, as kube-controller-manager's flags are, and as ages for people.
-people.
 
 Follows Go's time.ParseDuration and Duration.String: `300ms`, `1m30s`, `-1.5h`; days do not exist.
 """

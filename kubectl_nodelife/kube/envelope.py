@@ -1,7 +1,7 @@
-"""The outside of a document: a List with its items undecoded, or some object, and where they are.
+"""Reads what surrounds objects in a document: a List with undecoded items, kinds, positions.
 
-What a List itself says, apart from its items; the names of places in a document; and a way to take
-a List apart in which one item is no JSON at all.
+It takes a List apart even where one item is no JSON at all, and names places in a document for
+error messages.
 """
 
 from __future__ import annotations

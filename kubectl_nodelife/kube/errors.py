@@ -1,4 +1,4 @@
-"""The one error of reading objects: which file, where in it, what is wrong, what to do."""
+"""The error of reading objects: which file, where in it, what is wrong, what to do."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ from kubectl_nodelife.kube.envelope import (
     unknown_name,
 )
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
-from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import Kind, find_kind, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.share import share_equal_parts
 from kubectl_nodelife.kube.unreadable import Unreadable, identify, identify_plain, text_member
+from kubectl_nodelife.kube.value_checks import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS
 
 _PROGRESS_STEP = 1000

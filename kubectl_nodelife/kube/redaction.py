@@ -1,4 +1,4 @@
-"""What of an object's text may be kept in a file: an allow-list, made of what the slices read.
+"""Decides which strings of an object may be written to a file; all others become digests.
 
 A string stays where the slice of its kind has a field for it, since some decision reads it there;
 every other string becomes a digest, wherever it stands, known field or not. Numbers, booleans and

@@ -1,9 +1,10 @@
-"""One copy of what neighbours have in common.
+"""Lets a pod hold the equal parts of the pod before it in a list, to save memory.
 
 A list is in order of namespace and name, so the replicas of a workload stand next to each other,
 and a pod's labels, owners, tolerations and containers nearly always equal those of the pod before
-it. Letting it hold that pod's halves a big cluster's memory, and costs less time than it saves in
-allocation. Comparing with one neighbour needs no table that would have to forget.
+it. That halves a big cluster's memory, and costs less time than it saves in allocation. Comparing
+with one neighbour needs no table that would have to forget. `live.shared_parts` does the same for
+pods that come in any order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An object that the API server sent and that cannot be read: what is still known of it.
+"""Describes an object that cannot be read: its name, what it relates to, and the reason.
 
 A document that does not decode usually names itself all the same. `identify` reads that much with a
 scanner of its own, without recursion and without trust in the text: invalid UTF-8 and any depth of
 nesting are no obstacle. What it relates to (a pod's node, the owner of a pod or revision) is kept,
-because decisions on those may hang on it.
+because decisions on those may depend on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""YAML documents whose aliases stay within reason.
+"""Loads YAML and refuses documents whose aliases expand to too much, as kubectl does.
 
 An alias costs a few bytes, and stands for all that its anchor holds: nine anchors of nine aliases
 each are a gigabyte, and an anchor may hold itself. kubectl refuses such files ("document contains
-excessive aliasing", sigs.k8s.io/yaml); so do we, before any value is made.
+excessive aliasing", sigs.k8s.io/yaml) before any value is made, and so does this.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.executor_port import ControllerWriter, Port
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
 HELD: Final = 425
@@ -47,7 +47,7 @@ _AGAIN_S: Final = 0.1
 Target = tuple[str, tuple[str, str]]
 
 
-class Item(msgspec.Struct):
+class QueuedAction(msgspec.Struct):
     """An action, the object as it was decided on, and when."""
 
     action: Action
@@ -61,7 +61,7 @@ class ActionSender:
     """
 
     def __init__(
-        self, port: Port, controllers: Mapping[str, ControllerWriter], slots: WorkerSlots
+        self, port: ExecutorPort, controllers: Mapping[str, ControllerWriter], slots: WorkerSlots
     ) -> None:
         self.sending: set[Target] = set()
         self.stopped = False
@@ -72,7 +72,7 @@ class ActionSender:
         self._in_flight = asyncio.Semaphore(IN_FLIGHT)
         self._locks: dict[Target, tuple[asyncio.Lock, int]] = {}
 
-    async def carry_out(self, item: Item) -> Result:
+    async def carry_out(self, item: QueuedAction) -> Result:
         """Wait until it may be sent, and converse with the API server.
 
         Where the gate closes meanwhile, or others use a cap up first, it waits once more.
@@ -93,7 +93,7 @@ class ActionSender:
             waited = True
             await asyncio.sleep(_AGAIN_S)
 
-    async def _converse(self, item: Item) -> Result:
+    async def _converse(self, item: QueuedAction) -> Result:
         action = item.action
         if self._needs_evidence(action):
             lost = await self._port.evidence.is_lost(action.target[1][1])
@@ -136,7 +136,7 @@ class ActionSender:
             self._port.journal.note(intent, state, result.code, result.message, version)
         return result
 
-    async def _admitted(self, item: Item, *, waited: bool) -> Result | None:
+    async def _admitted(self, item: QueuedAction, *, waited: bool) -> Result | None:
         """Wait while a guard holds the action; None where it may be sent. `waited`: it has already
         waited, so that it may not be wanted any more.
         """
@@ -192,7 +192,7 @@ class ActionSender:
         async with self._in_flight:
             return await self._controllers[controller].writer.call(call)
 
-    async def _write(self, item: Item, call: Write, intent: int) -> tuple[int, Answer]:
+    async def _write(self, item: QueuedAction, call: Write, intent: int) -> tuple[int, Answer]:
         """Bring the intent to the disk, look at the gate, and send. Raises NotSent."""
         action, port = item.action, self._port
         first = not intent
@@ -289,7 +289,7 @@ class ActionSender:
         await asyncio.sleep(max(0.0, (at_ns - self._port.now_ns()) / SECOND_NS))
 
 
-def note_bug(port: Port, action: Action, error: Exception) -> Result:
+def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:
     """A bug of ours: nothing more of this action is sent. The error's text and the action may quote
     secrets, and are told to nobody.
     """

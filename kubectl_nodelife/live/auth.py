@@ -1,4 +1,4 @@
-"""Who we are to the API server: a target's credentials, kept fresh, as headers and a TLS session.
+"""Authentication to the API server: a target's credentials, kept fresh, as headers and TLS.
 
 Of the credentials that a user has, the first of these counts, as in client-go: token, token file,
 user name and password, credential plugin, auth-provider; a client certificate comes on top. A

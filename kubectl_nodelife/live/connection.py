@@ -1,4 +1,4 @@
-"""The connection flags, as a command was given them.
+"""The connection flags as a command was given them.
 
 Nothing heavy is imported here: a command that asks a running daemon needs no more of `live`.
 """

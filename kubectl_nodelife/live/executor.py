@@ -33,9 +33,15 @@ from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
-from kubectl_nodelife.live.action_sender import ActionSender, GivenUp, Item, Target, note_bug
+from kubectl_nodelife.live.action_sender import (
+    ActionSender,
+    GivenUp,
+    QueuedAction,
+    Target,
+    note_bug,
+)
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
-from kubectl_nodelife.live.executor_port import Port as Port
+from kubectl_nodelife.live.executor_port import ExecutorPort as ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass, is_of_taint_loop
 
 _Key = tuple[str, str, Hashable]
@@ -43,8 +49,8 @@ _Key = tuple[str, str, Hashable]
 
 
 class _Lane(msgspec.Struct):
-    items: deque[Item]
-    failed: tuple[Item, Result, int] | None = None
+    items: deque[QueuedAction]
+    failed: tuple[QueuedAction, Result, int] | None = None
     """What went wrong last, how, and when."""
 
 
@@ -53,7 +59,7 @@ class LiveExecutor:
 
     def __init__(
         self,
-        port: Port,
+        port: ExecutorPort,
         controllers: Mapping[str, ControllerWriter],
         slots: WorkerSlots | None = None,
     ) -> None:
@@ -91,7 +97,7 @@ class LiveExecutor:
             self._port.recorder.planned(action, seen, now_ns)
         key = (action.controller, *self._slots.lane(action))
         lane = self._lanes.get(key)
-        item = Item(action, seen, now_ns)
+        item = QueuedAction(action, seen, now_ns)
         self._of_passes[action.controller] += is_of_pass(action)
         if lane is not None:
             lane.items.insert(_place_of(item, lane.items), item)
@@ -122,11 +128,11 @@ class LiveExecutor:
         while lane.items:
             self._leave(lane.items.popleft(), because)
 
-    def _leave(self, item: Item, because: str) -> None:
+    def _leave(self, item: QueuedAction, because: str) -> None:
         """It is not carried out; nobody waits for what comes of it."""
         self._note_end(item, Result(HELD, because))
 
-    def _note_end(self, item: Item, result: Result) -> None:
+    def _note_end(self, item: QueuedAction, result: Result) -> None:
         self._of_passes[item.action.controller] -= is_of_pass(item.action)
         if not isinstance(item.action, RecordEvent):
             self._port.recorder.ended(item.action, result, self._port.now_ns())
@@ -161,7 +167,7 @@ class LiveExecutor:
         finally:
             del self._lanes[key]
 
-    async def _take(self, lane: _Lane, item: Item) -> None:
+    async def _take(self, lane: _Lane, item: QueuedAction) -> None:
         action = item.action
         if lane.failed is not None and _hangs_on(item, lane.failed[0], lane.failed[2]):
             if isinstance(lane.failed[0].action, NodeAction) and not is_of_taint_loop(action):
@@ -188,7 +194,7 @@ class LiveExecutor:
         if isinstance(event, RecordEvent) and event.target == action.target:
             self._leave(lane.items.popleft(), "its pod is gone")
 
-    def _end(self, item: Item, result: Result) -> None:
+    def _end(self, item: QueuedAction, result: Result) -> None:
         port, action = self._port, item.action
         self._note_end(item, result)
         if not result.ok and result.fresh is not None and self._is_newer(result.fresh):
@@ -204,7 +210,7 @@ class LiveExecutor:
         return one.isdecimal() and other.isdecimal() and int(one) > int(other)
 
 
-def _hangs_on(item: Item, failed: Item, failed_ns: int) -> bool:
+def _hangs_on(item: QueuedAction, failed: QueuedAction, failed_ns: int) -> bool:
     """Whether the action is not to be carried out either: of an exchange of taints the second half;
     of a pod, everything; of a node that could not be called lost, everything, and the NoExecute
     taint that was decided before that was known.
@@ -216,7 +222,7 @@ def _hangs_on(item: Item, failed: Item, failed_ns: int) -> bool:
     return not isinstance(failed.action, AddTaints) or isinstance(item.action, RemoveTaints)
 
 
-def _place_of(item: Item, waiting: Sequence[Item]) -> int:
+def _place_of(item: QueuedAction, waiting: Sequence[QueuedAction]) -> int:
     """Behind all that waits; a NoExecute taint goes ahead of the node's pods that are to be marked
     last, since upstream's loop of 100 ms does not wait for them.
     """

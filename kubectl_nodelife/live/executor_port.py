@@ -1,4 +1,4 @@
-"""What the executor stands on: who keeps its intents, is told of results, and reads evidence."""
+"""The interfaces that the executor is given: intents, results, gate, evidence, Events, clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.engine.guard import Guard, View
+from kubectl_nodelife.engine.guard import Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
@@ -56,7 +56,7 @@ class IntentWriter(Protocol):
         ...
 
 
-class Evidence(Protocol):
+class NodeLossCheck(Protocol):
     """Reads a node's last sign of life from the API server itself."""
 
     async def is_lost(self, node: str) -> Result:
@@ -89,15 +89,15 @@ def _always(action: Action) -> bool:
     return True
 
 
-class Port(msgspec.Struct):
+class ExecutorPort(msgspec.Struct):
     """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
 
     cache: Cache
     guard: Guard
-    view: Callable[[], View]
+    view: Callable[[], WriteConditions]
     journal: IntentWriter
     recorder: Recorder
-    evidence: Evidence
+    evidence: NodeLossCheck
     deliver: Callable[[Event], None]
     now_ns: Callable[[], int]
     patience_ns: int

@@ -1,9 +1,9 @@
-"""The name of a cluster as seen by one user: one daemon runs for each.
+"""The name under which one user's daemon of one cluster is found.
 
-A context's name alone says nothing: many kubeconfigs call theirs `default`. What counts is where
-the connection goes, whose authority vouches for it, and as whom we come. Secrets that rotate
-(tokens, certificates) do not count, or each renewal would be another cluster. Which cluster it is
-indeed only the server can say (`daemon/ownership.py`).
+A context's name alone says nothing: many kubeconfigs call theirs `default`. What counts is the
+server's address, the authority that vouches for it, and the user. Secrets that rotate (tokens,
+certificates) do not count, or each renewal would be another cluster. Which cluster it really is
+only the server can say (`daemon/ownership.py`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
-from kubectl_nodelife.live.gathering import gather
+from kubectl_nodelife.live.event_batching import gather
 from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.news import (
     ABSENT,
@@ -35,16 +35,16 @@ from kubectl_nodelife.live.news import (
     LISTING,
     REFUSED,
     WATCHING,
-    Happened,
+    KindPhase,
     KindState,
-    Listed,
+    ListNews,
     News,
-    Phase,
+    WatchNews,
 )
 from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import Resource, watch_list_url, watch_url
 from kubectl_nodelife.live.same_cluster import SameCluster
-from kubectl_nodelife.live.sharing import Sharing
+from kubectl_nodelife.live.shared_parts import SharedParts
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream, most_line_bytes
 
 log = logging.getLogger("nodelife")
@@ -80,7 +80,7 @@ class KindFollower:
         self._type: Any = resource.kind.type
         self._silence_s = pace.silence_by_kind.get(self.state.kind, pace.silence_s)
         self._gather_s = pace.gather_by_kind.get(self.state.kind, pace.gather_s)
-        self._sharing = Sharing()
+        self._sharing = SharedParts()
         self._version = ""
         self._backoff = Backoff(pace.first_backoff_s, pace.last_backoff_s)
         self._stale = False
@@ -198,7 +198,7 @@ class KindFollower:
             gap_ns = time.monotonic_ns() - state.broken_since_ns
             state.broken_since_ns = None
         if changed or gap_ns:
-            await self._queue.put(Phase(state.kind, phase, gap_ns, self._relisted))
+            await self._queue.put(KindPhase(state.kind, phase, gap_ns, self._relisted))
 
     async def _list(self) -> None:
         """A consistent list in pages."""
@@ -232,7 +232,7 @@ class KindFollower:
         self.state.synced = True
         objects = [obj for obj in found if not isinstance(obj, Unreadable)]
         others = [obj for obj in found if isinstance(obj, Unreadable)]
-        await self._queue.put(Listed(self.state.kind, objects, asked_ns, others, version))
+        await self._queue.put(ListNews(self.state.kind, objects, asked_ns, others, version))
         if nameless := [one for one in others if one.key == NAMELESS]:
             self._list_later(nameless[-1].why)
 
@@ -304,7 +304,7 @@ class KindFollower:
         await self._listed(objects, stream.resource_version, asked_ns)
         await self._enter(WATCHING)
         if later:
-            await self._queue.put(Happened(self.state.kind, later, steady_ns()))
+            await self._queue.put(WatchNews(self.state.kind, later, steady_ns()))
         return None
 
     async def _take(self, stream: WatchStream[KubeObject], chunk: bytes) -> None:
@@ -317,7 +317,7 @@ class KindFollower:
         finally:
             self._version = stream.resource_version
             if events:
-                await self._queue.put(Happened(kind, events, steady_ns()))
+                await self._queue.put(WatchNews(kind, events, steady_ns()))
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The body as it comes. Raises TimeoutError after a silence that means a hung watch."""

@@ -10,10 +10,10 @@ import msgspec
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.fitness import sift
 from kubectl_nodelife.kube.kinds import Kind
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import NAMELESS, Unreadable, identify, reason, split_list
+from kubectl_nodelife.kube.value_checks import sift
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
 

@@ -25,7 +25,7 @@ class LiveSource(Protocol):
         ...
 
 
-class Slices:
+class TimeSlices:
     """Measures how long the event loop was ours. `longest_s`: the longest stretch so far."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
@@ -49,7 +49,7 @@ class Slices:
             self._began = time.perf_counter()
 
 
-async def play(ticks: Iterable[Tick], host: Host, slices: Slices) -> None:
+async def play(ticks: Iterable[Tick], host: Host, slices: TimeSlices) -> None:
     """Take ticks through the host, in slices."""
     for now_ns, events in ticks:
         for _ in host.step(now_ns, events):
@@ -57,7 +57,7 @@ async def play(ticks: Iterable[Tick], host: Host, slices: Slices) -> None:
         await slices.pause()
 
 
-async def drive(source: LiveSource, host: Host, slices: Slices) -> None:
+async def drive(source: LiveSource, host: Host, slices: TimeSlices) -> None:
     """Drive the host in real time until cancelled."""
     while True:
         ticks = await source.next(host.next_due())

@@ -1,6 +1,6 @@
-"""What a source tells of a kind: a list, what a watch said, and how it stands with the kind.
+"""The messages of the list-watch source: a list, events of a watch, the state of a kind.
 
-Plain data. The reader turns a `Listed` into events itself: only it knows what was there before.
+Plain data. The reader turns a `ListNews` into events itself: only it knows what was there before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KindState(msgspec.Struct):
     nameless_because: str = ""
 
 
-class Listed(NamedTuple):
+class ListNews(NamedTuple):
     """All objects of a kind, as of one version; those that cannot be read are set aside.
 
     `asked_ns`: when the list was asked for, by `steady_ns`; 0: just now. `version`: the list's
@@ -50,7 +50,7 @@ class Listed(NamedTuple):
     version: str = ""
 
 
-class Happened(NamedTuple):
+class WatchNews(NamedTuple):
     """What a watch said, in order, and when by `steady_ns`; 0: just now."""
 
     kind: str
@@ -58,7 +58,7 @@ class Happened(NamedTuple):
     seen_ns: int = 0
 
 
-class Phase(NamedTuple):
+class KindPhase(NamedTuple):
     """It stands differently with a kind now. `gap_ns`: how long it was not watched, once it is.
 
     `relisted`: since the gap began a list was asked for, and came.
@@ -79,4 +79,4 @@ class OtherCluster(NamedTuple):
     because: str
 
 
-News = Listed | Happened | Phase | OtherCluster
+News = ListNews | WatchNews | KindPhase | OtherCluster

@@ -1,4 +1,4 @@
-"""How patiently kinds are listed and watched."""
+"""Timeouts, pauses and page sizes of lists and watches."""
 
 from __future__ import annotations
 

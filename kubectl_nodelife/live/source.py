@@ -1,8 +1,8 @@
 """What happens in a real cluster: every kind is listed once and watched (`kind_follower`).
 
 News go to one queue of limited length, so that a slow reader slows the connections down instead of
-filling the memory; it holds as much as comes in some ten seconds. The reader turns a `Listed` into
-events with `engine` terms itself: only the reader knows what was there before.
+filling the memory; it holds as much as comes in some ten seconds. The reader turns a `ListNews`
+into events itself: only it knows what was there before.
 """
 
 from __future__ import annotations

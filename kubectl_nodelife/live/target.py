@@ -1,4 +1,4 @@
-"""Which cluster, as whom: a merged kubeconfig and the connection flags, resolved as kubectl does.
+"""Resolves kubeconfig files and connection flags to one cluster and one user, as kubectl does.
 
 Follows client-go/tools/clientcmd/client_config.go (`DirectClientConfig`) and validation.go. Safer
 than kubectl on purpose in three places, since this program acts for days: without a server it

@@ -17,7 +17,6 @@ import msgspec
 
 from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.fitness import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import (
@@ -28,6 +27,7 @@ from kubectl_nodelife.kube.unreadable import (
     text_member,
     version_of,
 )
+from kubectl_nodelife.kube.value_checks import CHECKS, as_unreadable, unfit
 from kubectl_nodelife.live.client import ApiError, Status, api_error
 
 MOST_LINE_BYTES = 32 << 20

@@ -14,7 +14,7 @@ from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, WARN, Toned
+from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.workloads.force_advice import ForceAdvice
 
@@ -125,7 +125,7 @@ def _row(group: list[PodFinding], now_ns: int) -> list[object]:
     return [
         spaces[0] if len(spaces) == 1 else f"{len(spaces)} namespaces",
         finding.pod.name if len(group) == 1 else f"{len(group)} pods",
-        Toned(finding.name, WARN if finding.note.severity == NOTE else BAD),
+        ColoredText(finding.name, WARN if finding.note.severity == NOTE else BAD),
         age(finding.since_ns, now_ns),
         finding.pod.spec.node_name,
         finding.because + _eviction(finding, now_ns),

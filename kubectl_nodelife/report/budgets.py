@@ -9,7 +9,7 @@ from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS = (
@@ -74,7 +74,7 @@ def _row(view: BudgetView) -> tuple[object, ...]:
     return (
         view.namespace,
         view.name,
-        Toned(view.state, _TONES.get(view.state, BAD)),
+        ColoredText(view.state, _TONES.get(view.state, BAD)),
         view.rule,
         view.expected,
         view.desired,

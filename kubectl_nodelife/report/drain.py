@@ -25,7 +25,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table
 
 _NODE_COLUMNS = (
@@ -184,7 +184,7 @@ def not_read(plan: DrainPlan) -> Iterable[str]:
 
 def _verdict(verdict: str) -> str:
     tone = _TONES.get(verdict)
-    return verdict if tone is None else Toned(verdict, tone)
+    return verdict if tone is None else ColoredText(verdict, tone)
 
 
 def _node_row(node: NodePlan) -> tuple[object, ...]:
@@ -228,7 +228,7 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
     return (
         workload.namespace,
         workload_name(workload),
-        Toned(workload.outage, BAD if workload.outage == "full" else WARN),
+        ColoredText(workload.outage, BAD if workload.outage == "full" else WARN),
         clock(workload.seconds) if workload.seconds is not None else "no end seen",
         workload.ready,
         workload.lowest,

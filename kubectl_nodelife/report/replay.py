@@ -32,7 +32,7 @@ _CONDITION: Final = "SetNodeCondition"
 _DAY: Final = len("2026-11-21T")
 
 
-class Folded(NamedTuple):
+class FoldedLines(NamedTuple):
     """Lines that are alike and of one second. `number`: its place in the table, from 1."""
 
     number: int
@@ -73,16 +73,16 @@ class ReplayPage:
         return dict.fromkeys(f"{line.kind.lower()}/{_inside(line)}" for line in self.lines)
 
 
-def fold(lines: Sequence[ReplayLine]) -> list[Folded]:
+def fold(lines: Sequence[ReplayLine]) -> list[FoldedLines]:
     """Lines that differ in nothing but the object and less than a second are one."""
-    groups: dict[tuple[object, ...], Folded] = {}
+    groups: dict[tuple[object, ...], FoldedLines] = {}
     numbers: dict[ReplayLine, int] = {}
     for line in lines:
         after = numbers.get(line.cause) if line.cause is not None else None
         detail = _status(line) if line.action == _CONDITION else line.detail
         alike = (line.actor, line.action, detail, line.kind, line.outcome, after)
         key = (line.time_ns // SECOND_NS, *alike)
-        group = groups.setdefault(key, Folded(len(groups) + 1, [], after))
+        group = groups.setdefault(key, FoldedLines(len(groups) + 1, [], after))
         group.lines.append(line)
         numbers[line] = group.number
     return list(groups.values())
@@ -93,7 +93,7 @@ def who(line: ReplayLine) -> str:
     return line.actor.name
 
 
-def what(folded: Folded) -> str:
+def what(folded: FoldedLines) -> str:
     """The action with its detail and its outcome, where that says more than that it happened."""
     line = folded.lines[0]
     detail = line.detail.replace(_PREFIX, "")
@@ -111,13 +111,13 @@ def _status(line: ReplayLine) -> str:
     return "".join(line.detail.partition("=")[1:])
 
 
-def objects(folded: Folded) -> str:
+def objects(folded: FoldedLines) -> str:
     """The objects' names, the first few of many."""
     names = list(dict.fromkeys(f"{line.kind}/{_inside(line)}" for line in folded.lines))
     return first_names(names, _NAMED)
 
 
-def why(folded: Folded) -> str:
+def why(folded: FoldedLines) -> str:
     """The first line's reason."""
     reasons = dict.fromkeys(line.why for line in folded.lines)
     text = next(iter(reasons))
@@ -130,7 +130,7 @@ def clock(instant_ns: int) -> str:
     return format_time(instant_ns)
 
 
-def _row(folded: Folded, short: bool) -> list[object]:
+def _row(folded: FoldedLines, short: bool) -> list[object]:
     first = folded.lines[0]
     after = "" if folded.after is None else f"#{folded.after}{'?' if first.inferred else ''}"
     return [

@@ -22,7 +22,16 @@ from kubectl_nodelife.outlook.replay.lanes import (
 )
 from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.report.html import LONGEST, Tick, render_page
-from kubectl_nodelife.report.replay import Folded, ReplayPage, clock, fold, objects, what, who, why
+from kubectl_nodelife.report.replay import (
+    FoldedLines,
+    ReplayPage,
+    clock,
+    fold,
+    objects,
+    what,
+    who,
+    why,
+)
 
 _MOST_LANES: Final = 60
 _MOST_MARKS: Final = 4000
@@ -114,7 +123,7 @@ def page(replay: ReplayPage, subject: str) -> str:
     )
 
 
-def _chart(replay: ReplayPage, folded: Sequence[Folded], rows: int) -> Chart:
+def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Chart:
     """From the first line to the end of the replay: a state that goes on reaches it."""
     lines = replay.lines
     begin_ns = min(line.time_ns for line in lines)
@@ -153,17 +162,19 @@ def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, 
     return found
 
 
-def _mark(one: Folded, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:
+def _mark(one: FoldedLines, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:
     told = f"{clock(line.time_ns)} {who(line)}: {what(one)}"[:_LONGEST_TITLE]
     return Mark(_x(line.time_ns, begin_ns, end_ns), line.actor.kind, one.number, told)
 
 
-def _lanes(folded: Iterable[Folded], rows: int) -> dict[str, list[tuple[Folded, ReplayLine]]]:
+def _lanes(
+    folded: Iterable[FoldedLines], rows: int
+) -> dict[str, list[tuple[FoldedLines, ReplayLine]]]:
     """Node -> what happened to it and to pods on it, the first line of those that are one.
 
     Zones and the rest have a lane too. What has no row has no mark.
     """
-    lanes: dict[str, list[tuple[Folded, ReplayLine]]] = {}
+    lanes: dict[str, list[tuple[FoldedLines, ReplayLine]]] = {}
     for one in folded:
         for line in one.lines:
             name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
@@ -178,7 +189,7 @@ def _x(at_ns: int, begin_ns: int, end_ns: int) -> str:
     return f"{x:.1f}"
 
 
-def _rows(folded: Sequence[Folded]) -> list[dict[str, Any]]:
+def _rows(folded: Sequence[FoldedLines]) -> list[dict[str, Any]]:
     """The rows of the table, as many as a page holds."""
     rows: list[dict[str, Any]] = []
     left = _MOST_TEXT
@@ -191,7 +202,7 @@ def _rows(folded: Sequence[Folded]) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(one: Folded) -> dict[str, Any]:
+def _row(one: FoldedLines) -> dict[str, Any]:
     first = one.lines[0]
     return {
         "number": one.number,

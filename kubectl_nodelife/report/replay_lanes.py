@@ -10,7 +10,7 @@ from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.outlook.replay.lanes import NOT_READY, StateSpan
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, WARN, Toned
+from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table
 
 MOST: Final = 20
@@ -42,7 +42,7 @@ def _row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
     lasted = human_duration(max(0, until_ns - span.begin_ns))
     return [
         span.name,
-        Toned(span.state, BAD if span.state == NOT_READY else WARN),
+        ColoredText(span.state, BAD if span.state == NOT_READY else WARN),
         _bar(span.begin_ns, until_ns, begin_ns, end_ns),
         f"{lasted}, goes on" if span.end_ns is None else lasted,
         span.what,

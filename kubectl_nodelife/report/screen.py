@@ -44,13 +44,13 @@ ENDLESS: Final = Screen()
 """No limit to the width, and no colours: a file, a pipe."""
 
 
-class Toned(str):
+class ColoredText(str):
     """Text of a cell with its meaning, one of GOOD, WARN and BAD."""
 
     __slots__ = ("tone",)
     tone: str
 
-    def __new__(cls, text: str, tone: str) -> Toned:
+    def __new__(cls, text: str, tone: str) -> ColoredText:
         """The text with its tone."""
         made = super().__new__(cls, text)
         made.tone = tone

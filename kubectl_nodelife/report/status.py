@@ -16,7 +16,7 @@ from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, Screen, Toned
+from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
 from kubectl_nodelife.report.terminal import printable
 
@@ -156,7 +156,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
         no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
-        Toned(verdict.state + _next(status), _TONES.get(verdict.state, BAD)),
+        ColoredText(verdict.state + _next(status), _TONES.get(verdict.state, BAD)),
         verdict.because,
         status.if_lost.effect if status.if_lost.lost else NONE,
     ]
@@ -190,7 +190,7 @@ def _due(span: Range) -> str:
 def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:
     return [
         zone.name,
-        Toned(zone.state, GOOD if zone.state == "Normal" else BAD),
+        ColoredText(zone.state, GOOD if zone.state == "Normal" else BAD),
         zone.nodes,
         zone.not_ready,
         f"{zone.threshold:g}",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kubectl_nodelife.report.screen import END, ENDLESS, Screen, Toned
+from kubectl_nodelife.report.screen import END, ENDLESS, ColoredText, Screen
 from kubectl_nodelife.report.terminal import printable
 
 NONE = "<none>"
@@ -138,7 +138,7 @@ def cell(value: object) -> str:
 def _toned(value: object) -> str:
     """The text of one cell, with its tone if it has one."""
     text = cell(value)
-    return Toned(text, value.tone) if isinstance(value, Toned) else text
+    return ColoredText(text, value.tone) if isinstance(value, ColoredText) else text
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], room: int, screen: Screen) -> str:
@@ -156,10 +156,10 @@ def _line(cells: Sequence[str], widths: Sequence[int], room: int, screen: Screen
     import textwrap
 
     parts = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
-    if isinstance(last, Toned):
-        parts = [_colored(Toned(part, last.tone), screen) for part in parts]
+    if isinstance(last, ColoredText):
+        parts = [_colored(ColoredText(part, last.tone), screen) for part in parts]
     return padded + f"\n{' ' * sum(widths)}".join(parts) + "\n"
 
 
 def _colored(text: str, screen: Screen) -> str:
-    return f"{text.tone}{text}{END}" if screen.color and isinstance(text, Toned) else text
+    return f"{text.tone}{text}{END}" if screen.color and isinstance(text, ColoredText) else text

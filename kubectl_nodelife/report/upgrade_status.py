@@ -9,7 +9,7 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, Toned
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table
 
 _COLUMNS: Final = (
@@ -167,7 +167,7 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
         node["name"],
         node["pool"],
         node["zone"],
-        Toned(state, _TONES[state]) if state in _TONES else state,
+        ColoredText(state, _TONES[state]) if state in _TONES else state,
         _span(node.get("sinceSeconds")),
         _span(left) if left is None or left >= 0 else f"-{_span(-left)}",
         node.get("try", ""),
@@ -178,7 +178,7 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
 
 def _check(name: str, check: dict[str, Any]) -> tuple[object, ...]:
     result = check["result"]
-    toned = Toned(result, _RESULTS[result]) if result in _RESULTS else result
+    toned = ColoredText(result, _RESULTS[result]) if result in _RESULTS else result
     return (name, check["check"], toned, check["shows"], check["because"])
 
 

@@ -24,9 +24,9 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.live.loop import Slices, drive
+from kubectl_nodelife.live.loop import TimeSlices, drive
 from kubectl_nodelife.sandbox.deleting import Deleter
-from kubectl_nodelife.sandbox.heartbeats import Renewals
+from kubectl_nodelife.sandbox.heartbeats import LeaseRenewals
 from kubectl_nodelife.sandbox.resources import BY_KIND
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.store import ObjectStore
@@ -81,7 +81,7 @@ class SandboxCluster:
         )
         self.api.bind = self.world.scheduler.bind
         Script(self.world, setting.scenario.events)
-        self._renewals = Renewals(self.api)
+        self._renewals = LeaseRenewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         self.api.pending = []  # what was there at the beginning is listed, not news
         listed = self.world.begin(kinds)
@@ -95,7 +95,7 @@ class SandboxCluster:
 
     async def run(self) -> None:
         """Live until cancelled."""
-        await drive(self, EngineHost(self.engine, self), Slices())
+        await drive(self, EngineHost(self.engine, self), TimeSlices())
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait until a client wrote or something is due, let it happen, and tell the engine."""

@@ -24,7 +24,7 @@ from kubectl_nodelife.sim.api import whole_seconds
 _LEASE, _STATUS = "lease", "status"
 
 
-class Renewals:
+class LeaseRenewals:
     """Keeps the schedule of every living kubelet, and writes what is due."""
 
     def __init__(self, api: ServedApi) -> None:

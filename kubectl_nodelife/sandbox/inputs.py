@@ -22,7 +22,7 @@ from kubectl_nodelife.sim.scenario_document import parse_scenario
 Documents = list[tuple[str, dict[str, Any]]]
 
 
-class Beginning(NamedTuple):
+class InitialObjects(NamedTuple):
     """The setting, and whole objects where they are known."""
 
     setting: Setting
@@ -31,7 +31,7 @@ class Beginning(NamedTuple):
 
 def read_beginning(
     path: str | None, default: bytes, now_ns: int, read: Callable[[str], bytes]
-) -> Beginning:
+) -> InitialObjects:
     """The scenario or dump in a file; without a file `default`, a scenario's text.
 
     t=0 is `now_ns`, whatever the scenario says of time. `read` gives the bytes of a file. Raises
@@ -39,13 +39,13 @@ def read_beginning(
     """
     if path is None:
         scenario = replace(parse_scenario(default, "the built-in scenario"), time_ns=now_ns)
-        return Beginning(assemble(scenario), [])
+        return InitialObjects(assemble(scenario), [])
     content = read(path)
     documents = list(_documents(content, path))
     if len(documents) == 1 and documents[0].get("apiVersion") == API_VERSION:
         scenario = replace(parse_scenario(content, path), time_ns=now_ns)
         if not scenario.snapshot:
-            return Beginning(assemble(scenario), [])
+            return InitialObjects(assemble(scenario), [])
         path = os.path.join(os.path.dirname(path), scenario.snapshot)
         content = read(path)
         documents = list(_documents(content, path))
@@ -60,7 +60,7 @@ def read_beginning(
         raise BadInput(f"{found}: {found.why}", on=path, remedy="correct it or take it out")
     newest = _newest_kubelet(loaded.objects)
     given = Given(loaded.objects, frozenset(loaded.kinds_read), None, newest)
-    return Beginning(assemble(scenario, given), list(_served(documents)))
+    return InitialObjects(assemble(scenario, given), list(_served(documents)))
 
 
 def _documents(content: bytes, path: str) -> Iterator[dict[str, Any]]:

@@ -14,14 +14,14 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _POSTED = ("eviction", "binding")
 
 
-class Asked(NamedTuple):
+class ResourceRequest(NamedTuple):
     """A request for a resource: the verb, in RBAC's words, and what it is about."""
 
     verb: str
     target: WriteTarget
 
 
-def read_path(method: str, path: str, query: Mapping[str, str]) -> Asked:
+def read_path(method: str, path: str, query: Mapping[str, str]) -> ResourceRequest:
     """The request for a resource. Raises StatusError 404 or 405."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) >= 3:
@@ -33,16 +33,16 @@ def read_path(method: str, path: str, query: Mapping[str, str]) -> Asked:
     target = _target(api_version, rest)
     if method in ("GET", "HEAD"):
         if target.name:
-            return Asked("get", target)
+            return ResourceRequest("get", target)
         watching = query.get("watch") in ("true", "1")
-        return Asked("watch" if watching else "list", target)
+        return ResourceRequest("watch" if watching else "list", target)
     verb = _VERBS.get(method)
     on_collection = not target.name
     if verb == "delete" and on_collection:
         verb = "deletecollection"
     elif verb is None or (verb == "create") != (on_collection or target.subresource in _POSTED):
         raise _not_allowed(method)
-    return Asked(verb, target)
+    return ResourceRequest(verb, target)
 
 
 def _target(api_version: str, rest: list[str]) -> WriteTarget:

@@ -17,7 +17,7 @@ from kubectl_nodelife.sandbox.deleting import Deleter, read_options
 from kubectl_nodelife.sandbox.faults import Faults
 from kubectl_nodelife.sandbox.managing import manager_of
 from kubectl_nodelife.sandbox.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from kubectl_nodelife.sandbox.paths import Asked, read_path
+from kubectl_nodelife.sandbox.paths import ResourceRequest, read_path
 from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
 from kubectl_nodelife.sandbox.reviews import review
 from kubectl_nodelife.sandbox.served import ServedApi
@@ -179,7 +179,7 @@ class ApiServer:
                 return
             await response.write(lines)
 
-    async def _write(self, request: web.Request, asked: Asked) -> web.Response:
+    async def _write(self, request: web.Request, asked: ResourceRequest) -> web.Response:
         body = await self._body(request)
         self.api.now_ns = self._now_ns()
         target, query = asked.target, request.query

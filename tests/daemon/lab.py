@@ -14,7 +14,7 @@ from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import kind_of
@@ -34,11 +34,11 @@ from kubectl_nodelife.live.news import (
     FAILING,
     REFUSED,
     WATCHING,
-    Happened,
+    KindPhase,
     KindState,
-    Listed,
+    ListNews,
     News,
-    Phase,
+    WatchNews,
 )
 
 SECOND = 10**9
@@ -99,10 +99,10 @@ class Lab:
             state = self.feed.states[kind]
             if kind in refused:
                 state.phase, state.error = REFUSED, f"{kind} is forbidden"
-                news.append(Phase(kind, REFUSED))
+                news.append(KindPhase(kind, REFUSED))
                 continue
             state.phase, state.synced = WATCHING, True
-            news.append(Listed(kind, [self.version(o) for o in objects if kind_of(o) == kind]))
+            news.append(ListNews(kind, [self.version(o) for o in objects if kind_of(o) == kind]))
         await self.watcher.take(news)
 
     def version(self, obj: Any) -> Any:
@@ -116,14 +116,14 @@ class Lab:
     async def see(self, *objects: KubeObject | Gone) -> None:
         """The watches tell of objects."""
         events = [o if isinstance(o, Gone) else Put(kind_of(o), self.version(o)) for o in objects]
-        await self.watcher.take([Happened(e.kind, [e]) for e in events])
+        await self.watcher.take([WatchNews(e.kind, [e]) for e in events])
 
     async def relist(self, *objects: KubeObject) -> None:
         """The lists that were asked for come, and show these objects."""
         kinds, self.feed.relisted = self.feed.relisted, set()
         found = [self.version(o) for o in objects if kind_of(o) in kinds]
         await self.tell(
-            *(Listed(kind, [o for o in found if kind_of(o) == kind]) for kind in sorted(kinds))
+            *(ListNews(kind, [o for o in found if kind_of(o) == kind]) for kind in sorted(kinds))
         )
 
     async def tell(self, *news: Message) -> None:
@@ -155,7 +155,7 @@ class Lab:
 
     async def changes(self, **wanted: Any) -> list[ChangeRecord]:
         """What the journal holds."""
-        return await self.journal.select(Wanted(**wanted))
+        return await self.journal.select(ChangeFilter(**wanted))
 
     async def told(self, **wanted: Any) -> list[tuple[str, str, str]]:
         """(action, object's name, outcome) of what the journal holds, Events left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.actions import (
     AddTaints,
     DeletePod,
@@ -84,4 +84,4 @@ def zone_state(to: str, cause: Any) -> SetZoneState:
 
 
 async def outcomes(journal: Journal) -> list[tuple[str, str]]:
-    return [(c.action, c.outcome) for c in await journal.select(Wanted())]
+    return [(c.action, c.outcome) for c in await journal.select(ChangeFilter())]

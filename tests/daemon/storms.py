@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.live.news import Happened
+from kubectl_nodelife.live.news import WatchNews
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
@@ -209,7 +209,7 @@ class Beside:
             self._until(take_at)
             _set_clock(lab, self.now_ns)
             news, self._news = self._news, []
-            await lab.watcher.take([Happened(_kind(e), [e]) for e in _versions(lab, news)])
+            await lab.watcher.take([WatchNews(_kind(e), [e]) for e in _versions(lab, news)])
 
     async def join(self, lab: Lab) -> None:
         """A watcher begins now."""

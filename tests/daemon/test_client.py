@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.client import Denied, NotRunning, OtherProtocol, ask, follow
+from kubectl_nodelife.daemon.client import DaemonError, NotRunning, OtherProtocol, ask, follow
 from kubectl_nodelife.errors import Unreachable
 from tests.daemon.fake import FakeDaemon
 
@@ -76,7 +76,7 @@ def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> N
 def test_an_error_travels_with_its_exit_code(folder: Path) -> None:
     error = {"what": "w", "on": "o", "remedy": "r", "exitCode": 3}
     with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(Denied) as denied:
+        with pytest.raises(DaemonError) as denied:
             ask(daemon.path, "status")
         assert (str(denied.value), denied.value.exit_code) == ("o: w; r", 3)
 
@@ -103,7 +103,7 @@ def test_following_ends_with_the_error_that_is_told(folder: Path) -> None:
     with FakeDaemon(folder, HEAD + lines) as daemon:
         answers = follow(daemon.path, "status")
         assert next(answers)["text"] == "a"
-        with pytest.raises(Denied, match="too slow"):
+        with pytest.raises(DaemonError, match="too slow"):
             next(answers)
 
 
@@ -111,6 +111,6 @@ def test_following_what_is_refused(folder: Path) -> None:
     refused = b'HTTP/1.0 422 X\r\n\r\n{"error": {"what": "no such node", "exitCode": 1}}'
     with (
         FakeDaemon(folder, refused) as daemon,
-        pytest.raises(Denied, match="no such node"),
+        pytest.raises(DaemonError, match="no such node"),
     ):
         next(follow(daemon.path, "status"))

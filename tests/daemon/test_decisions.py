@@ -9,8 +9,8 @@ from typing import Any
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.loop import Slices
-from kubectl_nodelife.live.news import WATCHING, Happened, Listed, OtherCluster, Phase
+from kubectl_nodelife.live.loop import TimeSlices
+from kubectl_nodelife.live.news import WATCHING, KindPhase, ListNews, OtherCluster, WatchNews
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
 LOST = 40
@@ -21,7 +21,7 @@ def test_settings_that_come_in_the_middle_of_a_decision_wait_for_its_end(tmp_pat
 
     async def story() -> None:
         lab = make_lab(tmp_path)
-        lab.watcher.slices = Slices(0.0)
+        lab.watcher.slices = TimeSlices(0.0)
         lost = [f"n{i}" for i in range(LOST)]
         await lab.begin(*map(node, lost), *map(lease, lost), node("well"), lease("well"))
         await lab.after(48, "well")
@@ -97,7 +97,7 @@ def test_a_list_asked_for_before_the_sleep_does_not_count(tmp_path: Path) -> Non
         await lab.begin(node("n1"), lease("n1"))
         asked_ns = lab.steady
         lab.sleep(60)
-        await lab.tell(*(Listed(kind, [], asked_ns) for kind in KINDS))
+        await lab.tell(*(ListNews(kind, [], asked_ns) for kind in KINDS))
         assert lab.watcher.stands_still.startswith("this machine slept for 60s")
         await lab.relist(node("n1"), lease("n1"))
         assert lab.watcher.stands_still == ""
@@ -109,7 +109,7 @@ def test_a_sleep_in_the_middle_of_a_batch_holds_the_rest_back(tmp_path: Path) ->
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"))
-        batches = [Happened("Pod", [Put("Pod", pod(f"p{i}-{j}"))]) for i in range(2) for j in "ab"]
+        batches = [WatchNews("Pod", [Put("Pod", pod(f"p{i}-{j}"))]) for i in range(2) for j in "ab"]
         step = lab.watcher.host.step
 
         def sleeping(now_ns: int, events: Any) -> Any:
@@ -130,11 +130,11 @@ def test_a_watch_that_goes_on_after_a_gap_without_a_list_is_listed_anew(tmp_path
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"))
         lab.pass_by(30)
-        await lab.tell(Phase("Pod", WATCHING, 30 * SECOND))
+        await lab.tell(KindPhase("Pod", WATCHING, 30 * SECOND))
         assert lab.feed.relisted == {"Pod"}
         await lab.relist()
         assert lab.watcher.stands_still == ""
-        await lab.tell(Phase("Pod", WATCHING, 30 * SECOND, relisted=True))
+        await lab.tell(KindPhase("Pod", WATCHING, 30 * SECOND, relisted=True))
         assert lab.watcher.stands_still == ""
         assert lab.watcher.cold_because == "nothing was seen for 30s"
 
@@ -145,8 +145,8 @@ def test_a_list_replaces_what_was_seen_of_its_kind_before_it(tmp_path: Path) -> 
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"))
-        seen = Happened("Pod", [Put("Pod", lab.version(pod("p1")))])
-        await lab.tell(seen, Listed("Pod", []))
+        seen = WatchNews("Pod", [Put("Pod", lab.version(pod("p1")))])
+        await lab.tell(seen, ListNews("Pod", []))
         assert lab.watcher.host.cache.pods == {}
 
     run(story())
@@ -162,8 +162,8 @@ def test_nothing_of_another_cluster_is_taken_for_ours(tmp_path: Path) -> None:
         await lab.after(100, "n2")
         told = await lab.told()
         elsewhere = "https://10.0.0.1:6443 is another cluster now"
-        await lab.tell(OtherCluster("server", elsewhere), Listed("Node", [node("m1")]))
-        await lab.tell(Listed("Pod", []), Listed("Lease", [lease("m1")]))
+        await lab.tell(OtherCluster("server", elsewhere), ListNews("Node", [node("m1")]))
+        await lab.tell(ListNews("Pod", []), ListNews("Lease", [lease("m1")]))
         await lab.after(400)
         assert lab.watcher.stands_still == elsewhere
         assert any("nothing is decided" in said for said in lab.look().warnings)

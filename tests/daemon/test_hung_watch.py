@@ -16,7 +16,7 @@ from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.news import LISTING
@@ -78,10 +78,10 @@ def test_a_watch_that_hangs_is_said_and_calls_nobody_lost(tmp_path: Path) -> Non
             await until(lambda: held in one.said())
             assert "nothing is decided" in one.said()
             await asyncio.sleep(GRACE_SECONDS)
-            assert await one.journal.select(Wanted()) == []
+            assert await one.journal.select(ChangeFilter()) == []
             served.server.faults.hang_watches.clear()
             await until(lambda: "warming up: nothing was seen for" in one.said())
             assert "nothing is decided" not in one.said()
-            assert await one.journal.select(Wanted()) == []
+            assert await one.journal.select(ChangeFilter()) == []
 
     play(test)

@@ -18,7 +18,7 @@ from kubectl_nodelife.daemon.enforce.plug import make_enforcement
 from kubectl_nodelife.daemon.intents import APPLIED, SENT, Intent, Intents
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.preflight import Orders
-from kubectl_nodelife.daemon.store import Store, Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.target import Cluster, Target, User
 from tests.daemon.lab import T0, run
@@ -135,7 +135,7 @@ def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(tmp_path:
         journal = open_journal(path)
         journal.ledger.note(lost("n1"), T0, "", "")
         await journal.flush()
-        (kept,) = await journal.select(Wanted())
+        (kept,) = await journal.select(ChangeFilter())
         other = Store(path)
         with contextlib.closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE changes SET id = id + 1")
@@ -144,7 +144,7 @@ def test_a_row_that_the_journal_of_changes_refuses_moves_nothing_aside(tmp_path:
         await journal.flush(insist=True)
         assert "UNIQUE" in journal.fault()
         assert not list(tmp_path.glob("*.broken-*"))
-        found = [change.name for change in await journal.select(Wanted())]
+        found = [change.name for change in await journal.select(ChangeFilter())]
         assert kept.name in found
         await journal.close()
 

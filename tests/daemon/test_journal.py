@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.daemon import journal as journal_module
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.journal import TooSlow, open_journal
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.actions import (
     CancelEviction,
     QueueNode,
@@ -26,7 +26,7 @@ def test_numbers_causes_and_one_record_a_taint(tmp_path: Path) -> None:
         journal.ledger.note(loss, T0, "n1", "")
         journal.ledger.note(queued, T0, "n1", "")
         journal.ledger.note(tainted(queued), T0, "n1", "")
-        found = await journal.select(Wanted())
+        found = await journal.select(ChangeFilter())
         assert [(c.id, c.action, c.cause) for c in found] == [
             (0, "SetNodeCondition", None),
             (1, "QueueNode", 0),
@@ -160,7 +160,7 @@ def test_the_document_is_the_contracts_change(tmp_path: Path) -> None:
         schedule = scheduled()
         journal.ledger.note(schedule, T0 + 5_000_000, "n1", '{"method":"DELETE"}')
         journal.ledger.settle(schedule, "superseded", T0 + SECOND, "the taint is gone")
-        (change,) = await journal.select(Wanted())
+        (change,) = await journal.select(ChangeFilter())
         assert document(change) == {
             "id": 0,
             "time": "2026-01-01T00:00:00.005000Z",
@@ -187,17 +187,17 @@ def test_the_document_is_the_contracts_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "ids"),
     [
-        pytest.param(Wanted(), [0, 1, 2, 3], id="all"),
-        pytest.param(Wanted(node="n1"), [0, 3], id="a-node-and-its-pods"),
-        pytest.param(Wanted(node="n2"), [1, 2], id="another-node"),
-        pytest.param(Wanted(pod=("default", "p1")), [3], id="a-pod"),
-        pytest.param(Wanted(pod=("other", "p1")), [], id="a-pod-elsewhere"),
-        pytest.param(Wanted(outcome="confirmed"), [0], id="by-outcome"),
-        pytest.param(Wanted(since_ns=T0 + 5), [1, 2, 3], id="since"),
-        pytest.param(Wanted(after_id=1), [2, 3], id="after"),
+        pytest.param(ChangeFilter(), [0, 1, 2, 3], id="all"),
+        pytest.param(ChangeFilter(node="n1"), [0, 3], id="a-node-and-its-pods"),
+        pytest.param(ChangeFilter(node="n2"), [1, 2], id="another-node"),
+        pytest.param(ChangeFilter(pod=("default", "p1")), [3], id="a-pod"),
+        pytest.param(ChangeFilter(pod=("other", "p1")), [], id="a-pod-elsewhere"),
+        pytest.param(ChangeFilter(outcome="confirmed"), [0], id="by-outcome"),
+        pytest.param(ChangeFilter(since_ns=T0 + 5), [1, 2, 3], id="since"),
+        pytest.param(ChangeFilter(after_id=1), [2, 3], id="after"),
     ],
 )
-def test_choosing(tmp_path: Path, wanted: Wanted, ids: list[int]) -> None:
+def test_choosing(tmp_path: Path, wanted: ChangeFilter, ids: list[int]) -> None:
     async def story() -> None:
         journal = open_journal(str(tmp_path / "j.db"))
         loss = lost("n1")
@@ -207,7 +207,7 @@ def test_choosing(tmp_path: Path, wanted: Wanted, ids: list[int]) -> None:
         journal.ledger.note(deleted(), T0 + 6, "n1", "")
         found = await journal.select(wanted)
         assert [c.id for c in found] == ids
-        assert [c.id for c in await journal.select(Wanted()) if wanted.takes(c)] == ids
+        assert [c.id for c in await journal.select(ChangeFilter()) if wanted.takes(c)] == ids
 
     run(story())
 
@@ -219,7 +219,7 @@ def test_listeners_are_told_what_comes_and_how_it_ends(tmp_path: Path) -> None:
         loss = lost()
         journal.ledger.note(loss, T0, "n1", "")
         await journal.flush()
-        following = journal.follow(listener, Wanted())
+        following = journal.follow(listener, ChangeFilter())
         assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "would")]
         journal.ledger.settle(loss, "confirmed", T0, "seen")
         await journal.flush()
@@ -239,7 +239,7 @@ def test_a_listener_that_does_not_read_is_let_go(
             journal.ledger.note(lost(f"n{number}"), T0, "", "")
             await journal.flush()
         with pytest.raises(TooSlow, match="more changes came than were read"):
-            await anext(journal.follow(listener, Wanted()))
+            await anext(journal.follow(listener, ChangeFilter()))
 
     run(story())
 

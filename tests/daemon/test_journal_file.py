@@ -13,9 +13,9 @@ import pytest
 
 from kubectl_nodelife.daemon import journal as journal_module
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
-from kubectl_nodelife.daemon.inherited import fate_of, planned_action
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.store import Store, Wanted, read_only
+from kubectl_nodelife.daemon.open_plans import fate_of, planned_action
+from kubectl_nodelife.daemon.store import ChangeFilter, Store, read_only
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from tests.daemon.lab import T0, make_lab, node, run, unreachable
@@ -54,7 +54,7 @@ def test_kill_9_loses_no_change_that_was_told(tmp_path: Path) -> None:
     os.kill(writer.pid, signal.SIGKILL)
     rest = writer.communicate()[0].split()
     acknowledged = int(rest[-1]) if rest else acknowledged
-    found = read_only(path, Wanted())
+    found = read_only(path, ChangeFilter())
     assert [c.id for c in found][:acknowledged] == list(range(acknowledged))
     assert len(found) >= acknowledged
 
@@ -62,7 +62,7 @@ def test_kill_9_loses_no_change_that_was_told(tmp_path: Path) -> None:
         again = open_journal(path)
         assert again.warning == ""
         again.ledger.note(lost("after"), T0, "", "")
-        newest = (await again.select(Wanted()))[-1]
+        newest = (await again.select(ChangeFilter()))[-1]
         assert newest.id == len(found)
 
     run(story())
@@ -92,12 +92,12 @@ def test_a_full_disk_is_said_and_what_came_meanwhile_is_written_later(
             "the journal cannot be written (database or disk is full): 2000 changes are kept in "
             "memory, and lost if the daemon ends"
         )
-        assert len(await journal.select(Wanted())) == 2_000
-        assert [c.id for c in await journal.select(Wanted(node="n7"))] == [7]
+        assert len(await journal.select(ChangeFilter())) == 2_000
+        assert [c.id for c in await journal.select(ChangeFilter(node="n7"))] == [7]
         journal.store._db.execute("PRAGMA max_page_count = 1073741823")
         await journal.flush()
         assert journal_warnings(journal) == []
-        assert len(read_only(path, Wanted())) == 2_000
+        assert len(read_only(path, ChangeFilter())) == 2_000
 
     run(story())
 
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
         journal = open_journal(str(tmp_path / "none" / "j.db"))
         assert "changes are kept in memory" in journal.warning
         journal.ledger.note(lost(), T0, "", "")
-        assert len(await journal.select(Wanted())) == 1
+        assert len(await journal.select(ChangeFilter())) == 1
 
     run(story())
 
@@ -138,7 +138,7 @@ def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
         journal = open_journal(str(path))
         assert journal.warning.startswith("the journal was broken and is now ")
         journal.ledger.note(lost(), T0, "", "")
-        assert len(await journal.select(Wanted())) == 1
+        assert len(await journal.select(ChangeFilter())) == 1
 
     run(story())
     (aside,) = tmp_path.glob("j.db.broken-*")
@@ -169,7 +169,7 @@ def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: P
     async def after() -> None:
         journal = open_journal(path)
         assert journal.warning == ""
-        (change,) = await journal.select(Wanted())
+        (change,) = await journal.select(ChangeFilter())
         assert (change.name, change.data) == ("n1", "")
         fate = fate_of(change, Overlay(Cache()))
         assert fate == ("superseded", "the daemon was restarted, and no longer plans it")
@@ -193,7 +193,7 @@ def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: 
         journal.ledger.note(action, T0, "", "")
         await journal.close()
         journal = open_journal(path)
-        kept = await journal.select(Wanted())
+        kept = await journal.select(ChangeFilter())
         assert [planned_action(c) for c in kept] == [action, action]
         assert journal.ledger.numbers.next_id > action.id
         cache = Cache()
@@ -202,7 +202,7 @@ def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: 
         assert fate_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
         journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
         await journal.flush()
-        assert [bool(c.data) for c in await journal.select(Wanted())] == [False, True]
+        assert [bool(c.data) for c in await journal.select(ChangeFilter())] == [False, True]
         await journal.close()
 
     run(story())
@@ -218,7 +218,7 @@ def test_old_changes_go(tmp_path: Path) -> None:
         journal.ledger.note(lost("new"), T0 + 100 * HOUR, "", "")
         await journal.flush()
         assert journal.store.prune(T0 + 7 * 24 * HOUR + 1) == 1
-        assert [c.name for c in await journal.select(Wanted())] == ["new"]
+        assert [c.name for c in await journal.select(ChangeFilter())] == ["new"]
 
     run(story())
 

@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.news import Happened
+from kubectl_nodelife.live.news import WatchNews
 from tests.daemon.lab import T0, lease, make_lab, node
 
 START_NS = 1_000 * SECOND_NS
@@ -95,7 +95,7 @@ def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held: bool
         asked_ns = lab.now
         await lab.after(46)
         renewal = Put("Lease", lab.version(lease("n1", lab.now - T0)))
-        told, read = Happened("Lease", [renewal]), LeasesRead(asked_ns, [renewal.obj])
+        told, read = WatchNews("Lease", [renewal]), LeasesRead(asked_ns, [renewal.obj])
         lab.feed.states["Pod"].broken_since_ns = lab.steady if held else None
         lab.feed.relisted.clear()
         for batch in ([told], [read]) if held else ([told, read],):

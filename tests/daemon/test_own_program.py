@@ -9,7 +9,7 @@ import pytest
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon import hand_over, own_program
-from kubectl_nodelife.daemon.hand_over import Departure
+from kubectl_nodelife.daemon.hand_over import HandOver
 from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
 from kubectl_nodelife.daemon.preflight import Orders
@@ -72,7 +72,7 @@ class Upgrade:
         self.link.write_text(f"#!/bin/sh\n{text}\n")
         self.link.chmod(0o755)
 
-    def ends(self, departure: Departure, seconds: float) -> str:
+    def ends(self, departure: HandOver, seconds: float) -> str:
         """Why the daemon ends once its program is gone for so long."""
         self.program.warnings()
         (self.package / "__init__.py").unlink(missing_ok=True)
@@ -94,7 +94,7 @@ ENFORCE = ("--enforce=daemonset", "--begin=restart", "--assume-stopped=daemonset
 
 
 def test_without_another_it_ends_only_when_it_was_gone_for_long(upgrade: Upgrade) -> None:
-    departure = Departure(upgrade.program, options({}))
+    departure = HandOver(upgrade.program, options({}))
     assert upgrade.ends(departure, UPGRADE_SECONDS) == ""
     (line,) = upgrade.program.warnings()
     assert "was removed, as an upgrade does, and it ends 10 minutes after that" in line
@@ -103,7 +103,7 @@ def test_without_another_it_ends_only_when_it_was_gone_for_long(upgrade: Upgrade
 
 
 def test_an_enforcing_daemon_without_another_says_what_to_do(upgrade: Upgrade) -> None:
-    departure = Departure(upgrade.program, options({}, *ENFORCE))
+    departure = HandOver(upgrade.program, options({}, *ENFORCE))
     assert upgrade.ends(departure, UPGRADE_SECONDS + 1)
     with pytest.raises(Failed) as failed:
         departure.leave()
@@ -117,7 +117,7 @@ def test_an_enforcing_daemon_without_another_says_what_to_do(upgrade: Upgrade) -
 
 
 def test_it_goes_on_while_the_other_does_not_run(upgrade: Upgrade) -> None:
-    departure = Departure(upgrade.program, options({}, *ENFORCE))
+    departure = HandOver(upgrade.program, options({}, *ENFORCE))
     upgrade.install('echo asked >>"$0.log"; exit 127')
     assert upgrade.ends(departure, SETTLE_SECONDS) == ""
     assert upgrade.ends(departure, 10) == ""
@@ -130,7 +130,7 @@ def test_the_other_gets_the_same_orders_and_joins(
     became: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setattr(hand_over.os, "execve", lambda *words: became.append(words))
     upgrade.install("echo Client Version: v2.0.0")
-    departure = Departure(upgrade.program, options({"A": "1"}, *ENFORCE))
+    departure = HandOver(upgrade.program, options({"A": "1"}, *ENFORCE))
     assert upgrade.ends(departure, SETTLE_SECONDS - 1) == ""
     assert f"hands over to {upgrade.link} 10 seconds after that" in upgrade.program.warnings()[0]
     assert upgrade.ends(departure, 1) == "its program was removed"

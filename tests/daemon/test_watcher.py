@@ -10,7 +10,7 @@ from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, Toleration
-from kubectl_nodelife.live.news import WATCHING, Listed, Phase
+from kubectl_nodelife.live.news import WATCHING, KindPhase, ListNews
 from tests.daemon.lab import SECOND, lease, make_lab, node, pod, run, unreachable
 
 
@@ -226,7 +226,7 @@ def test_after_a_gap_longer_than_a_period_silence_counts_afresh(tmp_path: Path) 
         assert any("nothing is decided" in w for w in lab.look().warnings)
         assert await lab.told() == []
         lab.feed.states["Lease"].broken_since_ns = None
-        await lab.tell(Phase("Lease", WATCHING, 30 * SECOND))
+        await lab.tell(KindPhase("Lease", WATCHING, 30 * SECOND))
         assert lab.watcher.cold_because == "nothing was seen for 30s"
         await lab.relist(lease("n1", 40 * SECOND), lease("n2"))
         await lab.after(45, "n1")
@@ -248,8 +248,8 @@ def test_after_a_short_gap_the_stamps_stay(tmp_path: Path) -> None:
         lab.feed.states["Lease"].broken_since_ns = None
         leases = [lease("n1", 107 * SECOND), lease("n2", 60 * SECOND)]
         await lab.tell(
-            Listed("Lease", [lab.version(found) for found in leases]),
-            Phase("Lease", WATCHING, 3 * SECOND),
+            ListNews("Lease", [lab.version(found) for found in leases]),
+            KindPhase("Lease", WATCHING, 3 * SECOND),
         )
         assert not lab.watcher.is_cold(lab.now)
         await lab.after(10, "n1")

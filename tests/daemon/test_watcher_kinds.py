@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.daemon.decisions import ChangeSettings
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.news import WATCHING, Happened, Listed, Phase
+from kubectl_nodelife.live.news import WATCHING, KindPhase, ListNews, WatchNews
 from tests.daemon.lab import FAILING, lease, make_lab, node, pod, run, unreachable
 
 
@@ -46,7 +46,7 @@ def test_a_kind_that_may_be_read_later_is_taken_in(tmp_path: Path) -> None:
         await lab.begin(lost, node("n2"), lease("n2"), refused=["Pod"])
         state = lab.feed.states["Pod"]
         state.phase, state.error = WATCHING, ""
-        await lab.tell(Listed("Pod", [lab.version(pod("p1"))]), Phase("Pod", WATCHING))
+        await lab.tell(ListNews("Pod", [lab.version(pod("p1"))]), KindPhase("Pod", WATCHING))
         assert lab.watcher.running() == ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"]
         assert [t.name for t in lab.look().outlook.node(lost).timers] == ["p1"]
 
@@ -58,7 +58,7 @@ def test_nothing_is_decided_before_everything_is_read(tmp_path: Path) -> None:
         lab = make_lab(tmp_path)
         state = lab.feed.states["Node"]
         state.phase, state.synced = WATCHING, True
-        await lab.tell(Listed("Node", [node("n1")]))
+        await lab.tell(ListNews("Node", [node("n1")]))
         lab.feed.states["Pod"].phase = FAILING
         lab.feed.states["Pod"].error = "no answer in time"
         assert not lab.watcher.synced.is_set()
@@ -94,7 +94,7 @@ def test_a_second_list_tells_what_went_and_what_changed(tmp_path: Path) -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), node("n2"), lease("n1"), lease("n2"), pod("p1"), pod("p2"))
         kept = lab.watcher.host.cache.pods["default", "p1"]
-        await lab.tell(Listed("Pod", [kept, lab.version(pod("p3"))]))
+        await lab.tell(ListNews("Pod", [kept, lab.version(pod("p3"))]))
         assert sorted(key[1] for key in lab.watcher.host.cache.pods) == ["p1", "p3"]
 
     run(story())
@@ -109,7 +109,7 @@ def test_while_it_stands_still_only_the_last_word_on_each_object_is_kept(tmp_pat
             await lab.see(node("n1", posted_ns=number))
         assert len(lab.watcher.held.objects) == 1
         lab.feed.states["Lease"].broken_since_ns = None
-        await lab.tell(Phase("Lease", WATCHING, 1))
+        await lab.tell(KindPhase("Lease", WATCHING, 1))
         ready = lab.watcher.host.cache.nodes["n1"].ready()
         assert ready is not None and ready.last_heartbeat_time == ready.last_heartbeat_time
         assert lab.watcher.held.objects == {}
@@ -158,7 +158,7 @@ def test_a_storm_of_events_is_taken_in_order(tmp_path: Path, count: int) -> None
         from kubectl_nodelife.engine.events import Put
 
         storm = [Put("Pod", lab.version(pod(f"p{i % 40}", tolerates_s=i))) for i in range(count)]
-        await lab.tell(Happened("Pod", list(storm)))
+        await lab.tell(WatchNews("Pod", list(storm)))
         pods = lab.watcher.host.cache.pods
         assert len(pods) == 40
         seconds = pods["default", "p0"].spec.tolerations[0].toleration_seconds

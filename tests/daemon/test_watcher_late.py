@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.live.news import Happened
+from kubectl_nodelife.live.news import WatchNews
 from tests.daemon.lab import SECOND, T0, lease, make_lab, node, run
 
 
@@ -21,7 +21,7 @@ def test_heartbeats_that_wait_to_be_read_are_no_silence(tmp_path: Path) -> None:
             for name in ("n1", "n2"):
                 renewed = lab.version(lease(name, lab.now - T0 - (120 - late) * SECOND))
                 seen = began + late * SECOND
-                queue.put_nowait(Happened("Lease", [Put("Lease", renewed)], seen))
+                queue.put_nowait(WatchNews("Lease", [Put("Lease", renewed)], seen))
         while not queue.empty():
             await lab.tell(queue.get_nowait())
             assert await lab.told() == []

@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.follow.daemonset_acts import MOST_DEFERRED
 from kubectl_nodelife.daemon.follow.event_order import in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.news import Happened
+from kubectl_nodelife.live.news import WatchNews
 from tests.daemon.lab import run
 from tests.daemonset.shown import (
     NODES,
@@ -56,7 +56,7 @@ def test_a_deletion_heard_of_before_the_sets_change_is_told(tmp_path: Path) -> N
         changed, made = lab.version(agent(2, observed=1)), lab.version(revision(2))
         doomed = lab.version(going(daemon_pod("n1")))
         events = [Put("Pod", doomed), Put("ControllerRevision", made), Put("DaemonSet", changed)]
-        await lab.tell(*(Happened(event.kind, [event]) for event in events))
+        await lab.tell(*(WatchNews(event.kind, [event]) for event in events))
         assert await acts(lab) == {
             ("CreateControllerRevision", "confirmed"): 1,
             ("DeletePod", "confirmed"): 1,
@@ -74,7 +74,7 @@ def test_acts_wait_for_the_news_that_led_to_them(tmp_path: Path) -> None:
         await lab.see(going(old))
         await lab.see(Gone("Pod", old.key), daemon_pod("n1", 2, ready=False))
         assert await acts(lab) == {}
-        await lab.tell(Happened("DaemonSet", [Put("DaemonSet", changed)]))
+        await lab.tell(WatchNews("DaemonSet", [Put("DaemonSet", changed)]))
         assert await acts(lab) == {
             ("CreateControllerRevision", "confirmed"): 1,
             ("DeletePod", "confirmed"): 1,
@@ -121,7 +121,7 @@ def test_acts_for_a_set_that_is_not_known_yet_wait_for_it(tmp_path: Path) -> Non
         lab = await begin(tmp_path)
         new = lab.version(agent(1))
         await lab.see(revision(1), *(daemon_pod(n, ready=False) for n in NODES))
-        await lab.tell(Happened("DaemonSet", [Put("DaemonSet", new)]))
+        await lab.tell(WatchNews("DaemonSet", [Put("DaemonSet", new)]))
         assert await acts(lab) == {
             ("CreateControllerRevision", "confirmed"): 1,
             ("CreatePod", "confirmed"): 3,

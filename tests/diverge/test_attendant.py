@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import PodCondition
-from kubectl_nodelife.live.news import Phase
+from kubectl_nodelife.live.news import KindPhase
 from tests.daemon.lab import (
     SECOND,
     WATCHING,
@@ -102,7 +102,7 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         assert (blind["verdict"], blind["items"]) == ("not-evaluated", [])
         assert "no working watch of Pod" in blind["because"]
         lab.feed.states["Pod"].broken_since_ns = None
-        await lab.tell(Phase("Pod", WATCHING, 8 * SECOND))
+        await lab.tell(KindPhase("Pod", WATCHING, 8 * SECOND))
         assert "waiting for a new list of Pod" in lab.watcher.stands_still
         await lab.relist()
         watch.attendant.note_eyes(lab.now)

@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.live.clock import ServerClock
-from kubectl_nodelife.live.news import FAILING, WATCHING, Happened, KindState, Listed, Phase
+from kubectl_nodelife.live.news import FAILING, WATCHING, KindPhase, KindState, ListNews, WatchNews
 from kubectl_nodelife.sandbox.store import DELETED
 from tests.enforce.simulated_api import Network, SimulatedServer
 
@@ -128,7 +128,7 @@ class SimulatedWatches:
             entries = self._server.store.collections[kind].entries.values()
             self._seen[kind] = self._server.store.version
             objects = [entry.obj for entry in entries]
-            self._tell(kind, Listed(kind, objects, asked_ns, (), str(self._seen[kind])))
+            self._tell(kind, ListNews(kind, objects, asked_ns, (), str(self._seen[kind])))
 
         world.at(world.now_ns + self._dice.randint(2, 30) * MILLISECOND_NS, answer)
 
@@ -148,7 +148,7 @@ class SimulatedWatches:
             gone = change.type == DELETED
             events.append(Gone(kind, obj.key) if gone else Put(kind, obj))
         if events:
-            self._tell(kind, Happened(kind, events))
+            self._tell(kind, WatchNews(kind, events))
 
     def _tell(self, kind: str, news: Any) -> None:
         """In order, some ms later."""
@@ -164,7 +164,7 @@ class SimulatedWatches:
         world = self._server.world
         self._broken[kind] = world.steady_ns
         self.states[kind].broken_since_ns = world.steady_ns
-        self._tell(kind, Phase(kind, FAILING))
+        self._tell(kind, KindPhase(kind, FAILING))
 
         def mend() -> None:
             if self.dead:
@@ -178,7 +178,7 @@ class SimulatedWatches:
             else:
                 self._catch_up(kind)
             later_ns = world.now_ns + 50 * MILLISECOND_NS
-            phase = Phase(kind, WATCHING, gap_ns, relisted=lists)
+            phase = KindPhase(kind, WATCHING, gap_ns, relisted=lists)
             world.at(later_ns, lambda: self._tell(kind, phase))
 
         world.at(world.now_ns + duration_ns, mend)

@@ -15,7 +15,7 @@ from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.store import Store, Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
@@ -109,7 +109,7 @@ def test_tries_and_what_holds_an_action_are_kept(tmp_path: Path) -> None:
     def row() -> dict[str, Any]:
         new, settled, _ = ledger.take_batch()
         store.write(new, settled)
-        (change,) = store.select(Wanted())
+        (change,) = store.select(ChangeFilter())
         return document(change)
 
     held = row()
@@ -133,7 +133,7 @@ def test_a_journal_of_an_older_release_is_taken_over(tmp_path: Path) -> None:
     store._db.execute("PRAGMA user_version = 3")
     store.close()
     store = Store(path)
-    assert store.select(Wanted()) == []
+    assert store.select(ChangeFilter()) == []
     store.close()
 
 

@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.actions import Action, DeletePod, RemoveTaints
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.engine.guard import FAULT, GO, UPSTREAM, Guard, Hold, View
+from kubectl_nodelife.engine.guard import FAULT, GO, UPSTREAM, Guard, Hold, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta
@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 
 NOW = 1_000 * SECOND_NS
 ENFORCED = ("node-lifecycle", "pod-gc")
-VIEW = View(kill_switch_absent_ns=NOW)
+VIEW = WriteConditions(kill_switch_absent_ns=NOW)
 SECRET = "s3cr3t"
 
 

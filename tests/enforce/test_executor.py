@@ -23,7 +23,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
 from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
+from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live import action_sender
-from kubectl_nodelife.live.executor import HELD, ControllerWriter, LiveExecutor, Port
+from kubectl_nodelife.live.executor import HELD, ControllerWriter, ExecutorPort, LiveExecutor
 
 NOW = 1_000 * SECOND_NS
 LIFECYCLE: dict[str, Any] = {"controller": "node-lifecycle", "because": "b"}
@@ -80,7 +80,7 @@ class Lab:
     def __init__(self, answer: Callable[[Any], Answer] | None = None) -> None:
         self.log: list[str] = []
         self.events: list[Event] = []
-        self.view = View(kill_switch_absent_ns=NOW)
+        self.view = WriteConditions(kill_switch_absent_ns=NOW)
         self.evidence = Result(200)
         self.on_intent: Callable[[], None] = lambda: None
         self.on_held: Callable[[], None] = lambda: None
@@ -93,7 +93,7 @@ class Lab:
         for obj in (NODE, pod("p"), pod("q")):
             self.cache.apply(Put(type(obj).__name__, obj), NOW)
             self.objects[obj.key] = obj
-        port = Port(
+        port = ExecutorPort(
             self.cache,
             self.guard,
             lambda: self.view,

@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.calls import Answer
-from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold, View
+from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold, WriteConditions
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
 
 NOW = 7
@@ -43,7 +43,7 @@ def test_a_right_that_is_gone_needs_a_person() -> None:
     (breaker,) = guard.breakers.values()
     assert breaker.rule == "forbidden" and not breaker.heals and not breaker.recovery_passes
     assert "these rights are missing: delete pods" in breaker.because
-    view = View(kill_switch_absent_ns=NOW)
+    view = WriteConditions(kill_switch_absent_ns=NOW)
     assert isinstance(guard.admit(DELETE, view, NOW + 10**12), Hold)
     guard.resume()
     assert guard.admit(DELETE, view, NOW) == GO

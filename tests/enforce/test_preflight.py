@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.cluster_checks import check_transport
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable

@@ -9,7 +9,7 @@ import pytest
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.host import EnforcingTask
-from kubectl_nodelife.live.news import Listed
+from kubectl_nodelife.live.news import ListNews
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_time_runs_back(
 
     async def run() -> None:
         for kind, version in lists:
-            await task._note(Listed(kind, [], version=version), [])
+            await task._note(ListNews(kind, [], version=version), [])
 
     asyncio.run(run())
     assert bool(said) is restored

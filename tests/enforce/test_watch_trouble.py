@@ -10,7 +10,7 @@ import pytest
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingTask
-from kubectl_nodelife.live.news import FAILING, LISTING, WATCHING, Phase
+from kubectl_nodelife.live.news import FAILING, LISTING, WATCHING, KindPhase
 
 NOW = 7
 
@@ -38,5 +38,5 @@ def test_a_failing_watch_is_trouble(
     task = EnforcingTask.__new__(EnforcingTask)
     task.host = host
     task.clock = SimpleNamespace(now_ns=lambda: NOW)  # type: ignore[assignment]
-    asyncio.run(task._note(Phase("Node", phase), []))
+    asyncio.run(task._note(KindPhase("Node", phase), []))
     assert said == told

@@ -22,14 +22,14 @@ from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.events import Gone, Put
-from kubectl_nodelife.engine.guard import UPSTREAM, Guard, View
+from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.executor import ControllerWriter, LiveExecutor, Port
+from kubectl_nodelife.live.executor import ControllerWriter, ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.worker_slots import Slots, WorkerSlots
 
 NOW = 1_000 * SECOND_NS
@@ -121,8 +121,8 @@ class Busy:
     def play(self, *actions: Action, syncs: int = 2) -> None:
         async def run() -> None:
             one = ControllerWriter(cast(Any, self), cast(Any, self), TokenBucket(1e6, 1_000_000))
-            view = View(kill_switch_absent_ns=NOW)
-            port = Port(
+            view = WriteConditions(kill_switch_absent_ns=NOW)
+            port = ExecutorPort(
                 self.cache,
                 Guard(UPSTREAM),
                 lambda: view,

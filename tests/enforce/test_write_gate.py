@@ -12,7 +12,7 @@ from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.engine.actions import AddTaints, DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.engine.guard import GO, UPSTREAM, Caps, Guard, Hold, View
+from kubectl_nodelife.engine.guard import GO, UPSTREAM, Caps, Guard, Hold, WriteConditions
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -38,7 +38,7 @@ def cluster(*tainted: int) -> Cache:
     return cache
 
 
-def view_of(cache: Cache, guard: Guard) -> View:
+def view_of(cache: Cache, guard: Guard) -> WriteConditions:
     one = SimpleNamespace(
         leads=lambda: True, because=lambda now_ns: "", present=False, absent_ns=NOW, error=""
     )

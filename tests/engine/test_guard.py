@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.guard import (
     Guard,
     Hold,
     Refuse,
-    View,
+    WriteConditions,
     is_harm,
     is_recovery,
 )
@@ -41,7 +41,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 
 NOW = 1_000 * SECOND_NS
 WHO: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
-OPEN = View(kill_switch_absent_ns=NOW)
+OPEN = WriteConditions(kill_switch_absent_ns=NOW)
 
 LOST = SetNodeConditions(**WHO, node="n", conditions=(NodeCondition("Ready", "Unknown"),))
 TAINT = AddTaints(**WHO, node="n", taints=(Taint("k", "NoExecute"),))
@@ -103,7 +103,7 @@ def test_cold_holds_harm_back_and_nothing_else(action: Action, harm: bool) -> No
     )
 
 
-def send(guard: Guard, action: Action, view: View, now_ns: int) -> Any:
+def send(guard: Guard, action: Action, view: WriteConditions, now_ns: int) -> Any:
     admitted = guard.admit(action, replace(view, kill_switch_absent_ns=now_ns), now_ns)
     if admitted == GO:
         guard.sending(action, now_ns)
@@ -147,7 +147,7 @@ def test_total() -> None:
     assert isinstance(send(guard, CREATE, OPEN, NOW), Refuse)
 
 
-def of_zones(zones: dict[str, tuple[int, int]]) -> View:
+def of_zones(zones: dict[str, tuple[int, int]]) -> WriteConditions:
     """Zone -> (nodes, of these tainted); node n is in zone z."""
     named = {
         zone: [("n" if zone == "z" and not i else f"{zone}{i}") for i in range(nodes)]

@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeLabels,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Part
+from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug
@@ -258,13 +258,13 @@ def test_a_part_of_a_turn_that_fails_leaves_the_rest() -> None:
         yield label("n")
         raise KeyError("n")
 
-    works = Part("c", ("Node", ("", "m")), [label("m")])
-    turn = Decides(*[Part("c", NODE, fails()), works])  # type: ignore[arg-type]
+    works = TurnPart("c", ("Node", ("", "m")), [label("m")])
+    turn = Decides(*[TurnPart("c", NODE, fails()), works])  # type: ignore[arg-type]
     engine = Engine([turn], Cache(), on_bug=lambda bug: None)
     list(engine.step(1, []))
     assert list(engine.step(2, [a_node("x")])) == [label("n"), label("m")]
     assert list(engine.cache.quarantine.bugs) == [("c", NODE)]
-    turn.actions = (Part("c", NODE, []), works)  # type: ignore[assignment]
+    turn.actions = (TurnPart("c", NODE, []), works)  # type: ignore[assignment]
     assert list(engine.step(3, [a_node("x")])) == [label("m")]
     assert not engine.cache.quarantine
 

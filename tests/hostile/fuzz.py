@@ -34,7 +34,7 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, Unreadable
-from kubectl_nodelife.engine.guard import GO, Caps, Guard, View
+from kubectl_nodelife.engine.guard import GO, Caps, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
@@ -254,7 +254,7 @@ class EnforcingSubject(Subject):
         seen = self.host.cache.get(*action.target)
         patch_text(request_of(action, seen, now_ns), Digests(bytes(32)))
         action_text(action)
-        if self.guard.admit(action, View(kill_switch_absent_ns=now_ns), now_ns) != GO:
+        if self.guard.admit(action, WriteConditions(kill_switch_absent_ns=now_ns), now_ns) != GO:
             self.outcomes.append(Outcome(action, HELD, "held"))
             return
         conversation = converse(action, seen, now_ns)

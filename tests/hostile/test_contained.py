@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put, Unreadable
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.unreadable import NAMELESS
-from kubectl_nodelife.live.news import Happened, Listed
+from kubectl_nodelife.live.news import ListNews, WatchNews
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run
 
 N1 = ("Node", ("", "n1"))
@@ -111,7 +111,7 @@ def test_an_unreadable_pod_leaves_its_node_to_be_decided_on(tmp_path: Path) -> N
         lab = make_lab(tmp_path)
         await two_fall_silent(lab)
         await lab.see(pod("p4", "n1"))
-        await lab.tell(Happened("Pod", [BAD_POD]))
+        await lab.tell(WatchNews("Pod", [BAD_POD]))
         await lab.after(500, *LIVING)
         told = by_target(await lab.told(outcome="would"))
         assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
@@ -125,7 +125,7 @@ def test_an_unreadable_lease_is_no_silence(tmp_path: Path) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
         await two_fall_silent(lab)
-        await lab.tell(Happened("Lease", [BAD_LEASE]))
+        await lab.tell(WatchNews("Lease", [BAD_LEASE]))
         await lab.after(500, *LIVING)
         told = by_target(await lab.told(outcome="would"))
         assert not {"n1", "p1"} & set(told)
@@ -239,7 +239,7 @@ def test_an_object_that_the_cache_fails_at_is_set_aside_alone(
         await two_fall_silent(lab)
         cache_fails_at(monkeypatch, "p1")
         new = [lab.version(obj) for obj in (pod("p1", "n1"), pod("p7", "n1"))]
-        await lab.tell(Happened("Pod", [Put("Pod", obj) for obj in new]))
+        await lab.tell(WatchNews("Pod", [Put("Pod", obj) for obj in new]))
         cache = lab.watcher.host.cache
         assert cache.pod("default", "p7") is not None
         assert list(cache.quarantine.unreadable) == [("Pod", ("default", "p1"))]
@@ -286,7 +286,7 @@ def test_a_batch_that_fails_is_no_end(tmp_path: Path, monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(lab.watcher.gate, "listed", fails)
         task = asyncio.create_task(lab.watcher.run())
-        lab.feed.queue.put_nowait(Listed("Pod", []))
+        lab.feed.queue.put_nowait(ListNews("Pod", []))
         async with asyncio.timeout(5):
             while not lab.feed.relisted:
                 await asyncio.sleep(0.01)
@@ -294,7 +294,7 @@ def test_a_batch_that_fails_is_no_end(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "KeyError" in lab.watcher.stands_still and "s3cr3t" not in lab.watcher.stands_still
         for kind in KINDS:
             lab.pass_by(0.001)
-            lab.feed.queue.put_nowait(Listed(kind, []))
+            lab.feed.queue.put_nowait(ListNews(kind, []))
         async with asyncio.timeout(5):
             while lab.watcher.stands_still or not lab.feed.queue.empty():
                 await asyncio.sleep(0.01)
@@ -329,7 +329,7 @@ def nameless(kind: str) -> Unreadable:
 async def listed(lab: Lab, kind: str, *objects: Any) -> None:
     """A new list comes: with these, and with one that tells no name."""
     found = [lab.version(obj) for obj in objects]
-    await lab.tell(Listed(kind, found, 0, [nameless(kind)]))
+    await lab.tell(ListNews(kind, found, 0, [nameless(kind)]))
 
 
 def test_what_a_list_with_a_nameless_item_lacks_may_be_that_one(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_what_a_list_with_a_nameless_item_lacks_may_be_that_one(tmp_path: Path) 
         told = by_target(await lab.told(outcome="would"))
         assert {"SetNodeCondition", "AddTaint"} <= told["n1"]
         assert not {"n5", "p5"} & set(told)
-        await lab.tell(Listed("Node", [lab.version(node(n)) for n in ("n1", "n2", "n3", "n4")]))
+        await lab.tell(ListNews("Node", [lab.version(node(n)) for n in ("n1", "n2", "n3", "n4")]))
         assert "n5" not in cache.nodes and not cache.quarantine
 
     run(story())
@@ -372,7 +372,7 @@ def test_a_nameless_node_may_be_that_of_a_pod_without_one(tmp_path: Path) -> Non
         await lab.see(pod("p9", "n9"))
         await lab.after(300, "n1")
         assert "p9" not in by_target(await lab.told(outcome="would"))
-        await lab.tell(Listed("Node", [lab.version(node("n1"))]))
+        await lab.tell(ListNews("Node", [lab.version(node("n1"))]))
         await lab.after(300, "n1")
         assert "DeletePod" in by_target(await lab.told(outcome="would"))["p9"]
 

@@ -13,7 +13,7 @@ from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
 from kubectl_nodelife.engine.events import Unreadable
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.unreadable import reason
-from kubectl_nodelife.live.news import Happened, Listed
+from kubectl_nodelife.live.news import ListNews, WatchNews
 from kubectl_nodelife.live.watch import WatchStream
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
 from tests.daemonset.shown import agent, revision
@@ -40,7 +40,7 @@ def test_no_object_ends_the_daemon(tmp_path: Path, name: str) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
         await lab.begin(node("n1"), lease("n1"), pod("p1"), agent(), revision(1))
-        await lab.tell(Happened(kind, [event.object]))
+        await lab.tell(WatchNews(kind, [event.object]))
         await lab.after(20, "n1")
         (entry,) = documents(lab)
         assert (entry["kind"], entry["name"]) == (kind, "bad")
@@ -55,7 +55,7 @@ def test_decisions_on_it_and_its_pods_are_off_and_all_others_go_on(tmp_path: Pat
         beats = [lease("n1"), lease("n2")]
         pods = [pod("p1", on="n1"), pod("p2", on="n2")]
         await lab.begin(LOST, OTHER, *beats, *pods)
-        await lab.tell(Happened("Node", [N1]))
+        await lab.tell(WatchNews("Node", [N1]))
         await lab.after(400)
         told = await lab.told(outcome="would")
         assert ("DeletePod", "p2", "would") in told
@@ -69,15 +69,15 @@ def test_it_is_lifted_by_the_next_version_or_list(tmp_path: Path) -> None:
         lab = make_lab(tmp_path)
         kept = lab.version(node("n1"))
         await lab.begin(kept, lease("n1"), pod("p1"))
-        await lab.tell(Happened("Node", [N1]))
+        await lab.tell(WatchNews("Node", [N1]))
         assert documents(lab)
         await lab.see(node("n1"))
         assert not documents(lab)
-        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        await lab.tell(ListNews("Node", [], unreadable=[N1]))
         assert [entry["name"] for entry in documents(lab)] == ["n1"]
         present = lab.watcher.host.cache.node("n1")
         assert present is not None, "it is there all the same"
-        await lab.tell(Listed("Node", [present]))
+        await lab.tell(ListNews("Node", [present]))
         assert not documents(lab)
 
     run(story())
@@ -86,9 +86,9 @@ def test_it_is_lifted_by_the_next_version_or_list(tmp_path: Path) -> None:
 def test_the_first_list_may_hold_one(tmp_path: Path) -> None:
     async def story() -> None:
         lab = make_lab(tmp_path)
-        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        await lab.tell(ListNews("Node", [], unreadable=[N1]))
         await lab.begin(lease("n1"), pod("p1", on="n1"))
-        await lab.tell(Listed("Node", [], unreadable=[N1]))
+        await lab.tell(ListNews("Node", [], unreadable=[N1]))
         await lab.after(200, "n1")
         assert await lab.told() == [], "the pod of a node that cannot be read is no orphan"
 

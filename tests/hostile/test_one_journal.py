@@ -13,7 +13,7 @@ import pytest
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.ownership import claim_state
-from kubectl_nodelife.daemon.store import Store, Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from tests.daemon.lab import T0, run
 from tests.daemon.plans import lost
 from tests.daemon.user import user
@@ -142,7 +142,7 @@ def test_a_damaged_journal_is_said_and_stops_nothing(
             damage(db)
         again = open_journal(path)
         again.ledger.note(lost("n3"), T0, "", "")
-        names = [change.name for change in await again.select(Wanted())]
+        names = [change.name for change in await again.select(ChangeFilter())]
         assert names[-1] == "n3" and ("n2" in names) == kept
         assert (again.warning != "") == (damage is not take_the_mark)
         assert bool(list(tmp_path.glob("j.db.broken-*"))) != kept
@@ -166,6 +166,6 @@ def test_a_journal_deleted_while_it_is_written_is_begun_anew(tmp_path: Path, rep
         await journal.flush()
         assert journal.error == "" and "deleted, or replaced" in journal.warning
         await journal.close()
-        assert [change.name for change in Store(path).select(Wanted())] == ["n2"]
+        assert [change.name for change in Store(path).select(ChangeFilter())] == ["n2"]
 
     run(story())

@@ -15,7 +15,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.kubeconfig import User
-from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, Phase
+from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, KindPhase
 from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import ListWatchSource
@@ -223,7 +223,7 @@ def test_a_refused_kind_is_declared_and_taken_up_once_it_is_allowed() -> None:
                 await until(lambda: seen.source.states["Pod"].phase == REFUSED)
                 await until(watching(seen, "Node"))
                 assert "pods is forbidden" in seen.source.states["Pod"].error
-                await until(lambda: Phase("Pod", REFUSED) in seen.phases)
+                await until(lambda: KindPhase("Pod", REFUSED) in seen.phases)
                 served.server.faults.forbid.clear()
                 await until(watching(seen, "Node", "Pod"))
                 await until(lambda: agrees(seen, served))
@@ -255,7 +255,7 @@ def test_retry_after_is_obeyed(code: int) -> None:
                 await until(watching(seen, "Node"))
                 assert asyncio.get_running_loop().time() - began >= 1
                 assert seen.source.states["Node"].phase == WATCHING
-                assert Phase("Node", FAILING) in seen.phases  # status says why nothing comes
+                assert KindPhase("Node", FAILING) in seen.phases  # status says why nothing comes
 
     play(test)
 

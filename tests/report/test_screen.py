@@ -10,7 +10,7 @@ from kubectl_nodelife.answers.status import SORT_KEYS
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import status as status_command
 from kubectl_nodelife.report.formats import as_table
-from kubectl_nodelife.report.screen import BAD, END, Screen, Toned
+from kubectl_nodelife.report.screen import BAD, END, ColoredText, Screen
 from kubectl_nodelife.report.table import Column, Table, Widths
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
@@ -99,7 +99,7 @@ def test_colours_are_for_verdicts_alone_and_only_where_asked(
 
 
 def test_a_name_cannot_bring_its_own_colour(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table((Column("name"), Column("state")), [[f"{BAD}x{END}", Toned("bad", BAD)]])
+    table = Table((Column("name"), Column("state")), [[f"{BAD}x{END}", ColoredText("bad", BAD)]])
 
     class Page:
         def blocks(self, *, wide: bool) -> list[Table | str]:

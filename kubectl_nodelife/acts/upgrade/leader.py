@@ -34,13 +34,13 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import View
+from kubectl_nodelife.engine.guard import WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
-from kubectl_nodelife.live.executor_port import ControllerWriter, Port
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 
 UPGRADE: Final = "upgrade"
 KINDS: Final = (
@@ -279,7 +279,7 @@ class Leader:
         session = self._session
         self._events = EventSender(session.writer, session.now_ns, self._may_tell)
         self._event_tokens = TokenBucket(_EVENT_QPS, _EVENT_BURST)
-        port = Port(
+        port = ExecutorPort(
             self._cache.cache,
             session.guard,
             self._view,
@@ -294,7 +294,7 @@ class Leader:
         writing = ControllerWriter(session.writer, self._events, TokenBucket(QPS, BURST))
         return LiveExecutor(port, {UPGRADE: writing})
 
-    def _view(self) -> View:
+    def _view(self) -> WriteConditions:
         return msgspec.structs.replace(
             self._session.view(), leads=self._lease.keeper.leads(), blind=self._blind
         )

@@ -25,8 +25,8 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
-from kubectl_nodelife.live.loop import Slices
-from kubectl_nodelife.live.news import Happened, Listed, OtherCluster, Phase
+from kubectl_nodelife.live.loop import TimeSlices
+from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 
@@ -49,7 +49,7 @@ class LiveCache:
         self._read: set[str] = set()
         self._cold_until_ns = 0
         self._cold_because = ""
-        self._slices = Slices()
+        self._slices = TimeSlices()
 
     def unread(self) -> dict[str, str]:
         """The kinds that cannot be read, and why."""
@@ -123,18 +123,18 @@ class LiveCache:
 
     async def _take_in(self, news: Any) -> bool:
         now_ns = self.clock.now_ns()
-        if isinstance(news, Happened):
+        if isinstance(news, WatchNews):
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
             for event in news.events:
                 if isinstance(event, Put) and self._is_old(event):
                     continue
                 take_in(self.cache, [event], at_ns)
-        elif isinstance(news, Listed):
+        elif isinstance(news, ListNews):
             self._gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
             self._read.add(news.kind)
             take_in(self.cache, await events_of(news, self, self._slices), now_ns)
-        elif isinstance(news, Phase):
+        elif isinstance(news, KindPhase):
             if because := self._gate.phase(news, self._settings.node_monitor_period_ns):
                 self._go_cold(because)
         elif isinstance(news, OtherCluster):

@@ -47,7 +47,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import whoever
-from kubectl_nodelife.daemon.places import journal_path
+from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
-from kubectl_nodelife.daemon.store import Wanted
+from kubectl_nodelife.daemon.store import ChangeFilter
 
 ViewSource = Callable[[], ClusterView]
 
@@ -87,7 +87,7 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[st
         await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _watch_changes(journal: Journal, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
+async def _watch_changes(journal: Journal, wanted: ChangeFilter) -> AsyncIterator[dict[str, Any]]:
     """What there is, then what comes, and again what ends differently."""
     following = journal.listen()
     try:
@@ -107,10 +107,10 @@ def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
     return [document(change) for change in changes]
 
 
-def _wanted(query: Query, now_ns: int) -> Wanted:
+def _wanted(query: Query, now_ns: int) -> ChangeFilter:
     """The query as a choice. `since` is in ns before now."""
     since, pod = word(query, "since"), word(query, "pod")
-    return Wanted(
+    return ChangeFilter(
         since_ns=now_ns - int(since) if since else None,
         outcome=word(query, "outcome"),
         node=word(query, "node"),

@@ -20,7 +20,7 @@ from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, server_now_ns
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.daemon.config import load_config
-from kubectl_nodelife.daemon.places import config_file
+from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed

@@ -40,7 +40,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodReason,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions, Part
+from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue
@@ -237,7 +237,7 @@ class NodeLifecycleController:
             yield from no_schedule_pass(node, now_ns, cause)
         yield from reconcile_labels(node, profile.has("beta_labels_are_truth"), cause)
 
-    def _work_again(self, cache: Cache, now_ns: int) -> Iterator[Part]:
+    def _work_again(self, cache: Cache, now_ns: int) -> Iterator[TurnPart]:
         """Nodes of which a NoSchedule taint or a label could not be written.
 
         Upstream drops them, and waits for the node's next event ("TODO: Add nodeName back to the

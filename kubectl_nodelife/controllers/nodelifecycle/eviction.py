@@ -23,7 +23,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 )
 from kubectl_nodelife.engine.actions import Action, QueueNode, Requeue, UnqueueNode
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Part
+from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
@@ -108,7 +108,9 @@ def _unqueue(memory: Memory, node: str, uid: str, zone: str, because: str) -> Un
     )
 
 
-def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Requeue | Part]:
+def eviction_pass(
+    memory: Memory, cache: Cache, now_ns: int
+) -> Iterator[Action | Requeue | TurnPart]:
     """One round of the 100 ms loop: NoExecute taints, or the classic eviction.
 
     Follows `doNoExecuteTaintingPass` and `doEvictionPass`. A node at which we fail leaves its queue
@@ -116,20 +118,20 @@ def eviction_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action 
     """
     act = _taint_node if memory.settings.taint_mode else _evict_node
     for zone, queue in sorted(memory.zones.queues.items()):
-        actions: list[Action | Requeue | Part] = []
+        actions: list[Action | Requeue | TurnPart] = []
 
         def act_on(
             entry: TimedValue,
             at_ns: int,
             zone: str = zone,
-            out: list[Action | Requeue | Part] = actions,
+            out: list[Action | Requeue | TurnPart] = actions,
         ) -> tuple[bool, int]:
             decided: list[Action] = []
             try:
                 answer = act(memory, entry, zone, cache, at_ns, decided)
             except Exception as error:
                 name = entry.value
-                out.append(Part(CONTROLLER, ("Node", ("", name)), _raised(error)))
+                out.append(TurnPart(CONTROLLER, ("Node", ("", name)), _raised(error)))
                 out.append(Requeue(CONTROLLER, ("node", name), at_ns + _AFTER_BUG_NS))
                 return True, 0
             out += decided

@@ -28,7 +28,7 @@ from kubectl_nodelife.controllers.nodelifecycle.pods import mark_pods_not_ready
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
 from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
-from kubectl_nodelife.engine.controller import Part
+from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
@@ -51,7 +51,7 @@ def note(memory: Memory, change: Change) -> None:
             memory.ready_cause[obj.name] = memory.last_loss = change.cause
 
 
-def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
+def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
     """One monitor pass. Follows `monitorNodeHealth`."""
     memory.passes.begin(now_ns)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
@@ -69,14 +69,14 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     yield count_zones(memory, cache, now_ns)
 
 
-def count_zones(memory: Memory, cache: Cache, now_ns: int) -> Part:
+def count_zones(memory: Memory, cache: Cache, now_ns: int) -> TurnPart:
     """The end of the pass: the zones as its nodes were found."""
-    return Part(CONTROLLER, "zones", handle_disruption(memory, cache, now_ns))
+    return TurnPart(CONTROLLER, "zones", handle_disruption(memory, cache, now_ns))
 
 
-def part(node: str, actions: Iterable[Action]) -> Part:
+def part(node: str, actions: Iterable[Action]) -> TurnPart:
     """What is decided about one node, apart from the others."""
-    return Part(CONTROLLER, ("Node", ("", node)), actions)
+    return TurnPart(CONTROLLER, ("Node", ("", node)), actions)
 
 
 def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
@@ -117,7 +117,7 @@ def _fail(error: Exception) -> Iterator[Action]:
     raise error
 
 
-def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Part]:
+def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
     """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
     added = sorted(n for n in memory.look_at if n not in memory.known and n in cache.nodes)
     deleted = sorted(n for n in memory.gone if n in memory.known and n not in cache.nodes)

@@ -18,9 +18,10 @@ from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
 from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
 from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.left_behind import left_behind
 from kubectl_nodelife.daemon.enforce.limits import caps_of, daemon_set_syncs, set_of
-from kubectl_nodelife.daemon.enforce.lookouts import FreshEvidence, KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
@@ -46,9 +47,9 @@ from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
-from kubectl_nodelife.live.executor import LiveExecutor, Port
+from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.lease import LeaseKeeper
-from kubectl_nodelife.live.news import Happened
+from kubectl_nodelife.live.news import WatchNews
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
@@ -308,13 +309,13 @@ class Enforcement:
             if isinstance(event, Outcome):
                 put(event)
             else:
-                put(Happened(event.kind, [event]))  # type: ignore[union-attr,list-item]
+                put(WatchNews(event.kind, [event]))  # type: ignore[union-attr,list-item]
 
         period_ns = task.settings.node_monitor_period_ns
-        evidence = FreshEvidence(cache, self._client, self._side, deliver, now_ns, period_ns)
+        evidence = LeaseReread(cache, self._client, self._side, deliver, now_ns, period_ns)
         evidence.leases_count = task.settings.leases_count
         evidence.watch_lies = lambda: feed.relist(["Lease"])
-        port = Port(
+        port = ExecutorPort(
             cache,
             self.guard,
             lambda: self._gate.view(cache, task),
@@ -378,12 +379,11 @@ class Enforcement:
         if unsaid and self._task is not None:
             until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
             self._gate.quiet_until_ns = until_ns
-            names_of = ",".join(sorted(unsaid))
             log.info(
                 "nothing is written before %s, to see whether somebody else does; "
                 "--assume-stopped=%s skips that",
                 format_micro_time(until_ns),
-                names_of,
+                ",".join(sorted(unsaid)),
             )
         try:
             check_settings(self._daemon.settings_said)

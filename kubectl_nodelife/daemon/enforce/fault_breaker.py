@@ -1,7 +1,7 @@
-"""Bugs of ours while we enforce: each opens a breaker, so that nothing goes on blind.
+"""Opens a breaker for each bug of ours that shows while we enforce.
 
-A controller at which we failed writes no more before a person says so. Where it is none of them,
-such as the signs of another writer or the cache, nobody does: all of them stand on that.
+A controller at which we failed writes no more before a person says so. Where the fault is in what
+all of them need, such as the detection of other writers or the cache, none of them does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A 403: admission's word about one object, or a right that is gone, which opens the breaker."""
+"""Tells a 403 of admission, about one object, from a lost right, which opens the breaker."""
 
 from __future__ import annotations
 

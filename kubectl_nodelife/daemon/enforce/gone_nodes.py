@@ -1,7 +1,7 @@
-"""Node objects that vanished within ten minutes with pods on them that are no DaemonSet's.
+"""Counts Node objects that vanished within ten minutes while pods of no DaemonSet were on them.
 
 Kept with the journal of writes: a restart must not make a wiped list of nodes look like one that
-was always short. What vanished while nobody looked counts from the moment it is missed.
+was always short. What vanished while nobody watched counts from the moment it is missed.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
-from kubectl_nodelife.daemon.enforce.tripwires import Shown, Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import ShownObjects, Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -28,7 +28,7 @@ from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.executor import LiveExecutor
-from kubectl_nodelife.live.news import FAILING, Listed, News, Phase
+from kubectl_nodelife.live.news import FAILING, KindPhase, ListNews, News
 
 JOIN, RESTART = "join", "restart"
 
@@ -120,7 +120,7 @@ class EnforcingHost:
         self._put_off_passes(now_ns)
         ready = self._ready(events)
         if tripwires is not None:
-            earlier: Shown = {}
+            earlier: ShownObjects = {}
             for event in ready:
                 try:
                     tripwires.sees(event, now_ns, earlier)
@@ -222,7 +222,7 @@ class EnforcingTask(DecisionTask):
 
     async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
         """A list that is older than one before it: etcd was restored, and all we know is wrong."""
-        if isinstance(item, Listed) and item.version.isdecimal():
+        if isinstance(item, ListNews) and item.version.isdecimal():
             version, before = int(item.version), self.newest.get(item.kind, 0)
             self.newest[item.kind] = version
             if version < before:
@@ -230,7 +230,7 @@ class EnforcingTask(DecisionTask):
                     f"the list of {item.kind} is of version {version}, and one before it was of "
                     f"{before}: the cluster's data were restored"
                 )
-        if isinstance(item, Phase) and item.phase == FAILING:
+        if isinstance(item, KindPhase) and item.phase == FAILING:
             self._note_trouble()
         return await super()._note(item, seen)
 

@@ -1,4 +1,4 @@
-"""What nobody tends any more once enforcing ends, and the kubectl lines that would clear it."""
+"""Lists what nobody cleans up once enforcing ends, with the kubectl lines that would do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much and how fast at most: caps of the guard, and each controller's requests a second."""
+"""The limits on writes of enforce mode: caps of the guard, and each controller's client QPS."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What only a person ends, a restart of the daemon included: a pause, and an open breaker.
+"""Keeps over restarts what only a person ends: a pause, and an open breaker.
 
-Both are kept with the journal of writes. A breaker that heals by itself, or that each beginning
+Both are kept with the journal of writes. A breaker that closes by itself, or that each start
 decides anew, is not kept.
 """
 

@@ -1,4 +1,4 @@
-"""Plugs enforcing into the daemon: its journal of writes, its orders, its line on stdout."""
+"""Builds enforce mode for the daemon from its orders: journal of writes, output, pausing."""
 
 from __future__ import annotations
 

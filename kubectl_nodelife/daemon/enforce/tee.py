@@ -1,4 +1,4 @@
-"""One source's news for several decision tasks: the objects are shared, the queues are not."""
+"""Passes the news of one source on to several decision tasks, each with a queue of its own."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 
-Shown = dict[tuple[str, Key], KubeObject | None]
+ShownObjects = dict[tuple[str, Key], KubeObject | None]
 """(kind, key) -> the object as it was seen last; None: gone."""
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
@@ -87,7 +87,7 @@ class Tripwires:
         self._trouble_ns = now_ns
         self._check_silence(now_ns)
 
-    def sees(self, event: Event, now_ns: int, earlier: Shown | None = None) -> None:
+    def sees(self, event: Event, now_ns: int, earlier: ShownObjects | None = None) -> None:
         """What the cluster shows, before the cache has taken it in.
 
         `earlier`: what was seen of each object since the cache took something in, kept up here.

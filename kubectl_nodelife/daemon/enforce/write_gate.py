@@ -1,4 +1,4 @@
-"""What the guard is shown right before each write: Lease, pause, kill switch, journal, zones."""
+"""Collects what the guard must know right before each write: Lease, pause, kill switch, zones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.daemon.enforce.host import EnforcingTask
-from kubectl_nodelife.daemon.enforce.lookouts import KillSwitch
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.pausing import Pause
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.guard import Guard, View
+from kubectl_nodelife.engine.guard import Guard, WriteConditions
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.live.lease import LeaseKeeper
 
@@ -56,11 +56,11 @@ class WriteGate:
         left_ns = self.quiet_until_ns - self._now_ns()
         return "watching for other writers for one grace period first" if left_ns > 0 else ""
 
-    def view(self, cache: Cache, task: EnforcingTask) -> View:
+    def view(self, cache: Cache, task: EnforcingTask) -> WriteConditions:
         """What holds at this moment."""
         now_ns = self._now_ns()
         blind = self.watching_because() or task.stands_still
-        view = View(
+        view = WriteConditions(
             leads=self._keeper.leads(),
             synced=task.synced.is_set() or bool(task.host.engine),
             blind=blind,

@@ -1,4 +1,4 @@
-"""What each enforcing controller writes with: a client of its own, its tokens, its Events."""
+"""Makes what each enforcing controller writes with: a client, its token bucket, its Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower whose bugs end nothing: each is named, and the event is taken as it came."""
+"""A follower whose exceptions stop nothing: each is logged as a bug, the event taken as it is."""
 
 from __future__ import annotations
 

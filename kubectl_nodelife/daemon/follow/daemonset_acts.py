@@ -1,8 +1,8 @@
-"""Holds what the running DaemonSet controller does against what our copy plans.
+"""Matches what the running DaemonSet controller does with what our copy plans.
 
 Its syncs follow at once from what the cluster shows, so that our copy can decide the same just
 before the act is seen: `is_act` says when it must. Three things it cannot know: the hash that
-upstream gives to a revision, which hangs on how Go prints structs; which of equal nodes is next,
+upstream gives to a revision, which depends on how Go prints structs; which of equal nodes is next,
 the order of a Go map; and the names of pods. A revision and a pod are recognised by what they are
 (`engine.overlay`). What was planned under our hash goes on under the real one; and a pod made or
 deleted on another of equal nodes takes the place of one that we had planned, and is told as done by

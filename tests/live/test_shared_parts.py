@@ -10,7 +10,7 @@ import msgspec
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.live.sharing import Sharing
+from kubectl_nodelife.live.shared_parts import SharedParts
 
 
 def pod(name: str, **changes: Any) -> Pod:
@@ -42,7 +42,7 @@ def pod(name: str, **changes: Any) -> Pod:
 
 
 def test_equal_parts_become_one_part_and_values_stay() -> None:
-    sharing = Sharing()
+    sharing = SharedParts()
     first, second = pod("p1"), pod("p2")
     before = [deepcopy(encode(p)) for p in (first, second)]
     for each in (first, second):
@@ -57,7 +57,7 @@ def test_equal_parts_become_one_part_and_values_stay() -> None:
 
 
 def test_parts_that_differ_stay_apart() -> None:
-    sharing = Sharing()
+    sharing = SharedParts()
     labels = {"labels": {"app": "web", "tier": "back"}}
     order = {"labels": {"tier": "front", "app": "web"}}
     pods = [pod("p1"), pod("p2", metadata=labels), pod("p3", metadata=order)]
@@ -72,7 +72,7 @@ def test_parts_that_differ_stay_apart() -> None:
 
 
 def test_a_part_is_never_taken_for_another_field_that_encodes_alike() -> None:
-    sharing = Sharing()
+    sharing = SharedParts()
     containers = [{"name": "c", "image": "image"}]
     both = pod("p1", spec={"containers": containers, "initContainers": containers})
     sharing.share(both)
@@ -83,7 +83,7 @@ def test_a_part_is_never_taken_for_another_field_that_encodes_alike() -> None:
 
 
 def test_it_begins_anew_before_it_grows_without_end() -> None:
-    sharing = Sharing(limit=10)
+    sharing = SharedParts(limit=10)
     for number in range(50):
         sharing.share(pod(f"p{number}", metadata={"labels": {"number": str(number)}}))
         assert len(sharing._parts) <= 10

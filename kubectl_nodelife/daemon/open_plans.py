@@ -1,4 +1,4 @@
-"""Plans that a daemon left open when it ended, judged by what the cluster shows now.
+"""Judges the plans that a daemon left open when it ended by what the cluster shows now.
 
 The journal keeps each open plan as data (`engine.actions.data`), so that the plan itself says
 whether an object shows it. Rows of journals older than that hold no data, and end as superseded.

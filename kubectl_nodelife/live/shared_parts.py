@@ -1,10 +1,9 @@
-"""What a cluster's pods have in common, kept once.
+"""Lets all pods of a cluster hold equal parts once, to save memory.
 
 Thirty pods of a Deployment carry the same labels, owner, containers and tolerations, and every pod
 of a cluster the same few words in its conditions. Decoded each by itself that is most of a pod's
-memory. Objects are never changed, so equal parts may be one part.
-
-An object is changed in place here, between its decoding and the first time that anybody sees it.
+memory. Objects are never changed, so equal parts may be one object; a part is replaced between an
+object's decoding and the first time that anybody sees it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SPEC_PARTS: Final = (
 )
 
 
-class Sharing:
+class SharedParts:
     """Parts seen so far. When there are more than `limit` it begins anew, or it would grow for ever
     in a cluster where workloads come and go.
     """

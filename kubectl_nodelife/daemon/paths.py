@@ -1,4 +1,4 @@
-"""Where the daemon's files are, and that nobody else can put theirs there.
+"""The paths of the daemon's files, and the check that their folders belong to this user alone.
 
 Runtime files (socket, lock, card) live in a folder that goes with the login, state (journal, log)
 in one that stays. The runtime folder must be the same from a terminal, from cron and over ssh, so

@@ -1,4 +1,4 @@
-"""Lets what comes over a connection in the next moment come in one piece."""
+"""Delays reading from a busy watch a little, so that many events are read in one piece."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.daemon.places import (
+from kubectl_nodelife.daemon.paths import (
     SOCKET_PATH_BYTES,
     check_private,
     config_file,

@@ -1,4 +1,4 @@
-"""How the daemon keeps Python's garbage collector from holding up decisions."""
+"""Sets Python's garbage collector so that it does not hold up the daemon's decisions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What is looked at beside the writes: the kill switch, and heartbeats.
+"""Reads Leases from the API server right before their nodes are called lost.
 
-Reads of a client of their own, which wait for nobody's tokens. The kill switch is the ConfigMap
-kube-system/nodelife-stop: whoever made it, all writers stop within five seconds; that it cannot be
-read counts as its being there.
+It uses a client of its own, which waits for nobody's tokens. A node whose Lease was renewed without
+the watch having told so is not lost, and the watch is opened anew.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
-from kubectl_nodelife.engine.calls import Get, Request, Result
+from kubectl_nodelife.engine.calls import Get, Result
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.events import Event, Put
 from kubectl_nodelife.errors import NodelifeError
@@ -27,44 +26,12 @@ from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.writer import Writer
 
-KILL_SWITCH: Final = "nodelife-stop"
-KILL_SWITCH_PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{KILL_SWITCH}"
-LOOK_SECONDS: Final = 2.0
 READ_SECONDS: Final = 5.0
 FEW: Final = 10
 """Up to so many nodes that fall due are asked for one by one."""
 
 
-class KillSwitch:
-    """`absent_ns`: when it was last known not to be there."""
-
-    def __init__(self, writer: Writer, now_ns: Callable[[], int]) -> None:
-        self.absent_ns = 0
-        self.present = False
-        self.error = ""
-        self._writer = writer
-        self._now_ns = now_ns
-
-    async def look(self) -> None:
-        """Look once."""
-        asked_ns = self._now_ns()
-        request = Request("GET", KILL_SWITCH_PATH, "", {})
-        answer = await self._writer.send(request, "ConfigMap", timeout_s=READ_SECONDS, retry=False)
-        if answer.code == NOT_FOUND:
-            self.absent_ns, self.present, self.error = asked_ns, False, ""
-        elif answer.ok:
-            self.present = True
-        else:
-            self.error = answer.message
-
-    async def run(self) -> None:
-        """Look every two seconds until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-class FreshEvidence:
+class LeaseReread:
     """The last sign of life of nodes, read from the API server right before one is called lost.
 
     `watch_lies` is called, at most once a monitor period, where the watch has not told of a renewal

@@ -1,7 +1,7 @@
-"""Whether an object that decoded can be decided on: values that a slice keeps as they came.
+"""Checks values that decoding leaves as they came: quantities, pod templates, revisions.
 
-Quantities are text until somebody computes with them, and pod templates and revisions stay plain
-JSON. They are looked at once, where an object comes in, so that no rule later meets a quantity that
+Quantities stay text until somebody computes with them, and pod templates and revisions stay plain
+JSON. They are checked once, where an object comes in, so that no rule later meets a quantity that
 is none. An API server refuses most of this itself; a ControllerRevision's `data` is the exception:
 it may be any JSON at all.
 """

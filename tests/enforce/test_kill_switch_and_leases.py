@@ -1,4 +1,4 @@
-"""What is looked at beside the writes: the kill switch, and a lost node's last sign of life."""
+"""The kill switch as it is read, and Leases read anew before nodes are called lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce import lookouts
-from kubectl_nodelife.daemon.enforce.lookouts import FEW, FreshEvidence, KillSwitch
+from kubectl_nodelife.daemon.enforce import lease_reread
+from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.enforce.lease_reread import FEW, LeaseReread
 from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.events import Event, Put
@@ -42,7 +43,7 @@ class Lab:
             self.cache.apply(Put("Lease", lease(name, 900)), NOW)
         tell, now = self.told.append, lambda: self.now_ns
         client, writer = cast(Any, None), cast(Any, self)
-        self.evidence = FreshEvidence(self.cache, client, writer, tell, now, PERIOD_NS)
+        self.evidence = LeaseReread(self.cache, client, writer, tell, now, PERIOD_NS)
         self.evidence.watch_lies = self.lie
 
     def lie(self) -> None:
@@ -91,7 +92,7 @@ def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> 
         lists.append(resource)
         return SimpleNamespace(objects=[lease("n12", 995)])
 
-    monkeypatch.setattr(lookouts, "list_all", list_all)
+    monkeypatch.setattr(lease_reread, "list_all", list_all)
     lab = Lab(Answer(200, lease("n0", 900)))
     codes = lab.code(*(f"n{number}" for number in range(20)))
     assert len(lab.asked) == FEW and len(lists) == 1
