@@ -244,6 +244,15 @@ class PlanSnapshot:
             return NodeReadiness(name=node_name, exists=False)
         return node_readiness(node, lease.spec.renew_time if lease is not None else None)
 
+    def renewal_ns(self, node_name: str) -> int | None:
+        """How often the node's kubelet renews its Lease: four times in its length; None: not known.
+
+        Kubernetes: pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction.
+        """
+        lease = self._leases.get(node_name)
+        seconds = lease.spec.lease_duration_seconds if lease is not None else None
+        return seconds * SECOND_NS // 4 if seconds else None
+
     def _why_silent(self, node_name: str, node: Node) -> str | None:
         of_node = self.readiness(node_name)
         if of_node.heartbeat_from_lease and kubelet_speaks(

@@ -12,14 +12,6 @@ from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope
 
 
-class PhaseTimes(NamedTuple):
-    """How long a node's phases take, in nanoseconds: the work, Settling, Proving."""
-
-    work_ns: int
-    settle_ns: int
-    prove_ns: int
-
-
 @dataclass(slots=True)
 class NodeTurn:
     """One node of a run, from its claim to Done. `restored`: it could not be drained."""
@@ -79,3 +71,12 @@ class Course:
     moves: tuple[float, int] = (0.0, 0)
     waiting: list[str] = field(default_factory=list)
     end_ns: int = 0
+
+    @property
+    def drain_lengths_ns(self) -> dict[str, int]:
+        """How long each drain took that came to its end."""
+        return {
+            turn.name: turn.drained_ns - turn.claimed_ns
+            for turn in self.turns.values()
+            if turn.drained_ns is not None
+        }

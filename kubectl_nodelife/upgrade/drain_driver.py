@@ -7,7 +7,9 @@ it the ends of an estimate are found without playing every pod again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -44,6 +46,10 @@ class DrainDriver(Protocol):
 
     timeline: PlanTimeline
 
+    def take(self, name: str) -> None:
+        """The node is about to be claimed: what it needs of the budgets is not for others."""
+        ...
+
     def begin(self, name: str, ended: Ended) -> None:
         """The node is claimed: cordoned, and its drain begins."""
         ...
@@ -78,23 +84,42 @@ class DrainDriver(Protocol):
 
 
 class TimedDrains:
-    """Drains that take so many nanoseconds, by node."""
+    """Drains that take so many nanoseconds, by node, and of each budget what `needs` says.
 
-    def __init__(self, lengths_ns: Mapping[str, int]) -> None:
+    `caps`: how many pods each budget spares at once.
+    """
+
+    def __init__(
+        self,
+        lengths_ns: Mapping[str, int],
+        needs: Mapping[str, Mapping[BudgetKey, int]] | None = None,
+        caps: Mapping[BudgetKey, int] | None = None,
+    ) -> None:
         self.timeline = PlanTimeline()
         self._lengths_ns = lengths_ns
+        self._needs = needs or {}
+        self._caps = caps or {}
+        self._taken: Counter[BudgetKey] = Counter()
+
+    def take(self, name: str) -> None:
+        """It needs as much as when it was played."""
+        self._taken.update(self._needs.get(name, {}))
 
     def begin(self, name: str, ended: Ended) -> None:
         """The drain ends after its time."""
         at_ns = self.timeline.now_ns + self._lengths_ns.get(name, 0)
-        self.timeline.at(at_ns, ended, name, True)
+        self.timeline.at(at_ns, self._end, name, ended)
+
+    def _end(self, name: str, ended: Ended) -> None:
+        self._taken.subtract(self._needs.get(name, {}))
+        ended(name, True)
 
     def release(self, name: str) -> None:
         """Nothing to do."""
 
     def waits(self, name: str) -> str:
-        """Nothing is known of budgets."""
-        return ""
+        """As 6.4 has it, but that budgets have refilled as soon as a drain ends."""
+        return _spares_no_more(self._needs.get(name, {}), self._taken, self._caps)
 
     def free(self, names: Sequence[str]) -> Free:
         """Nothing is known of pods."""
@@ -134,8 +159,22 @@ class PlayedDrains:
         self._timing = timing
         self._running: dict[str, KubectlDrain[PlannedPod]] = {}
         self._evictions = self._tried = 0
-        self._taken: dict[BudgetKey, int] = {}
+        self._needed: dict[str, dict[BudgetKey, int]] = {}
+        self._taken: Counter[BudgetKey] = Counter()
         self._taken_ns = -1
+
+    @cached_property
+    def _caps(self) -> dict[BudgetKey, int]:
+        return {key: cap_of(self._scope, key) for key in self._scope.ledgers}
+
+    def timed(self, lengths_ns: Mapping[str, int]) -> TimedDrains:
+        """The same drains with other lengths, once these were played."""
+        return TimedDrains(lengths_ns, self._needed, self._caps)
+
+    def take(self, name: str) -> None:
+        """The budgets of what leaves it now."""
+        self._needed[name] = self._needs(name)
+        self._taken_now().update(self._needed[name])
 
     def begin(self, name: str, ended: Ended) -> None:
         """Cordon the node and drain it."""
@@ -151,8 +190,6 @@ class PlayedDrains:
         )
         self._running[name] = process
         process.start(self.timeline.now_ns, cordon=False)
-        for key, count in self._needs(name).items():
-            self._taken[key] = self._taken.get(key, 0) + count
 
     def release(self, name: str) -> None:
         """Uncordon it; it is no longer outdated."""
@@ -165,23 +202,19 @@ class PlayedDrains:
 
     def waits(self, name: str) -> str:
         """As 6.4 has it: a budget spares none now, or those Draining take what it spares."""
-        for key, count in self._needs(name).items():
-            status = self._world.ledgers[key].budget.status
-            if not status.disruptions_allowed:
+        needs = self._needs(name)
+        for key in needs:
+            if not self._world.ledgers[key].budget.status.disruptions_allowed:
                 return f"budget {key[0]}/{key[1]} spares none now"
-            of_others = self._taken_now().get(key, 0)
-            if of_others and of_others + count > max(1, cap_of(self._scope, key)):
-                return f"budget {key[0]}/{key[1]} spares no more than the nodes Draining take"
-        return ""
+        return _spares_no_more(needs, self._taken_now(), self._caps) if needs else ""
 
-    def _taken_now(self) -> dict[BudgetKey, int]:
-        """What the nodes Draining still take; counted once an instant, `begin` adds to it."""
+    def _taken_now(self) -> Counter[BudgetKey]:
+        """What the nodes Draining still take; counted once an instant, `take` adds to it."""
         if self._taken_ns != self.timeline.now_ns:
             self._taken_ns = self.timeline.now_ns
-            self._taken = {}
+            self._taken = Counter()
             for name in self._running:
-                for key, count in self._needs(name).items():
-                    self._taken[key] = self._taken.get(key, 0) + count
+                self._taken.update(self._needs(name))
         return self._taken
 
     def _needs(self, name: str) -> dict[BudgetKey, int]:
@@ -273,6 +306,17 @@ class PlayedDrains:
             f"{actor.pod.namespace}/{actor.pod.name}: {placement.no_room(actor.pod)}"
             for actor in self._world.waiting[:20]
         ]
+
+
+def _spares_no_more(
+    needs: Mapping[BudgetKey, int], taken: Mapping[BudgetKey, int], caps: Mapping[BudgetKey, int]
+) -> str:
+    """Why the nodes Draining leave too little of a budget; "" where they leave enough."""
+    for key, count in needs.items():
+        of_others = taken.get(key, 0)
+        if of_others and of_others + count > max(1, caps.get(key, 0)):
+            return f"budget {key[0]}/{key[1]} spares no more than the nodes Draining take"
+    return ""
 
 
 def _stays(actor: PlannedPod) -> bool:

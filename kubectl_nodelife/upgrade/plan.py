@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
-from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
+from kubectl_nodelife.controllers.upgrade.expected import (
+    PhaseTimes,
+    high_estimate_ns,
+    phase_times,
+)
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     UnreadableMark,
@@ -43,12 +48,11 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import add_or_update_taints
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
-from kubectl_nodelife.upgrade.drain_driver import PlayedDrains, TimedDrains
-from kubectl_nodelife.upgrade.estimates import longer, phase_times, shorter
+from kubectl_nodelife.upgrade.drain_driver import PlayedDrains
+from kubectl_nodelife.upgrade.estimates import estimate
 from kubectl_nodelife.upgrade.findings import find
 from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
@@ -212,26 +216,24 @@ class _Planning:
         ]
         if not candidates:
             return Course(), None
-        low, middle, high = phase_times(self._policy)
+        low, middle, high = self._phase_times
         names = [candidate.name for candidate in candidates]
         snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
         played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
         course = rehearse(self._run(candidates), played, middle)
-        lengths = {
-            turn.name: turn.drained_ns - turn.claimed_ns
-            for turn in course.turns.values()
-            if turn.drained_ns is not None
-        }
-        drained = [c for c in candidates if c.name in lengths]
+        drained = [c for c in candidates if c.name in course.drain_lengths_ns]
         verdicts = {node.name: node.verdict for node in nodes}
-        ends = []
-        for times, scale in ((low, shorter), (high, longer)):
-            drains = {n: scale(ns, verdicts[n], self._options) for n, ns in lengths.items()}
-            ends.append(rehearse(self._run(drained), TimedDrains(drains), times).end_ns)
         # A leader watches for one grace period before it claims.
-        cold_s = self._settings.node_monitor_grace_period_ns / SECOND_NS
-        ends_s = [cold_s + end / SECOND_NS for end in (*ends, course.end_ns)]
-        return course, UpgradeEstimate(min(ends_s), max(ends_s) * 1.05, cold_s)
+        cold_ns = self._settings.node_monitor_grace_period_ns
+        run = self._run(drained)
+        ends = (low, high)
+        return course, estimate(run, (course, played), ends, verdicts, self._options, cold_ns)
+
+    @cached_property
+    def _phase_times(self) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
+        """How long a node's phases take at least, as expected, and at most."""
+        renewals = [self._snapshot.renewal_ns(node.name) for node in self._selected]
+        return phase_times(self._policy, max((ns for ns in renewals if ns), default=None))
 
     def _marked(self, names: Sequence[str]) -> PlanSnapshot:
         """The cluster with the taint `outdated` on the nodes that are still to be done."""
@@ -270,7 +272,7 @@ class _Planning:
             lines.append(f"the work takes {format_duration(policy.expect_work_ns)} (--expect-work)")
         else:
             lines.append("the work takes 10m, which nobody has said: give --expect-work")
-        _, middle, _ = phase_times(self._policy)
+        _, middle, _ = self._phase_times
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")
         lines.append("all work succeeds, and no other node fails meanwhile")

@@ -7,7 +7,7 @@ only how long a node's phases take. Every piece of work succeeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.claims import (
@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     pool_scope,
 )
-from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
+from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes, high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.growth import (
     StepOutcome,
     is_growing,
@@ -30,17 +30,15 @@ from kubectl_nodelife.controllers.upgrade.growth import (
 )
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
+from kubectl_nodelife.controllers.upgrade.skipping import REFILLS_NS
 from kubectl_nodelife.controllers.upgrade.windows import fits, longest_ns, opens_ns
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn, PhaseTimes
+from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn
 from kubectl_nodelife.upgrade.drain_driver import DrainDriver
 from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
 from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
 from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
 
-LOOK_AGAIN_NS: Final = 15 * SECOND_NS
-"""How often nodes are looked at again that wait for their own budgets."""
 CONTROL_PLANE: Final = "control plane"
 """The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
 BY_BUDGET: Final = "budget"
@@ -78,7 +76,8 @@ class _Rehearsal:
             run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
         )
         self._room = RehearsedRoom(drains, run.policy.low_water, self._in_service, self._course)
-        self._passed: dict[str, ClaimHold] = {}
+        self._passed: dict[str, tuple[ClaimHold, int]] = {}
+        """Nodes that wait for their own budgets, and when they are looked at again."""
         self._place = PoolPlace("")
         self._soaks = self._filed = self._over = False
         self._passed_until_ns: int | None = None
@@ -96,7 +95,8 @@ class _Rehearsal:
         self._pass_soon()
         self._timeline.run(self._drains.settled)
         for name in self._waiting:
-            self._course.held.setdefault(name, self._passed.get(name, ClaimHold("", "")))
+            hold, _ = self._passed.get(name, (ClaimHold("", ""), 0))
+            self._course.held.setdefault(name, hold)
         ends = [turn.done_ns or turn.claimed_ns for turn in self._course.turns.values()]
         self._course.end_ns = max(ends, default=0)
         self._drains.close(self._course)
@@ -111,7 +111,9 @@ class _Rehearsal:
 
     def _pass(self) -> None:
         """What the controller would do now."""
-        self._filed = False
+        self._filed, now_ns = False, self._timeline.now_ns
+        for name in [name for name, (_, again_ns) in self._passed.items() if again_ns <= now_ns]:
+            del self._passed[name]
         while not self._over:
             of_pool = [c for c in self._waiting.values() if c.name not in self._passed]
             policy = self._policy
@@ -135,17 +137,12 @@ class _Rehearsal:
         if self._passed_until_ns is None:
             self._passed_until_ns = now_ns + self._policy.drain_timeout_ns
         if now_ns < self._passed_until_ns:
-            self._timeline.at(now_ns + LOOK_AGAIN_NS, self._forget_passed)
             return True
-        for name, hold in self._passed.items():
+        for name, (hold, _) in self._passed.items():
             self._course.held[name] = hold
             self._waiting.pop(name, None)
         self._passed.clear()
         return False
-
-    def _forget_passed(self) -> None:
-        self._passed.clear()
-        self._pass_soon()
 
     def _next_pool(self) -> bool:
         """Go on with the next pool; whether there is one."""
@@ -202,17 +199,21 @@ class _Rehearsal:
             for name in claimed:
                 self._begin(self._waiting.pop(name))
             self._course.held |= held
-            for name, hold in held.items():
-                if hold.by == BY_BUDGET:
-                    self._passed[name] = hold
             if claimed:
                 self._note_counts()
-            if any(hold.by == BY_BUDGET for hold in held.values()) and not self._in_flight:
-                self._pass_soon()
+            self._pass_over({n: hold for n, hold in held.items() if hold.by == BY_BUDGET})
         elif not self._in_flight:
             for candidate in candidates:
                 because = self._counts.hold(candidate.name)
                 self._course.held[candidate.name] = ClaimHold("slots", because)
+
+    def _pass_over(self, held: Mapping[str, ClaimHold]) -> None:
+        """Others go first until it is known whether the budgets of these have refilled."""
+        if held:
+            again_ns = self._timeline.now_ns + REFILLS_NS
+            self._passed |= {name: (hold, again_ns) for name, hold in held.items()}
+            self._timeline.at(again_ns, self._pass_soon)
+            self._pass_soon()
 
     def _slots(self) -> int:
         """The pool's and the cluster's; a node that is unavailable already needs none."""
@@ -238,8 +239,8 @@ class _Rehearsal:
         because = self._window_hold(candidate)
         if because:
             return ClaimHold(BY_WINDOW, because)
-        self._zones.take(name)  # it is claimed; those behind it are judged with that
-        self._room.take(name)
+        for taken in (self._zones, self._room, self._drains):
+            taken.take(name)  # it is claimed; those behind it are judged with that
         return None
 
     def _window_hold(self, candidate: UpgradeCandidate) -> str:
@@ -297,7 +298,6 @@ class _Rehearsal:
 
     def _drained(self, name: str, drained: bool) -> None:
         turn, now_ns = self._course.turns[name], self._timeline.now_ns
-        self._passed.clear()
         if not drained:
             turn.restored, turn.done_ns = True, now_ns
             self._back_in_service(name)
@@ -335,7 +335,6 @@ class _Rehearsal:
 
     def _leave(self, name: str) -> None:
         del self._in_flight[name]
-        self._passed.clear()
         self._pass_soon()
 
     # --- how low it gets -------------------------------------------------------------------------

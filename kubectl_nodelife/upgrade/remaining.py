@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.claims import PoolPlace
 from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunDocument
-from kubectl_nodelife.controllers.upgrade.expected import expected_work_ns, measured
+from kubectl_nodelife.controllers.upgrade.expected import expected_work_ns, measured, phase_times
 from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, TAKEN, NodeMark
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
@@ -27,7 +27,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.upgrade.drain_driver import TimedDrains
-from kubectl_nodelife.upgrade.estimates import phase_times
 from kubectl_nodelife.upgrade.ports import LifecycleZones
 from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, rehearse
 from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun

@@ -160,7 +160,8 @@ class Kubelets:
             self._api.strategic(path, {"status": status}, "kubelet")
 
     def _renew(self, name: str) -> None:
-        spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now_text(True)}
+        lasts = max(1, round(4 * self._renew_every_s))  # as a kubelet that renews so often
+        spec = {"holderIdentity": name, "leaseDurationSeconds": lasts, "renewTime": now_text(True)}
         try:
             self._api.merge(f"{_LEASES}/{name}", {"spec": spec}, "kubelet")
         except Refused as refused:

@@ -85,6 +85,16 @@ def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
         assert one.drained_ns is not None and next_.claimed_ns >= one.drained_ns
 
 
+def test_two_nodes_of_one_budget_are_not_claimed_at_the_same_instant() -> None:
+    web = budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
+    pods = replica_set("web", "a1", "b1", "c1", grace=30)
+    found = plan(blue(*NAMES), pods, web, zones=0, canary=3, maxUnavailable="50%")
+    turns = sorted((found.course.turns[n] for n in ("a1", "b1", "c1")), key=lambda t: t.claimed_ns)
+    for one, next_ in pairwise(turns):
+        assert one.drained_ns is not None and next_.claimed_ns >= one.drained_ns
+    assert order(found)[0] == ["a2", "b2", "c2"], "what costs least goes first"
+
+
 def test_14_room_is_kept_free_whatever_max_unavailable_says() -> None:
     def fleet(cpu: str, pod: str, each: int) -> UpgradePlan:
         names = [f"a{i}" for i in range(10)]

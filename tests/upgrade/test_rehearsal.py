@@ -15,11 +15,12 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     ScopeLimits,
     pool_scope,
 )
+from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.upgrade.course import Course, PhaseTimes
+from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.upgrade.drain_driver import TimedDrains
 from kubectl_nodelife.upgrade.rehearsal import rehearse
 from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun

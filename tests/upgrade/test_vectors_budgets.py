@@ -154,7 +154,7 @@ def test_14_no_room_holds_by_what_leaves_the_nodes_draining() -> None:
 
 
 def test_49_a_window_that_closes_before_the_estimate_holds() -> None:
-    s = run_of(3, maxUnavailable=1, window=["08:00-08:20"])
+    s = run_of(3, maxUnavailable=1, window=["08:00-08:30"])
     s.verdicts = {f"n{i}": DrainVerdict("ready", high_seconds=13 * 60.0) for i in range(3)}
     assert parse_time("2027-01-15T08:00:00Z") == START_NS
     s.settle()

@@ -1,4 +1,4 @@
-"""How long a node is expected to be out of service: what windows and plans reckon with."""
+"""How long a node is out of service, at least, as expected, and at most: for windows and plans."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
 DEFAULT_WORK_NS: Final = 10 * MINUTE_NS
 """Where nobody has said how long the work takes."""
+RENEWAL_NS: Final = 10 * SECOND_NS
+"""How often kubelets renew their Leases by default: four times in its 40 s."""
+SETTLE_EXTRA_NS: Final = 2 * SECOND_NS
+"""Beside `--ready-for`: the checks are looked at every few seconds."""
+DAEMON_PODS_NS: Final = 30 * SECOND_NS
+"""How much longer the pods of DaemonSets may take until they are Ready."""
+CANARY_NS: Final = (11 * SECOND_NS, 14 * SECOND_NS, 30 * SECOND_NS)
+"""Scheduled, started, 10 s without a restart, deleted; at most its image is pulled."""
+_WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
+"""The work's length at least and at most, as shares; True: somebody said how long it takes."""
+
+
+class PhaseTimes(NamedTuple):
+    """How long a node's phases take, in nanoseconds: the work, Settling, Proving."""
+
+    work_ns: int
+    settle_ns: int
+    prove_ns: int
 
 
 def expected_work_ns(policy: UpgradePolicy) -> int:
@@ -21,10 +39,33 @@ def expected_work_ns(policy: UpgradePolicy) -> int:
     return policy.expect_work_ns or DEFAULT_WORK_NS
 
 
+def phase_times(
+    policy: UpgradePolicy, renewal_ns: int | None = None
+) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
+    """The phases at least, as expected, and at most.
+
+    `renewal_ns`: how often the nodes' Leases are renewed, None where it is not known. Check S2 sees
+    three renewals, the first of them at once, if need be.
+    """
+    work = expected_work_ns(policy)
+    least, most = _WORK_RANGE[policy.expect_work_ns is not None]
+    soonest = max(policy.ready_for_ns, 2 * (renewal_ns or 0))
+    settle = max(policy.ready_for_ns, 3 * (renewal_ns or RENEWAL_NS)) + SETTLE_EXTRA_NS
+    longest = settle + max(DAEMON_PODS_NS, settle // 2)
+    return (
+        PhaseTimes(int(work * least), soonest, CANARY_NS[0]),
+        PhaseTimes(work, settle, CANARY_NS[1]),
+        PhaseTimes(
+            min(int(work * most), policy.work_timeout_ns),
+            min(longest, policy.return_timeout_ns),
+            min(CANARY_NS[2], policy.prove_timeout_ns),
+        ),
+    )
+
+
 def high_estimate_ns(policy: UpgradePolicy, drain_seconds: float) -> int:
-    """The high estimate of one node: drain, work, return and proof."""
-    back_ns = policy.ready_for_ns + MINUTE_NS
-    return int(drain_seconds * SECOND_NS) + expected_work_ns(policy) + back_ns
+    """The high estimate of one node: drain, work, return and proof, each at its longest."""
+    return int(drain_seconds * SECOND_NS) + sum(phase_times(policy)[2])
 
 
 class MeasuredTimes(NamedTuple):

@@ -1,0 +1,48 @@
+"""The ends of the estimate: near enough to each other to be of use, and told from what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_nodelife.upgrade.plan_values import UpgradeEstimate
+from tests.drain.build import Json, budget, replica_set
+from tests.upgrade.test_plan import NAMES, blue, plan
+
+
+def estimate(*objects: Json | list[Json], **policy: Any) -> UpgradeEstimate:
+    found = plan(blue(*NAMES), *objects, **policy).estimate
+    assert found is not None
+    return found
+
+
+def leases(seconds: int) -> list[Json]:
+    return [
+        {
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": "kube-node-lease"},
+            "spec": {"leaseDurationSeconds": seconds},
+        }
+        for name in NAMES
+    ]
+
+
+def test_the_ends_are_less_than_a_factor_two_apart_where_the_work_is_known() -> None:
+    known, unknown = estimate(expectWork="10m"), estimate()
+    assert known.low < known.high < 2 * known.low
+    assert unknown.low < unknown.high < 4 * unknown.low
+
+
+def test_kubelets_that_renew_often_are_soon_believed() -> None:
+    policy = {"readyFor": "2s", "expectWork": "4s", "soak": "3s", "nodeSoak": "1s"}
+    slow, quick = estimate(leases(40), **policy), estimate(leases(4), **policy)
+    assert slow.low > 1.5 * quick.low and slow.high > quick.high + 60
+    assert quick.high < 5 * quick.low
+
+
+def test_at_most_and_at_least_wait_for_budgets_as_well() -> None:
+    web = budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
+    pods = replica_set("web", "a1", "b1", "c1", grace=30)
+    policy = {"zones": 0, "canary": 3, "maxUnavailable": "50%", "expectWork": "10s"}
+    free, held = estimate(pods, **policy), estimate(pods, web, **policy)
+    assert held.high > free.high + 30, "three drains of 30s follow one another"
+    assert held.low >= free.low
