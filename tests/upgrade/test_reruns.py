@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.marks import WorkMark
+from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.simulation import faults_found
@@ -51,6 +52,19 @@ def test_a_command_that_was_run_again_and_does_not_end_is_a_failed_try() -> None
     s = died_with_it(**TARGET)
     s.run(62 * 60, every=30)
     assert words(s.did).count("StartWork") == 1 and s.state("x") == FAILED
+
+
+def test_a_leader_that_slept_knows_of_the_command_that_it_began() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y")
+    s.mark("x", WORKING)
+    s.lead(2)
+    s.controller.work_report("x", WorkReport(1))
+    s.run(60)
+    assert s.state("x") == WORKING and "StartWork" not in words(s.did)
+    s.ends("x", 0)
+    s.settle()
+    assert s.state("x") == SETTLING
 
 
 def test_the_same_try_is_run_again_for_each_leader_that_dies() -> None:

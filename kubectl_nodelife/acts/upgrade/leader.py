@@ -3,7 +3,8 @@
 The controller (`controllers/upgrade`) is pure; this drives it as `ports.py` there asks: one
 controller for each epoch, a step after each change, each action through enforce mode's gate with
 its intent on disk, each outcome told. Nothing is remembered here that the nodes' annotations and
-the run's document do not say, so that a leader may end at any point and another go on.
+the run's document do not say, so that a leader may end at any point and another go on; but a leader
+that slept knows which commands it has begun.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kubectl_nodelife.controllers.upgrade.leader_report import (
     encode_report,
     report_of,
 )
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, UnreadableMark, mark_of
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
@@ -37,6 +39,7 @@ from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
@@ -112,6 +115,7 @@ class Leader:
         self._blind = "not all lists are read"
         self._told_blind = ""
         self._told_hands_off: set[str] = set()
+        self._begun: dict[WorkKey, str] = {}
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -177,7 +181,12 @@ class Leader:
         self._executor.drop()
         self._outstanding.clear()
         self._epoch = self._lease.epoch
-        self._controller = self._parts.make_controller(self._epoch)
+        self._controller = controller = self._parts.make_controller(self._epoch)
+        for key, started in self._begun.items():
+            node, work = self._cache.cache.node(key.node), self._parts.work
+            mark = _mark_or_none(node)
+            if mark is not None and mark.work.started == started and work is not None:
+                controller.work_report(key.node, WorkReport(key.number, work.exit_code(key)))
         self._cache.begin()
 
     def _end(self, because: str) -> int:
@@ -261,7 +270,11 @@ class Leader:
     def _start_work(self, action: StartWork) -> None:
         if self._parts.work is None or self._controller is None:
             return
-        self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
+        key = WorkKey(action.node, action.node_uid, action.try_)
+        mark = _mark_or_none(self._cache.cache.node(action.node))
+        if mark is not None:
+            self._begun[key] = mark.work.started
+        self._parts.work.start(key, action.env)
         self._controller.work_report(action.node, WorkReport(action.try_))
 
     def _stop_work(self, action: StopWork) -> None:
@@ -312,6 +325,13 @@ class Leader:
     def _say(self, action: Action) -> None:
         for line in sentences_of(action):
             self._parts.tell(line)
+
+
+def _mark_or_none(node: Node | None) -> NodeMark | None:
+    try:
+        return mark_of(node) if node is not None else None
+    except UnreadableMark:
+        return None
 
 
 class _Teller:
