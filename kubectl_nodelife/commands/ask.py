@@ -195,8 +195,9 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
 
 
 def _replace(line: DaemonEndpoint, other: client.OtherProtocol, token: str | None) -> None:
-    from kubectl_nodelife.daemon.instance import Instance, restart
+    from kubectl_nodelife.daemon.instance import Instance
     from kubectl_nodelife.daemon.paths import log_path
+    from kubectl_nodelife.daemon.spawning import restart
 
     terminal.note(f"{other.what}: it is started anew")
     runtime, identity = os.path.dirname(line.socket), line.known.identity

@@ -19,15 +19,9 @@ from kubectl_nodelife.commands.log_lines import log_lines
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
-from kubectl_nodelife.daemon.instance import (
-    AlreadyRuns,
-    Instance,
-    instances,
-    read_secrets,
-    restart,
-    spawn,
-)
+from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, instances
 from kubectl_nodelife.daemon.paths import check_private, log_path, make_private, runtime_folder
+from kubectl_nodelife.daemon.spawning import read_secrets, restart, spawn
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -124,7 +118,7 @@ def run(
     """
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.options import Options
-    from kubectl_nodelife.daemon.run import run_daemon
+    from kubectl_nodelife.daemon.process import run_daemon
 
     connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
     orders = enforcing.orders_of(given)

@@ -42,7 +42,7 @@ def replay(
     no_headers: bool,
     where: Where,
 ) -> None:
-    """What happened to nodes and their pods, when, by whose hand, and what led to it.
+    """What happened to nodes and their pods, when, by whom, and what led to it.
 
     Told from the daemon's journal, the cluster's Events and what the objects keep; what several of
     them tell is one line. AFTER names the line that led to it, with a question mark where that is

@@ -15,8 +15,9 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.flag_values import SettingsError
 from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
+from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.kinds import KINDS

@@ -14,10 +14,10 @@ import os
 import shlex
 from typing import Final
 
-from kubectl_nodelife.daemon.instance import filled_pipe
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
+from kubectl_nodelife.daemon.spawning import filled_pipe
 from kubectl_nodelife.errors import Failed
 
 _ANSWER_SECONDS: Final = 20.0

@@ -1,8 +1,7 @@
-"""The process: plugs source, watcher, journal and server together until told to stop.
+"""The daemon: plugs source, decision task, journal and server together until told to stop.
 
-Everything that may be needed is imported before the daemon says that it is ready: an upgrade may
-delete the folder it was started from, and then it must still answer, and end in good order. It has
-no client that could write, unless it was ordered to enforce (`enforce/`).
+It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
+the process in which it runs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,16 +27,14 @@ from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_order
 from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.hand_over import HandOver
 from kubectl_nodelife.daemon.health import health, up_seconds
-from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, card, tell_parent
-from kubectl_nodelife.daemon.journal import Journal, open_journal
+from kubectl_nodelife.daemon.instance import Instance, card
+from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.logs import begin_log, log
-from kubectl_nodelife.daemon.options import Options, from_anywhere, target_now
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import OwnProgram
-from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
-from kubectl_nodelife.daemon.paths import config_file, log_path, make_private, runtime_folder
-from kubectl_nodelife.daemon.preload import import_all
+from kubectl_nodelife.daemon.paths import config_file, log_path
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
@@ -48,10 +45,10 @@ from kubectl_nodelife.daemon.settings import (
     detect_settings,
     resolve_settings,
 )
+from kubectl_nodelife.daemon.spawning import tell_parent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
@@ -60,7 +57,7 @@ from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.live.target import Target, connection_warnings, find_target
+from kubectl_nodelife.live.target import connection_warnings
 
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
@@ -334,54 +331,3 @@ class Daemon:
 
 async def _hello(query: Query) -> dict[str, Any]:
     return {}
-
-
-def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
-    """Become the daemon of the cluster that the options mean, and stay it. The exit code.
-
-    Raises NodelifeError, which a waiting parent is told as well.
-    """
-    try:
-        return _run(options, make_answers)
-    except NodelifeError as error:
-        word = {"error": str(error), "already": isinstance(error, AlreadyRuns)}
-        tell_parent(options.ready_fd, word)
-        raise
-
-
-def _run(options: Options, make_answers: MakeAnswers) -> int:
-    import_all()
-    options = from_anywhere(options)
-    environ = dict(options.environ)
-    target = find_target(options.overrides, options.environ)
-    identity = cluster_identity(target)
-    config = load_config(config_file(environ))
-    asked = RequestedSettings(options.profile, options.assignments, config)
-    # The user's mistakes are told before anything is started.
-    resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
-    runtime = make_private(runtime_folder(environ))
-    instance = Instance(runtime, identity)
-    instance.take()
-    about = {"pid": os.getpid(), "socket": instance.socket, "server": target.server}
-
-    async def live() -> tuple[int, HandOver]:
-        client = Client(_session(target, options.environ))
-        key = await cluster_key(client)
-        with claim_state(environ, identity, key, about) as folder:
-            path = f"{folder}/daemon.log" if folder else log_path(environ, runtime, identity)
-            begin_log(path, to_terminal=options.ready_fd is None)
-            journal = open_journal(f"{folder}/journal.db" if folder else ":memory:")
-            daemon = Daemon(options, client, instance, journal, make_answers)
-            return await daemon.run(), daemon.departure
-
-    try:
-        code, departure = asyncio.run(live())
-    finally:
-        instance.release()
-    departure.leave()
-    return code
-
-
-def _session(target: Target, environ: Mapping[str, str]) -> Session:
-    """Connections whose errors may be logged."""
-    return Session(target, environ, show_plugin_stderr=False)

@@ -13,26 +13,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeGuard
+from typing import Final
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
-    AddTaints,
     ClaimNode,
     DeletePod,
     EvictPod,
-    MarkPodNotReady,
     RecordEvent,
-    RemoveTaints,
-    SetNodeConditions,
-    SetPodReady,
-    SetPodReason,
-    SetUnschedulable,
+)
+from kubectl_nodelife.engine.write_risk import (
+    is_capped_deletion,
+    is_capped_taint,
+    is_daemon_deletion,
+    is_harm,
+    is_recovery,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
 MINUTE_NS: Final = 60 * SECOND_NS
 KILL_SWITCH_NS: Final = 5 * SECOND_NS
@@ -121,44 +120,6 @@ class Breaker(msgspec.Struct, frozen=True):
     heals: bool = False
     recovery_passes: bool = False
     controller: str = ""
-
-
-def is_harm(action: Action) -> bool:
-    """Whether it hurts if it is wrong."""
-    if isinstance(action, SetNodeConditions):
-        return any(c.type == "Ready" and c.status == UNKNOWN for c in action.conditions)
-    if isinstance(action, AddTaints):
-        return any(t.effect == NO_EXECUTE for t in action.taints)
-    if isinstance(action, DeletePod):
-        if action.controller == "pod-gc":
-            return bool(action.if_node_gone or action.if_node_out_of_service)
-        return action.controller != "daemonset"
-    if isinstance(action, SetPodReady):
-        return action.status != TRUE
-    return isinstance(action, (MarkPodNotReady, SetPodReason, EvictPod))
-
-
-def is_recovery(action: Action) -> bool:
-    """Whether it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
-    if isinstance(action, RemoveTaints):
-        return True
-    if isinstance(action, SetPodReady):
-        return action.status == TRUE
-    return isinstance(action, SetUnschedulable) and not action.unschedulable
-
-
-def is_capped_deletion(action: Action) -> bool:
-    """Whether it counts as one of the deletions a minute."""
-    return isinstance(action, (DeletePod, EvictPod))
-
-
-def _is_daemon_deletion(action: Action) -> TypeGuard[DeletePod]:
-    return isinstance(action, DeletePod) and action.controller == "daemonset"
-
-
-def is_capped_taint(action: Action) -> bool:
-    """Whether it counts as one of the NoExecute taints a minute."""
-    return isinstance(action, AddTaints) and is_harm(action)
 
 
 class Guard:
@@ -266,7 +227,7 @@ class Guard:
     def _within_set(self, action: Action, now_ns: int) -> Admission:
         """A bad template must not take the pods of a set faster than a person can press pause."""
         most = self.caps.set_deletions_a_minute
-        if most is None or not _is_daemon_deletion(action):
+        if most is None or not is_daemon_deletion(action):
             return GO
         uid, unavailable = self.set_of(action)
         if self.caps.set_deletions_by_budget:
@@ -320,7 +281,7 @@ class Guard:
             self._claims.append(now_ns)
         elif is_capped_deletion(action):
             self._deletions.append(now_ns)
-            if _is_daemon_deletion(action):
+            if is_daemon_deletion(action):
                 uid, _ = self.set_of(action)
                 self._set_deletions.setdefault(uid, deque()).append(now_ns)
         if is_recovery(action):

@@ -8,22 +8,17 @@ here.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.engine.flag_values import SettingsError, normal_value, parse_bool, parse_value
 from kubectl_nodelife.engine.profiles import FIRST_DESCRIBED, Profile, parse_profile
-from kubectl_nodelife.kube.duration import format_duration, parse_duration
+from kubectl_nodelife.kube.duration import format_duration
 
 _ALWAYS = 0
 _NEVER = 10_000
-
-_NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_COUNT = re.compile(r"[+-]?\d{1,10}", re.ASCII)
-_FLOAT32_MOST = 3.4028234663852886e38
-_INT32_LIMIT = 1 << 31
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -110,13 +105,6 @@ GATES: Final = {
         Gate("DaemonSetUpdateSurge", ((21, False), (22, True)), locked=25, until=27),
     )
 }
-
-
-class SettingsError(ValueError):
-    """A flag or gate that is unknown, not in the profile, or malformed.
-
-    The text says which, and what to do.
-    """
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -211,8 +199,8 @@ def make_settings(
     where = dict.fromkeys(effective, f"default of {profile.name}")
     where |= {name: (origins or {}).get(name, origin) for name in given}
     gates = _gates(effective["feature-gates"], profile)
-    value = {name: _parse(FLAGS[name], text) for name, text in effective.items()}
-    normal = {name: _normal(FLAGS[name], text) for name, text in effective.items()}
+    value = {name: parse_value(name, FLAGS[name].type, text) for name, text in effective.items()}
+    normal = {name: normal_value(FLAGS[name].type, text) for name, text in effective.items()}
     taint_mode = bool(value.get("enable-taint-manager", True)) and (
         gates.get("TaintBasedEvictions", True) or not profile.has("classic_eviction")
     )
@@ -266,72 +254,6 @@ def _check_flag(name: str, profile: Profile) -> None:
         )
 
 
-def _parse(flag: Flag, text: str) -> float | str:
-    try:
-        return _PARSERS[flag.type](text)
-    except ValueError as error:
-        raise SettingsError(f"flag {flag.name}: malformed value {text!r}: {error}") from None
-
-
-def _normal(flag: Flag, text: str) -> str:
-    """The value as the flag itself would print it, so that equal settings look equal."""
-    if flag.type == "duration":
-        return format_duration(parse_duration(text))
-    if flag.type == "bool":
-        return "true" if _bool(text) else "false"
-    return text
-
-
-def _duration(text: str) -> int:
-    value = parse_duration(text)
-    if value < 0:
-        raise ValueError("a duration must not be negative")
-    return value
-
-
-def _rate(text: str) -> float:
-    value = _number(text)
-    if value is None or not 0 <= value <= _FLOAT32_MOST:
-        raise ValueError("a rate is a number of nodes a second, 0 or more")
-    return value
-
-
-def _fraction(text: str) -> float:
-    value = _number(text)
-    if value is None or not 0 <= value <= 1:
-        raise ValueError("give a fraction from 0 to 1")
-    return value
-
-
-def _number(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def _count(text: str) -> int:
-    if _COUNT.fullmatch(text) is None or not -_INT32_LIMIT <= int(text) < _INT32_LIMIT:
-        raise ValueError("give a whole number of at most 32 bits")
-    return int(text)
-
-
-def _bool(text: str) -> bool:
-    lowered = text.lower()
-    if lowered in ("true", "t", "1"):
-        return True
-    if lowered in ("false", "f", "0"):
-        return False
-    raise ValueError("give true or false")
-
-
-_PARSERS: Final[dict[str, Callable[[str], float | str]]] = {
-    "duration": _duration,
-    "rate": _rate,
-    "fraction": _fraction,
-    "count": _count,
-    "bool": _bool,
-    "gates": str,
-}
-
-
 def _gates(text: str, profile: Profile) -> dict[str, bool]:
     """The gates of the release with their states. Raises SettingsError."""
     minor = profile.minor
@@ -348,7 +270,7 @@ def _gates(text: str, profile: Profile) -> dict[str, bool]:
         if not equals:
             raise SettingsError(f"flag feature-gates: {part!r} lacks a value: write {name}=true")
         try:
-            wanted = _bool(value)
+            wanted = parse_bool(value)
         except ValueError as error:
             raise SettingsError(f"flag feature-gates: {part!r}: {error}") from None
         if minor >= gate.locked and wanted != states[name]:

@@ -26,8 +26,9 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
 from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
-from kubectl_nodelife.engine.guard import GO, Hold, Refuse, is_harm
+from kubectl_nodelife.engine.guard import GO, Hold, Refuse
 from kubectl_nodelife.engine.settlement import is_ready, lost_premise
+from kubectl_nodelife.engine.write_risk import is_harm
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

@@ -11,11 +11,17 @@ from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.record_words import (
+    instant_text,
+    joined_records,
+    object_name,
+    reason_words,
+    record_words,
+)
 from kubectl_nodelife.report.table import Column, Table
-from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.losses import NodeLoss, WorkloadLoss
 from kubectl_nodelife.sim.story import Story
 from kubectl_nodelife.sim.timeline import Record
@@ -67,10 +73,6 @@ _MATTERED = {
     "terminated": ("terminated-pod-gc-threshold",),
 }
 
-_TELLING_EVENTS = frozenset({"FailedPlacement"})
-"""Events of controllers that are told without -o wide: of what they are about there is no other
-record."""
-
 
 class NarrationPage:
     """A `Story` as an answer."""
@@ -102,21 +104,29 @@ class NarrationPage:
         """kind/name of each object to which something happened, in that order."""
         seen: dict[str, None] = {}
         for record in self._story.records:
-            seen.setdefault(_name(record))
+            seen.setdefault(object_name(record))
         return seen
 
 
 def _each(records: Sequence[Record]) -> Iterator[Sequence[object]]:
     for number, r in enumerate(records):
         cause = _NEVER if r.cause is None else r.cause
-        yield (number, _at(r.at), r.controller, _what(r), _name(r), cause, _why(r))
+        yield (
+            number,
+            instant_text(r.at),
+            r.controller,
+            record_words(r),
+            object_name(r),
+            cause,
+            reason_words(r),
+        )
 
 
 def _folded(records: Sequence[Record]) -> Iterator[Sequence[object]]:
     """One line for what happens alike at one instant."""
     lines: dict[tuple[float, str, str], list[Record]] = {}
     at = -1.0
-    for record, what in _joined(records):
+    for record, what in joined_records(records):
         if record.at != at:
             yield from _lines(lines)
             lines, at = {}, record.at
@@ -124,121 +134,16 @@ def _folded(records: Sequence[Record]) -> Iterator[Sequence[object]]:
     yield from _lines(lines)
 
 
-def _joined(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
-    """Each record with its words; the records of one action are told together."""
-    i = 0
-    while i < len(records):
-        first = records[i]
-        alike = [first]
-        while i + len(alike) < len(records) and _same_action(first, records[i + len(alike)]):
-            alike.append(records[i + len(alike)])
-        i += len(alike)
-        if (
-            first.action == "RecordEvent"
-            and first.controller != CLUSTER
-            and first.detail["reason"] not in _TELLING_EVENTS
-        ):
-            continue
-        if first.action == "SetNodeCondition":
-            yield first, f"{first.action} {_conditions(alike)}"
-        else:
-            words = dict.fromkeys(_detail(r) for r in alike)
-            yield first, " ".join(filter(None, (first.action, ", ".join(words))))
-
-
-def _same_action(one: Record, other: Record) -> bool:
-    return (
-        one.action in ("SetNodeCondition", "AddTaint", "RemoveTaint", "SetNodeLabel")
-        and one.action == other.action
-        and one.at == other.at
-        and one.object == other.object
-        and one.cause == other.cause
-        and one.controller == other.controller
-    )
-
-
-def _conditions(records: Iterable[Record]) -> str:
-    """`Ready+MemoryPressure=Unknown`, or `Ready=True, MemoryPressure=False`."""
-    by_status: dict[str, list[str]] = {}
-    for r in records:
-        by_status.setdefault(r.detail["status"], []).append(r.detail["type"])
-    return ", ".join(f"{'+'.join(types)}={status}" for status, types in by_status.items())
-
-
 def _lines(lines: dict[tuple[float, str, str], list[Record]]) -> Iterator[Sequence[object]]:
     for (at, controller, what), records in lines.items():
-        names = list(dict.fromkeys(_name(r) for r in records))
-        reasons = dict.fromkeys(_why(r) for r in records)
+        names = list(dict.fromkeys(object_name(r) for r in records))
+        reasons = dict.fromkeys(reason_words(r) for r in records)
         why = next(iter(reasons)) + (" (and alike)" if len(reasons) > 1 else "")
-        yield ("", _at(at), controller, what, first_names(names, _NAMED), "", why)
-
-
-def _what(record: Record) -> str:
-    """A record's own words; those of an Event with its message."""
-    said = record.detail.get("message") if record.action == "RecordEvent" else None
-    detail = ": ".join(filter(None, (_detail(record), said)))
-    return " ".join(filter(None, (record.action, detail)))
-
-
-def _detail(record: Record) -> str:
-    d = record.detail
-    match record.action:
-        case "SetNodeCondition" | "SetPodCondition":
-            reason = f" ({d['reason']})" if d.get("reason") else ""
-            return f"{d['type']}={d['status']}{reason}"
-        case "AddTaint" | "RemoveTaint":
-            value = f"={d['value']}" if d.get("value") else ""
-            return f"{d['key']}{value}:{d['effect']}"
-        case "SetNodeLabel":
-            return f"{d['key']}={d['value']}"
-        case "RecordEvent":
-            return str(d["reason"])
-        case "SetPodReason":
-            return str(d["reason"])
-        case "ScheduleEviction":
-            return f"at {_at(d['due'])}"
-        case "CancelEviction":
-            return f"of {_at(d['due'])}"
-        case "SetZoneState":
-            return f"{d['from']} -> {d['to']}, {d['rate']:g} nodes/s"
-        case "UpdateDaemonSetStatus" if "numberReady" in d:
-            return _daemon_counts(d)
-        case "DeletePod":
-            grace = d.get("gracePeriodSeconds")
-            return "" if grace is None else f"grace {grace}s"
-        case "MarkPodNotReady" | "QueueNode" | "UnqueueNode" | "CreatePod":
-            return ""
-    return " ".join(f"{key}={value}" for key, value in d.items())
-
-
-def _daemon_counts(detail: dict[str, Any]) -> str:
-    """`5 of 6 ready, 2 updated, 1 misscheduled`."""
-    wanted = detail["desiredNumberScheduled"]
-    counts = [f"{detail['numberReady']} of {wanted} ready"]
-    if detail["updatedNumberScheduled"] != wanted:
-        counts.append(f"{detail['updatedNumberScheduled']} updated")
-    if detail["numberMisscheduled"]:
-        counts.append(f"{detail['numberMisscheduled']} misscheduled")
-    return ", ".join(counts)
-
-
-def _why(record: Record) -> str:
-    node = record.detail.get("node") if record.action == "CreatePod" else ""
-    where = f"{record.reason}; on {node}" if node else record.reason
-    return f"{where} (refused: {record.error})" if record.error else where
-
-
-def _name(record: Record) -> str:
-    o = record.object
-    return "/".join(filter(None, (o.kind.lower(), o.namespace, o.name)))
-
-
-def _at(seconds: float) -> str:
-    return format_duration(round(seconds * 1000) * MILLISECOND_NS)
+        yield ("", instant_text(at), controller, what, first_names(names, _NAMED), "", why)
 
 
 def _or_never(seconds: float | None) -> str:
-    return _NEVER if seconds is None else _at(seconds)
+    return _NEVER if seconds is None else instant_text(seconds)
 
 
 def _node_row(loss: NodeLoss) -> Sequence[object]:
@@ -247,7 +152,7 @@ def _node_row(loss: NodeLoss) -> Sequence[object]:
         loss.zone,
         loss.ready,
         _or_never(loss.silent_at),
-        _at(loss.lost_at),
+        instant_text(loss.lost_at),
         _or_never(loss.tainted_at),
         _or_never(loss.back_at),
         loss.pods,

@@ -142,7 +142,7 @@ def test_a_decision_after_which_nothing_was_left_to_do_is_over(tmp_path: Path) -
         ledger.note(again, T0, "n1", "")
         first = deleted(again)
         ledger.note(first, T0, "n1", "")
-        ledger.settle(first, "confirmed", T0, "another hand was first")
+        ledger.settle(first, "confirmed", T0, "already done by another controller")
         ledger.note(event(again), T0, "n1", "")  # our own timer ends after the other one's
         ledger.settle(deleted(again), "superseded", T0, "nothing was left to change")
         assert (await outcomes(journal))[2:] == [

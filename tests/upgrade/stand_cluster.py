@@ -169,7 +169,7 @@ class StandCluster:
         self.write(step=replace(self.document.step, nodes=nodes))
 
     def edit(self, name: str, *, spec: dict[str, Any] | None = None, **status: Any) -> None:
-        """Another hand changes the node."""
+        """Somebody else changes the node."""
         node = self.node(name)
         self.put(
             replace(
@@ -180,7 +180,7 @@ class StandCluster:
         )
 
     def label(self, name: str, **labels: str) -> None:
-        """Another hand labels the node."""
+        """Somebody else labels the node."""
         node = self.node(name)
         merged = {**(node.metadata.labels or {}), **labels}
         self.put(replace(node, metadata=replace(node.metadata, labels=merged)))
@@ -237,7 +237,7 @@ class StandCluster:
         return document
 
     def write(self, **fields: Any) -> None:
-        """Another hand, or an earlier pass, has written the document so."""
+        """Another writer, or an earlier pass, has written the document so."""
         self._annotate(ANNOTATION_RUN, encode_document(replace(self.document, **fields)))
 
     def wish(self, verb: str, **fields: Any) -> None:

@@ -23,8 +23,9 @@ from kubectl_nodelife.commands.cluster.dump_parts import DumpPart, newest_sign, 
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.flag_values import SettingsError
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
-from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
+from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import InputError, Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject

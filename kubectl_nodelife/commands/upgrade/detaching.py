@@ -19,8 +19,8 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_from,
     policy_mapping,
 )
-from kubectl_nodelife.daemon.instance import NotStarted, read_secrets, spawn, tell_parent
 from kubectl_nodelife.daemon.paths import journal_path
+from kubectl_nodelife.daemon.spawning import NotStarted, read_secrets, spawn, tell_parent
 from kubectl_nodelife.errors import (
     EXIT_REFUSED,
     EXIT_UNREACHABLE,

@@ -171,12 +171,12 @@ def outdated(run: str) -> Taint:
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:
-    """Whether a cordon that the node had at its claim was taken off by another hand."""
+    """Whether a cordon that the node had at its claim was taken off by somebody else."""
     return mark.cordon != "none" and not node.spec.unschedulable
 
 
 def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
-    """Whether another hand put a cordon on a node that had none."""
+    """Whether somebody else put a cordon on a node that had none."""
     return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
 
 

@@ -122,7 +122,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
 def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:
     """Hands off: somebody intervened, or nobody can know what happened. A person decides.
 
-    Where our cordon was taken off by another hand, the next one is not ours either.
+    Where our cordon was taken off by another program or person, the next one is not ours either.
     """
     delete_canary(p, node, f"{node.name} is held")
     delete_service(p, node)
