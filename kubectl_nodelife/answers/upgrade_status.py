@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, RunNodes
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
     CountedNode,
     NodeCounts,
     limits_of,
@@ -67,7 +70,7 @@ def upgrade_status(
     present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     marks = _marks(present.values(), warnings)
     leader = _leader(lease, now_ns)
-    said = _report(run, lease)
+    said = _report(run, lease, is_led=leader["alive"])
     settings = make_settings("newest")
     view = RunNodes(
         present, marks, run, policy, said, leader["alive"], now_ns, lease, settings, evidence
@@ -238,28 +241,36 @@ def _gates(
     ]
 
 
-def _report(run: RunDocument | None, lease: Lease | None) -> LeaderReport:
-    """What the leader said of this run. Of one that is over only its low points still hold."""
+def _report(run: RunDocument | None, lease: Lease | None, *, is_led: bool) -> LeaderReport:
+    """What the leader said of this run. Of one that is over only its low points still hold; what a
+    leader that went saw of gates and holds is no longer so, and what nodes waited for is its last.
+    """
     said = report_on(lease)
     if run is None or (said.run and said.run != run.run):
         return LeaderReport()
-    return LeaderReport(run=run.run, lowest=said.lowest) if run.phase in OVER else said
+    if run.phase in OVER:
+        return LeaderReport(run=run.run, lowest=said.lowest)
+    if is_led:
+        return said
+    last = {name: f"before its leader went: {text}" for name, text in said.waits.items()}
+    return replace(said, gates={}, holds={}, waits=last)
 
 
 def _lowest(said: LeaderReport) -> Json:
     """The fewest nodes that were available in each scope, as the leaders saw it."""
 
-    def low(key: str) -> Json:
-        available, at = said.lowest[key]
-        return {"available": available, "at": at}
-
-    keys = said.lowest
-    every = low("cluster") if "cluster" in keys else {}
+    lows = {
+        scope_of(key): {"available": available, "at": at}
+        for key, (available, at) in said.lowest.items()
+    }
+    every = lows.get(CLUSTER, {})
     return {
         "all": every.get("available"),
         "at": every.get("at"),
-        "byPool": {scope_of(key).pool: low(key) for key in keys if key.startswith("pool/")},
-        "byZone": {key.removeprefix("zone/"): low(key) for key in keys if key.startswith("zone/")},
+        "byPool": {scope.pool: low for scope, low in lows.items() if scope.kind == "pool"},
+        "byZone": {
+            f"{scope.pool}/{scope.zone}": low for scope, low in lows.items() if scope.kind == "zone"
+        },
     }
 
 

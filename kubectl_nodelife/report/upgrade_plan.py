@@ -12,7 +12,7 @@ from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.upgrade.course import CourseStep
-from kubectl_nodelife.upgrade.plan_values import CLAIM, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.plan_values import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""
@@ -62,7 +62,7 @@ class UpgradePlanPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The answer, what speaks against the start, steps, nodes, budgets, what it rests on."""
         plan = self._plan
-        yield "\n".join([headline(plan), *lowest_lines(plan)])
+        yield "\n".join([*headlines(plan), *lowest_lines(plan)])
         findings = list(finding_lines(plan))
         if findings:
             yield "\n".join(findings)
@@ -99,11 +99,20 @@ class UpgradePlanPage:
         )
 
 
+def headlines(plan: UpgradePlan) -> list[str]:
+    """The headline; below a refusal what the run would be without it."""
+    would = [summary(plan)] if plan.refusals and plan.course.steps else []
+    return [headline(plan), *would]
+
+
 def headline(plan: UpgradePlan) -> str:
+    """The answer in one line: why no run is started, else the summary."""
+    return f"No run is started: {'; '.join(plan.refusals)}" if plan.refusals else summary(plan)
+
+
+def summary(plan: UpgradePlan) -> str:
     """How many nodes, how long, and what is left out, in one line."""
     counts = counts_of(plan)
-    if plan.refusals:
-        return f"No run is started: {'; '.join(plan.refusals)}"
     text = f"{counts['claim']} of {counted(counts['selected'], 'node')}"
     if plan.estimate is None:
         return f"{text}: nothing to do"
@@ -143,7 +152,9 @@ def lowest_lines(plan: UpgradePlan) -> Iterator[str]:
 def finding_lines(plan: UpgradePlan) -> Iterator[str]:
     """What is to be said before the start."""
     for finding in plan.findings:
-        yield f"{finding.severity}: {finding.check}: {finding.text}"
+        if finding.severity == REFUSED_BY:
+            continue  # the headline says it
+        yield f"{finding.severity}: {finding.text}"
 
 
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:

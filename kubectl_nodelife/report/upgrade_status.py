@@ -27,9 +27,9 @@ _BUDGET_COLUMNS: Final = (
     Column("scope"),
     Column("nodes"),
     Column("available"),
-    Column("floor"),
-    Column("most out", wide=True),
-    Column("slots"),
+    Column("at least"),
+    Column("may be out"),
+    Column("slots now"),
 )
 _CHECK_COLUMNS: Final = (
     Column("node"),
@@ -60,7 +60,8 @@ class UpgradeStatusPage:
         if nodes:
             yield Table(_COLUMNS, [_row(node) for node in nodes])
         if len(nodes) < len(status["nodes"]):
-            yield f"{counted(len(status['nodes']) - len(nodes), 'node')} not shown: -o wide"
+            hidden = counted(len(status["nodes"]) - len(nodes), "more node")
+            yield f"{hidden} that wait or are skipped (-o wide shows them)"
         checks = [(node["name"], check) for node in nodes for check in node["checks"]]
         if checks and all_of_it:
             yield Table(_CHECK_COLUMNS, [_check(name, check) for name, check in checks])
@@ -95,10 +96,11 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
         yield _step(status["step"])
     for gate in status["gates"]:
         yield f"Held by gate {gate['gate']}: {gate['because']}"
-    for hold in status["holds"][:_SHOWN]:
-        yield f"Waits: {hold['what']}: {hold['because']}"
-    if len(status["holds"]) > _SHOWN:
-        yield f"Waits: {counted(len(status['holds']) - _SHOWN, 'more node')}"
+    held: dict[str, list[str]] = {}
+    for hold in status["holds"]:
+        held.setdefault(hold["because"], []).append(hold["what"])
+    for because, names in list(held.items())[:_SHOWN]:
+        yield f"Waits: {first_names(names, _SHOWN)}: {because}"
     yield from _left_out(status)
     if status["counts"]:
         yield "Nodes: " + ", ".join(f"{n} {state}" for state, n in status["counts"].items())
@@ -157,7 +159,10 @@ def _leader(leader: dict[str, Any]) -> str:
         return f"No leader; the last one left {since}"
     if leader["alive"]:
         return f"Leader {leader['holder']}, heard {since}"
-    return f"No leader: {leader['holder']} was last heard {since}; start or resume goes on"
+    return (
+        f"No leader: {leader['holder']} was last heard {since}."
+        " The same `upgrade start` goes on, or `upgrade resume`"
+    )
 
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:

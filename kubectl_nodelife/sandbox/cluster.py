@@ -36,7 +36,7 @@ from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.world import World
 
-NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system", "nodelife")
 HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
 """Annotation of a node: `stop` silences its kubelet, `start` starts it again."""
 REBOOT = "sandbox.nodelife.dev/reboot"

@@ -13,7 +13,7 @@ from typing import Final
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.upgrade.marks import unproven
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError
@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.upgrade.plan_values import (
+    CLAIM,
     NOT_EVALUATED,
     REFUSED_BY,
     WARNING,
@@ -48,7 +49,16 @@ _UPGRADERS: Final = (
     "node-maintenance-operator",
     "gardener-node-agent",
 )
-_LEASES: Final = ("kube-controller-manager", "kube-scheduler")
+LEASES: Final = ("kube-controller-manager", "kube-scheduler")
+"""Whose Leases in kube-system tell whether they live."""
+_LABEL_OS: Final = "kubernetes.io/os"
+_CAPI_MACHINE: Final = "cluster.x-k8s.io/machine"
+_CAPI_SKIP: Final = "cluster.x-k8s.io/skip-remediation"
+_MANAGED: Final = {
+    "cloud.google.com/gke-nodepool": "a GKE node pool",
+    "eks.amazonaws.com/nodegroup": "an EKS managed node group",
+    "kubernetes.azure.com/agentpool": "an AKS node pool",
+}
 
 
 def find(
@@ -57,14 +67,17 @@ def find(
     """All findings, the refusals first."""
     found = [
         *_skew(settings, policy),
-        *_namespace(snapshot, policy),
-        *_canary_image(policy),
+        *_namespaces(snapshot, policy),
+        *_canary_image(policy, nodes),
+        *_target(policy),
         *_control_plane(snapshot),
         *_daemon_sets(snapshot, settings),
         *_tolerant_pods(snapshot, nodes),
         *_webhooks(snapshot),
         *_upgraders(snapshot),
+        *_owners_of_machines(policy, nodes),
         *_unhealthy(nodes),
+        *_undrainable(nodes),
     ]
     order = {REFUSED_BY: 0, WARNING: 1, NOT_EVALUATED: 2}
     return sorted(found, key=lambda finding: order[finding.severity])
@@ -89,18 +102,28 @@ def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFindin
             yield PreflightFinding("version skew", REFUSED_BY, f"{text} (v1.{server})")
 
 
-def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
-    name = policy.namespace
+def _namespaces(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
+    """Canaries and Jobs are made in namespaces that exist, and whose Pod Security admits them."""
+    wanted = {policy.namespace: "for the canary pods"}
+    manifest = policy.work.manifest or {}
+    job_namespace = str((manifest.get("metadata") or {}).get("namespace") or "")
+    if job_namespace:
+        wanted.setdefault(job_namespace, "for the Jobs")
     if not snapshot.was_read("Namespace"):
-        yield PreflightFinding(
-            "namespace", NOT_EVALUATED, f"whether namespace {name} exists was not read"
-        )
-    elif name not in snapshot.namespaces:
-        text = (
-            f"namespace {name}, for the canaries, does not exist: kubectl create namespace {name}"
-        )
-        yield PreflightFinding("namespace", WARNING, text)
-    elif policy.canary_template is not None:
+        text = f"whether namespace {policy.namespace} exists was not read"
+        yield PreflightFinding("namespace", NOT_EVALUATED, text)
+        return
+    for name, what in wanted.items():
+        if name not in snapshot.namespaces:
+            text = f"namespace {name}, {what}, does not exist: kubectl create namespace {name}"
+            yield PreflightFinding("namespace", REFUSED_BY, text)
+    yield from _pod_security(snapshot, policy)
+
+
+def _pod_security(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
+    """The canary itself meets every level; the user's own template may not."""
+    name = policy.namespace
+    if name in snapshot.namespaces and policy.canary_template is not None:
         labels = snapshot.namespaces[name].metadata.labels or {}
         level = labels.get("pod-security.kubernetes.io/enforce", "")
         if level and level != "privileged":
@@ -110,20 +133,45 @@ def _namespace(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Prefli
             yield PreflightFinding("namespace", WARNING, text)
 
 
-def _canary_image(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
-    if not policy.canary_image and policy.canary_template is None:
-        text = "no --canary-image: a pause image that the nodes have is looked for at the start"
+def _canary_image(
+    policy: UpgradePolicy, nodes: Sequence[PlannedNode]
+) -> Iterator[PreflightFinding]:
+    if policy.canary_template is not None:
+        return
+    if not policy.canary_image:
+        text = (
+            "whether the nodes have an image for the canary pods: without --canary-image a pause"
+            " image is looked for on them at the start"
+        )
         yield PreflightFinding("canary image", NOT_EVALUATED, text)
+    labels = {node.name: node.node.metadata.labels or {} for node in nodes}
+    windows = [name for name, of in labels.items() if of.get(_LABEL_OS) == "windows"]
+    if windows:
+        text = (
+            f"Windows nodes need a --canary-template of their own: {first_names(windows, _NAMED)}"
+        )
+        yield PreflightFinding("canary image", WARNING, text)
+
+
+def _target(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
+    if not policy.target and policy.work.mode is not WorkMode.NOTHING:
+        text = (
+            "no --target: whether the work had an effect is not checked, and after a leader's death"
+            " nobody knows whether it ran"
+        )
+        yield PreflightFinding("target", WARNING, text)
 
 
 def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     """Proofs P2 and P3 need both; their Leases tell whether they live."""
-    for name in _LEASES:
+    for name in LEASES:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
-            yield PreflightFinding(name, NOT_EVALUATED, f"the Lease of {name} was not read")
+            yield PreflightFinding(
+                name, NOT_EVALUATED, f"whether {name} lives: its Lease in kube-system was not found"
+            )
         elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
-            text = f"{name} has not renewed its Lease for more than a minute: nothing can be proven"
+            text = f"{name} has not renewed its Lease for over a minute; no node is proven without"
             yield PreflightFinding(name, WARNING, text)
 
 
@@ -197,3 +245,34 @@ def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
     if names:
         text = f"not healthy now, left out and counted as unavailable: {first_names(names, _NAMED)}"
         yield PreflightFinding("unhealthy nodes", WARNING, text)
+
+
+def _undrainable(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
+    names = [node.name for node in nodes if node.reason.startswith("drain: ")]
+    if names:
+        text = f"{first_names(names, _NAMED)} cannot be drained as things are, and would be skipped"
+        yield PreflightFinding("drains", WARNING, text)
+
+
+def _owners_of_machines(
+    policy: UpgradePolicy, nodes: Sequence[PlannedNode]
+) -> Iterator[PreflightFinding]:
+    """Who else may take the machine of a node that is not Ready, or drains by himself."""
+    claimed = [node for node in nodes if node.decision == CLAIM]
+    found = [n.name for n in claimed if _CAPI_MACHINE in (n.node.metadata.annotations or {})]
+    if found:
+        text = (
+            f"Cluster API owns the machines of {first_names(found, _NAMED)}: a MachineHealthCheck"
+            f" may replace one that reboots; annotate its Machine with {_CAPI_SKIP}"
+        )
+        yield PreflightFinding("owners of machines", WARNING, text)
+    if policy.work.mode not in (WorkMode.WAIT, WorkMode.REPLACE):
+        return
+    managed = sorted({_MANAGED[key] for n in claimed for key in n.node.metadata.labels or {}
+                      if key in _MANAGED})  # fmt: skip
+    if managed:
+        text = (
+            f"nodes of {', '.join(managed)}: an upgrade that the provider begins drains by itself,"
+            " and nothing holds it; prove what it made with `kubectl nodelife upgrade prove NODE`"
+        )
+        yield PreflightFinding("owners of machines", WARNING, text)

@@ -71,6 +71,16 @@ from kubectl_nodelife.upgrade.rehearsed_run import RehearsedRun
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
 LEAST_CONTROL_PLANE: Final = 3
+READ_FOR: Final = {
+    "Lease": "whether kubelets are alive is taken from Ready alone",
+    "PodDisruptionBudget": "what budgets allow",
+    "DaemonSet": "which daemon pods a node must have again, and which tolerate the proof's taint",
+    "Namespace": "whether the canaries' namespace is there",
+    "PersistentVolumeClaim": "which pods can move with their volumes",
+    "ValidatingWebhookConfiguration": "which webhooks are asked about evictions",
+    "MutatingWebhookConfiguration": "which webhooks are asked about evictions",
+}
+"""What a plan cannot tell where a kind was not read."""
 
 
 def make_upgrade_plan(
@@ -169,7 +179,7 @@ class _Planning:
         refusals = [
             counts.budget(scope).refusal()
             for scope in counts.scopes()
-            if (scope.pool in pools or not scope.pool) and scope.kind != "zone"
+            if scope.pool in pools or scope.kind == "cluster"
         ]
         return [refusal for refusal in (*refusals, *self._dark_zones(claimed)) if refusal]
 
@@ -283,10 +293,12 @@ class _Planning:
 
     def _not_evaluated(self) -> list[str]:
         read = self._snapshot.kinds_read
-        wanted = ("PodDisruptionBudget", "DaemonSet", "Lease", "Namespace")
-        missing = [] if read is None else [kind for kind in wanted if kind not in read]
+        missing = [] if read is None else [kind for kind in READ_FOR if kind not in read]
         gate = ["--gate: a plan does not run it"] if self._policy.gate else []
-        return [*(f"{kind}: not read" for kind in missing), *gate]
+        return [
+            *(f"{kind} was not read: not evaluated: {READ_FOR[kind]}" for kind in missing),
+            *gate,
+        ]
 
     def _window_findings(self) -> list[PreflightFinding]:
         if not self._windows:

@@ -225,7 +225,7 @@ def test_a_node_that_waits_its_turn_is_told_with_what_holds_it() -> None:
 
 
 def test_low_points_are_those_that_the_leaders_saw_and_outlive_the_run() -> None:
-    low = {"cluster": (8, at(-300)), "pool/blue": (8, at(-300)), "zone/blue/r1/a": (3, at(-200))}
+    low = {"cluster": (8, at(-300)), "pool/blue/": (8, at(-300)), "zone/blue/r1/a": (3, at(-200))}
     for phase in (RunPhase.RUNNING, RunPhase.FINISHED):
         answer = status(TEN, lease(run(phase), said=LeaderReport(run="r1", lowest=low)))
         assert answer["lowest"]["all"] == 8
@@ -278,3 +278,14 @@ def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
     mark = NodeMark(run="r1", state=NodeState.HELD, reason="unknown whether it ran")
     told = text(status([node("b0", mark), *TEN[1:]], lease(run())))
     assert "Decide on b0: kubectl nodelife upgrade resume --retry b0" in told
+
+
+def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
+    said = LeaderReport(
+        run="r1", gates={"zone": "a is sick"}, holds={"b3": "zone: a"}, waits={"b0": "S4: Ready"}
+    )
+    nodes = [node("b0", DRAINING), *TEN[1:]]
+    assert [g["gate"] for g in status(nodes, lease(run(), said=said))["gates"]] == ["zone"]
+    dead = status(nodes, lease(run(), said=said, age_s=600))
+    assert not dead["gates"] and not dead["holds"]
+    assert dead["nodes"][0]["because"] == "before its leader went: S4: Ready"

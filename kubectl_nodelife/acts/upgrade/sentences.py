@@ -13,10 +13,11 @@ from kubectl_nodelife.engine.actions import Action, Detail
 from kubectl_nodelife.kube.enumeration import counted
 
 _NO_LONGER: Final = "no longer: "
+_SELF_EVIDENT: Final = ("SetWindow", "WorkDone")
 
 
 def sentences_of(action: Action) -> Iterable[str]:
-    """One line a record, such as `node b7: cordoned, claimed, now Draining: BECAUSE`."""
+    """One line a record, such as `node b7: cordoned, now Draining: BECAUSE`."""
     about = about_of(action)
     cordon = getattr(action, "unschedulable", None)
     for record, detail in action.records():
@@ -27,7 +28,7 @@ def sentences_of(action: Action) -> Iterable[str]:
         text = said(detail) if said is not None else _plain(record, detail)
         if cordon is not None:
             text = f"{'cordoned' if cordon else 'uncordoned'}, {text}"
-        because = f": {action.because}" if action.because and record != "SetWindow" else ""
+        because = f": {action.because}" if action.because and record not in _SELF_EVIDENT else ""
         yield f"{about}: {text}{because}"
 
 
@@ -45,16 +46,6 @@ def about_of(action: Action) -> str:
 def _gate(detail: Detail, because: str) -> str:
     gate, because = detail["gate"], because.removeprefix(_NO_LONGER)
     return f"gate {gate} {'closes' if detail['holds'] else 'opens, closed till now'}: {because}"
-
-
-def _state(verb: str) -> Callable[[Detail], str]:
-    """The verb, and the state in which the node is from now on."""
-
-    def said(detail: Detail) -> str:
-        state = detail.get("to")
-        return f"{verb}, now {state}" if state else verb
-
-    return said
 
 
 def _entered(detail: Detail) -> str:
@@ -78,13 +69,13 @@ def _plain(record: str, detail: Detail) -> str:
 
 
 SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
-    "ClaimNode": _state("claimed"),
+    "ClaimNode": _entered,
     "SetUpgradeState": _entered,
-    "OpenForProof": _state("opened for its canary alone"),
-    "ReleaseNode": _state("released"),
-    "RestoreNode": lambda detail: "given back, marks taken off",
+    "OpenForProof": _entered,
+    "ReleaseNode": _entered,
+    "RestoreNode": _entered,
     "FailNode": _entered,
-    "MarkNode": lambda detail: "marked",
+    "MarkNode": lambda detail: "marks changed",
     "StartWork": lambda detail: f"work begins (--{detail['mode']})",
     "StopWork": lambda detail: f"work is stopped (try {detail['try']})",
     "WorkDone": _work_ended,

@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 
 from kubectl_nodelife.acts.upgrade.rights import rights
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_plan import kubectl_flags
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
+from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.report import terminal
@@ -65,7 +65,7 @@ def plan(
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
     where = Where(connection, dumps, now, profile=profile, assignments=assignments)
-    found = look_for_drain(where, read)
+    found = look_for_upgrade(where, read)
     if not found.snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)

@@ -12,7 +12,7 @@ from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.opening import check_start, open_run
 from kubectl_nodelife.answers.upgrade_status import upgrade_status
-from kubectl_nodelife.commands.cluster.drain import DrainLook, look_for_drain
+from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.detaching import StartingTerminal
@@ -24,6 +24,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     lead_run,
     rehearse_run,
 )
+from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
 from kubectl_nodelife.commands.upgrade.plan import rendered
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
@@ -108,7 +109,7 @@ def _prepare(
     """Show the plan, or the run that is gone on with. Raises NodelifeError."""
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy)
-    look = look_for_drain(Where(connection, assignments=lead.assignments))
+    look = look_for_upgrade(Where(connection, assignments=lead.assignments))
     for warning in look.warnings:
         terminal.warn(warning)
     if goes_on:

@@ -27,14 +27,15 @@ class NodeScope(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The scope's name in the run's document: `cluster`, `pool/blue`, `zone/blue/a`."""
+        """The scope's name in the run's document: `cluster`, `pool/blue/`, `zone/blue/a`."""
         return "/".join(self) if self.pool or self.zone else self.kind
 
     def __str__(self) -> str:
         if self.kind == "cluster":
             return "cluster"
-        pool = f"pool {self.pool}" if self.pool else "pool"
-        return pool if self.kind == "pool" else f"zone {self.zone or '(none)'} of {pool}"
+        if self.kind == "pool":
+            return f"pool {self.pool or '(none)'}"
+        return f"zone {self.zone or '(none)'}{f' of pool {self.pool}' if self.pool else ''}"
 
 
 CLUSTER: Final = NodeScope("cluster")

@@ -41,5 +41,5 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         fail(p, node, mark, f"broke after its release: {broken}{why}", cordon=cordon)
     elif p.is_over(sight.armed_ns, p.policy.node_soak_ns):
         by_others = mark.cordon is CordonOwner.THEIRS
-        because = "cordoned by others" if by_others else "done"
+        because = "cordoned by others" if by_others else "in service, and nothing broke"
         p.change(node, p.entered(mark, NodeState.DONE, because), because, was=mark.state)

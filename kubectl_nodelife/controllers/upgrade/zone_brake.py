@@ -40,7 +40,7 @@ def zone_hold(
     ratio = as_float32(as_float32(down) / as_float32(nodes))
     if down > PARTIAL_NEEDS_MORE_THAN and ratio >= as_float32(threshold):
         return (
-            f"{down} of its zone's {nodes} nodes would be down with {reserve} accident more,"
-            f" and from a share of {threshold:g} on the zone counts as disrupted"
+            f"{down} of its zone's {nodes} nodes would be out with {reserve} accident more; from a"
+            f" share of {threshold:.0%} on the zone counts as disrupted"
         )
     return ""

@@ -37,15 +37,15 @@ def test_a_dry_run_tells_the_whole_story_and_writes_nothing() -> None:
             would = [line.partition(" (dry run) ")[2] for line in ended.out.splitlines()]
             deeds = [line.split(": ")[1] for line in would if line.startswith("node a1: ")]
             assert deeds[:-1] == [
-                "cordoned, claimed, now Draining",
+                "cordoned, now Draining",
                 "now Working",
                 "work begins (--run)",
                 "work ended (try 1, exit code 0)",
                 "now Settling",
-                "uncordoned, opened for its canary alone, now Proving",
+                "uncordoned, now Proving",
                 "canary pod created",
                 "canary pod deleted",
-                "released, now Soaking",
+                "now Soaking",
                 "now Done",
             ]
             assert any(line.startswith("pod ") and ": evicted" in line for line in would)

@@ -16,15 +16,15 @@ WHO = {"controller": "upgrade", "because": "it is its turn"}
     [
         (
             upgrade.ClaimNode(**WHO, node="b7", to="Draining", unschedulable=True),
-            "node b7: cordoned, claimed, now Draining: it is its turn",
+            "node b7: cordoned, now Draining: it is its turn",
         ),
         (
             upgrade.ClaimNode(**WHO, node="b7", to="Draining"),
-            "node b7: claimed, now Draining: it is its turn",
+            "node b7: now Draining: it is its turn",
         ),
         (
             upgrade.RestoreNode(**WHO, node="b7", from_="Draining", unschedulable=False),
-            "node b7: uncordoned, given back, marks taken off: it is its turn",
+            "node b7: uncordoned, marks taken off: it is its turn",
         ),
         (
             upgrade.SetGate(controller="upgrade", because="a is sick", gate="zone", holds=True),

@@ -1,0 +1,185 @@
+"""What a plan says beforehand: one row for each finding, as the objects of a cluster show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+from tests.drain.build import (
+    NOW,
+    NOW_NS,
+    Json,
+    budget,
+    namespace,
+    node,
+    replica_set,
+    snapshot,
+    stateful_set,
+)
+from tests.upgrade.test_plan import blue
+
+SETTINGS = make_settings("v1.36")
+THREE = ("a1", "a2", "a3")
+
+
+def plan(
+    *objects: Json | list[Json], nodes: list[Json] | None = None, **policy: Any
+) -> UpgradePlan:
+    made = snapshot(namespace(), *(blue(*THREE) if nodes is None else nodes), *objects)
+    asked = {"selector": "pool=blue", "target": ["bootID=changed"], "work": {"mode": "wait"}}
+    return make_upgrade_plan(made, policy_from({**asked, **policy}), SETTINGS)
+
+
+def told(found: UpgradePlan) -> dict[str, list[str]]:
+    by_check: dict[str, list[str]] = {}
+    for finding in found.findings:
+        by_check.setdefault(finding.check, []).append(f"{finding.severity}: {finding.text}")
+    return by_check
+
+
+def lease(name: str, age_s: int) -> Json:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"renewTime": format_micro_time(NOW_NS - age_s * SECOND_NS)},
+    }
+
+
+def daemon_set(**toleration: str) -> Json:
+    template = {
+        "metadata": {"labels": {"app": "cni"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [toleration]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cni", "namespace": "kube-system", "uid": "u-cni"},
+        "spec": {"selector": {"matchLabels": {"app": "cni"}}, "template": template},
+    }
+
+
+def webhook(*resources: str) -> Json:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "guard"},
+        "webhooks": [{"name": "a.b.c", "rules": [{**rule, "resources": list(resources)}]}],
+    }
+
+
+def labelled(key: str, value: str = "x", where: str = "labels") -> list[Json]:
+    metadata = {"labels": {"pool": "blue"}}
+    metadata.setdefault(where, {})[key] = value
+    return [obj for name in THREE for obj in node(name, zone="a", metadata=metadata)]
+
+
+def test_a_namespace_that_is_missing_refuses_the_start_and_says_what_to_type() -> None:
+    found = plan()
+    wanted = "namespace nodelife, for the canary pods, does not exist: "
+    assert found.refusals == [f"{wanted}kubectl create namespace nodelife"]
+    assert found.course.steps, "what the run would be is told all the same"
+
+
+def test_the_namespace_of_a_job_must_exist_as_well() -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "infra"}, "spec": {}}
+    found = plan(namespace("nodelife"), work={"mode": "job", "manifest": job})
+    assert any("namespace infra, for the Jobs" in refusal for refusal in found.refusals)
+
+
+def test_pod_security_of_the_namespace_concerns_a_template_alone() -> None:
+    strict = namespace("nodelife")
+    strict["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert "namespace" not in told(plan(strict))
+    (text,) = told(plan(strict, canaryTemplate=template))["namespace"]
+    assert "enforces Pod Security 'restricted'" in text
+
+
+@pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler"])
+def test_who_proves_a_node_must_live(name: str) -> None:
+    assert told(plan())[name][0].startswith(f"not evaluated: whether {name} lives")
+    assert name not in told(plan(lease(name, age_s=5)))
+    assert f"{name} has not renewed its Lease" in told(plan(lease(name, age_s=90)))[name][0]
+
+
+def test_a_daemon_set_that_does_not_tolerate_the_taint_of_the_proof_is_named() -> None:
+    assert (
+        "kube-system/cni" in told(plan(daemon_set(key="other", operator="Exists")))["DaemonSets"][0]
+    )
+    assert "DaemonSets" not in told(plan(daemon_set(operator="Exists")))
+
+
+@pytest.mark.parametrize("resources, found", [
+    (["pods/eviction"], True), (["*/*"], True), (["pods"], False), (["deployments"], False),
+])  # fmt: skip
+def test_webhooks_that_are_asked_about_evictions_are_named(
+    resources: list[str], found: bool
+) -> None:
+    assert ("webhooks" in told(plan(webhook(*resources)))) is found
+
+
+def test_pods_that_nothing_keeps_off_are_named() -> None:
+    app = replica_set("web", "a1")
+    for obj in app:
+        if obj["kind"] == "Pod":
+            obj["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert "default/web-" in told(plan(app))["tolerations"][0]
+
+
+def test_other_upgraders_are_named() -> None:
+    assert "kured" in told(plan(replica_set("kured", "a1")))["other upgraders"][0]
+
+
+def test_nodes_that_cannot_be_drained_are_named() -> None:
+    numbers = {"healthy": 1, "desired": 1, "expected": 1}
+    found = plan(stateful_set("db", "a1"), budget("db", "db", **numbers, minAvailable=1))
+    assert "a1 cannot be drained as things are" in told(found)["drains"][0]
+
+
+def test_nodes_that_are_not_ready_are_named() -> None:
+    down = {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": NOW}]}
+    found = plan(nodes=[*blue("a1", "a2"), *blue("a3", status=down)])
+    assert "a3" in told(found)["unhealthy nodes"][0]
+
+
+def test_without_a_target_nobody_knows_what_the_work_did() -> None:
+    found = plan(target=[], work={"mode": "run", "command": "true"})
+    assert told(found)["target"][0].startswith("warning: no --target")
+    assert "target" not in told(plan())
+
+
+def test_windows_nodes_need_a_canary_of_their_own() -> None:
+    nodes = labelled("kubernetes.io/os", "windows")
+    assert any("a1, a2, a3" in text for text in told(plan(nodes=nodes))["canary image"])
+
+
+def test_machines_that_cluster_api_owns_may_be_replaced_meanwhile() -> None:
+    nodes = labelled("cluster.x-k8s.io/machine", where="annotations")
+    (text,) = told(plan(nodes=nodes))["owners of machines"]
+    assert "cluster.x-k8s.io/skip-remediation" in text
+
+
+def test_a_providers_own_upgrade_cannot_be_held() -> None:
+    nodes = labelled("eks.amazonaws.com/nodegroup")
+    (text,) = told(plan(nodes=nodes))["owners of machines"]
+    assert "an EKS managed node group" in text and "upgrade prove" in text
+    run = {"mode": "run", "command": "true"}
+    assert "owners of machines" not in told(plan(nodes=nodes, work=run))
+
+
+def test_a_limit_by_zone_that_leaves_none_is_refused() -> None:
+    found = plan(namespace("nodelife"), maxPerZone=0)
+    assert found.refusals == ["none of the 3 nodes in zone a of pool blue may be unavailable"]
+
+
+def test_a_window_that_is_too_short_for_any_node_is_refused() -> None:
+    found = plan(namespace("nodelife"), window=["Mon-Sun 01:00-01:05"])
+    assert any("the longest window is 5m" in refusal for refusal in found.refusals)
