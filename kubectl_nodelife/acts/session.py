@@ -27,9 +27,10 @@ from kubectl_nodelife.engine.guard import Caps, Guard, WriteConditions
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.live.writer import Writer, WritingSession
+from kubectl_nodelife.live.writer import REQUEST_SECONDS, Writer, WritingSession
 
 MAX_WRITES: Final = 500
+ASK_FOR_RIGHTS: Final = "ask for them, or use --as with a user who has them"
 ACT_CAPS: Final = Caps(None, None, None, None, nodes_gone_share=None)
 MOST_ACTS: Final = 9
 """So many acts of one user may be under way on a cluster, each with a journal of its own."""
@@ -41,6 +42,8 @@ class ActOrder(msgspec.Struct, frozen=True):
 
     `groups`: API groups that must be served, such as `policy/v1`. `dry_run`: the API server checks
     and admits each write, and stores nothing. `caps`: the guard's, besides `max_writes`.
+    `request_s`: so long a request may take; `needs_clock`: whether ages are told by the server's.
+    `grant`: what to do where rights are missing.
     """
 
     act: str
@@ -50,6 +53,9 @@ class ActOrder(msgspec.Struct, frozen=True):
     dry_run: bool = False
     insecure: bool = False
     caps: Caps = ACT_CAPS
+    request_s: float = REQUEST_SECONDS
+    needs_clock: bool = False
+    grant: str = ""
 
 
 class ActSession:
@@ -64,9 +70,12 @@ class ActSession:
         self.guard = Guard(msgspec.structs.replace(order.caps, total=order.max_writes))
         self._clock = ServerClock()
         self._session = WritingSession(target, environ)
-        self.reader = Writer(self._session, order.act, self.now_ns, self._clock)
+        limit_s = order.request_s
+        self.reader = Writer(self._session, order.act, self.now_ns, self._clock, request_s=limit_s)
         self.writer = Writer(
-            self._session, order.act, self.now_ns, self._clock, dry_run=order.dry_run
+            *(self._session, order.act, self.now_ns, self._clock),
+            dry_run=order.dry_run,
+            request_s=limit_s,
         )
         self.kill_switch = KillSwitch(self.reader, self.now_ns)
 
@@ -82,8 +91,10 @@ class ActSession:
         checks = ClusterChecks(self.target, self.reader, self.intents, self.kill_switch)
         await checks.right_cluster()
         await checks.versions(order.groups)
-        await checks.permission(order.rights, "ask for them, or use --as with a user who has them")
+        await checks.permission(order.rights, order.grant or ASK_FOR_RIGHTS, say)
         await checks.kill_switch_absent()
+        if order.needs_clock:
+            await checks.clock_agrees()
 
     def view(self) -> WriteConditions:
         """What the guard must know of this moment."""

@@ -8,6 +8,7 @@ that says what to do. They only read, apart from SelfSubjectAccessReviews.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
@@ -44,6 +45,15 @@ class Right(NamedTuple):
         name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         inside = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {name}{'.' + self.group if self.group else ''}{inside}"
+
+    def can_i(self, flags: Sequence[str] = ()) -> str:
+        """kubectl's line that asks for it. `flags`: which cluster and user it is to ask."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        words = ["kubectl", *flags, "auth", "can-i", self.verb, resource]
+        if self.subresource:
+            words.append(f"--subresource={self.subresource}")
+        words.append(f"--namespace={self.namespace}" if self.namespace else "--all-namespaces")
+        return shlex.join(words)
 
 
 class ClusterChecks:
@@ -86,18 +96,27 @@ class ClusterChecks:
                 "enforcing needs v1.22 or newer, and an account that may discover its API",
             )
 
-    async def permission(self, wanted: Sequence[Right], remedy: str) -> None:
-        """Every one of these rights is there."""
+    async def permission(
+        self,
+        wanted: Sequence[Right],
+        remedy: str,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Every one of these rights is there. `say` is told each that is missing, if many are."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def missing(right: Right) -> str:
+        async def is_allowed(right: Right) -> bool:
             async with gate:
-                return "" if await self._allowed(right) else str(right)
+                return await self._allowed(right)
 
-        found = [text for text in await asyncio.gather(*map(missing, wanted)) if text]
+        allowed = await asyncio.gather(*map(is_allowed, wanted))
+        found = [right for right, there in zip(wanted, allowed, strict=True) if not there]
         if found:
+            for right in found if len(found) > 1 else ():
+                say(f"a right is missing: {right}; to ask again: {right.can_i()}")
+            names = first_names([str(right) for right in found], _TOLD, "; ")
             raise Refused(
-                f"these rights are missing: {first_names(found, _TOLD, '; ')}",
+                f"these rights are missing: {names}",
                 on=self._target.user_name or "this user",
                 remedy=remedy,
             )

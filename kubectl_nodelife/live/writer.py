@@ -96,13 +96,18 @@ class Writer:
         clock: ServerClock | None = None,
         *,
         dry_run: bool = False,
+        request_s: float = REQUEST_SECONDS,
     ) -> None:
-        """`dry_run`: writes are sent as server-side dry runs, which store nothing."""
+        """`dry_run`: writes are sent as server-side dry runs, which store nothing.
+
+        `request_s`: so long a request may take where nothing else is asked for.
+        """
         self.session = session
         self.controller = controller
         self.clock = clock or ServerClock()
         self._now_ns = now_ns
         self._dry_run = dry_run
+        self._request_s = request_s
         self._agent = user_agent(controller)
         self._manager = f"kubectl-nodelife-{controller}"
 
@@ -110,7 +115,7 @@ class Writer:
         self,
         call: Get | Write,
         *,
-        timeout_s: float = REQUEST_SECONDS,
+        timeout_s: float | None = None,
         may_resend: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send one call and wait for its answer. Never raises for what a server or network does.
@@ -125,7 +130,7 @@ class Writer:
         request: Request,
         kind: str,
         *,
-        timeout_s: float = REQUEST_SECONDS,
+        timeout_s: float | None = None,
         retry: bool = True,
         may_resend: Callable[[], bool] = lambda: True,
     ) -> Answer:
@@ -134,7 +139,8 @@ class Writer:
             request = as_dry_run(request)
         gives_up = time.monotonic() + MOST_WAIT_S
         for attempt in range(MAX_RETRIES + 1):
-            answer, retry_after_s = await self._send_once(request, kind, timeout_s)
+            limit_s = timeout_s or self._request_s
+            answer, retry_after_s = await self._send_once(request, kind, limit_s)
             resend = answer.code == 429 or answer.code >= 500
             last = attempt == MAX_RETRIES or time.monotonic() + retry_after_s > gives_up
             if not resend or not retry_after_s or last or not retry:

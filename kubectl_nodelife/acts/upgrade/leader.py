@@ -36,7 +36,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import WriteConditions
+from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
@@ -196,7 +196,7 @@ class Leader:
     def _step(self, controller: UpgradeController) -> bool:
         """Whether anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
-        self._blind = cache.blind()
+        self._blind = cache.blind() or self._why_shut()
         if bool(self._blind) != bool(self._told_blind):
             self._parts.tell(f"waits: {self._blind}" if self._blind else "sees the whole cluster")
             self._told_blind = self._blind
@@ -223,6 +223,20 @@ class Leader:
             report = encode_report(report_of(controller.last))
             self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided
+
+    def _why_shut(self) -> str:
+        """Why nothing could be written now: then nothing is decided, and no node's clock runs."""
+        session = self._session
+        if not self._lease.keeper.leads():
+            return f"{self._lease} is not held"
+        if session.kill_switch.present:
+            return "the ConfigMap kube-system/nodelife-stop is there"
+        if session.intents.error:
+            return f"the journal cannot be written: {session.intents.error}"
+        for breaker in session.guard.breakers.values():
+            if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
+                return breaker.because
+        return ""
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):

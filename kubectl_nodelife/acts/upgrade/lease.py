@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.controllers.upgrade.document import UnreadableDocument, document_of
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
@@ -96,9 +97,9 @@ class RunLease:
             renewed = str(raw["spec"].get("renewTime"))
             if seen and renewed != seen:
                 raise Refused(
-                    f"{keeper.election.holder} leads the upgrade and is alive",
+                    f"{keeper.election.holder} leads {_run_on(raw)} and is alive",
                     on=str(self),
-                    remedy="`kubectl nodelife upgrade status` shows its run",
+                    remedy="`kubectl nodelife upgrade status` shows it",
                 )
             if not seen:
                 seconds = raw["spec"].get("leaseDurationSeconds")
@@ -141,6 +142,16 @@ class RunLease:
         if lease := _decoded(raw):
             self._version = version
             self._on_lease(lease)
+
+
+def _run_on(raw: dict[str, Any]) -> str:
+    """Which run a Lease tells of, and since when it is under way."""
+    try:
+        run = document_of(_decoded(raw))
+    except UnreadableDocument:
+        run = None
+    since = f", begun {run.started}" if run is not None and run.started else ""
+    return f"run {run.run} ({run.phase}{since})" if run is not None else "the upgrade"
 
 
 def _decoded(raw: dict[str, Any]) -> Lease | None:

@@ -48,7 +48,9 @@ def check_start(lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolic
         check_no_strangers(nodes, run)
         return _uncleared(run, nodes, policy) if run is not None else ""
     if run.proof_only:
-        raise Refused(f"a proof is under way (run {run.run})", remedy="wait for its end, or abort")
+        raise Refused(
+            f"a proof is under way (run {run.run})", remedy="wait for its end, or `upgrade abort`"
+        )
     if run.policy != policy_digest(policy):
         raise Refused(
             f"run {run.run} is {run.phase} with another order: {differences(run, policy)}",
@@ -75,7 +77,8 @@ async def open_run(
     if proof_only and known is not None and known.phase not in OVER:
         raise Refused(
             f"run {known.run} is {known.phase}",
-            remedy="for a node of it: `upgrade resume --assume-done NODE`",
+            remedy="`upgrade abort` ends a proof that nobody leads; for a node of an upgrade: "
+            "`upgrade resume --assume-done NODE`",
         )
     now_ns = session.now_ns()
     run = RunDocument(

@@ -14,8 +14,9 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 TERM_SECONDS: Final = 10.0
 GATE_PERIOD_SECONDS: Final = 30.0
@@ -60,18 +61,9 @@ class WorkRunner:
         self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
         self._stopped: set[WorkKey] = set()
 
-    @property
-    def running(self) -> list[WorkKey]:
-        """The tries that are under way."""
-        return list(self._running)
-
     def exit_code(self, key: WorkKey) -> int | None:
         """How a try ended; None while it runs, or where it was never begun here."""
         return self._codes.get(key)
-
-    def knows(self, key: WorkKey) -> bool:
-        """Whether this process began the try."""
-        return key in self._running or key in self._codes
 
     def log_path(self, node: str) -> str:
         """Where the output for a node goes."""
@@ -105,22 +97,27 @@ class WorkRunner:
         code = NOT_STARTED
         try:
             code = await self._wait(key, variables)
-        except OSError as error:
-            with contextlib.suppress(OSError), open(self.log_path(key.node), "a") as log:
-                log.write(f"not started: {error}\n")
+        except (OSError, ValueError) as error:  # ValueError: a null byte in what a node says
+            with contextlib.suppress(OSError), self._log(key.node) as log:
+                log.write(f"not started: {error}\n".encode())
         del self._running[key]
         self._codes[key] = code
         self._on_end(key, code)
 
     async def _wait(self, key: WorkKey, variables: Mapping[str, str]) -> int:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        with open(self.log_path(key.node), "ab") as log:
+        with self._log(key.node) as log:
             process = _start(self._command, {**self._environ, **variables}, log.fileno())
         self._running[key] = process
         if key in self._stopped:
             await _end_group(process, self._term_seconds)
         code = await _ended(process)
         return 128 - code if code < 0 else code
+
+    def _log(self, node: str) -> BinaryIO:
+        """For this user alone: a command may print secrets. Raises OSError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        return open(os.open(self.log_path(node), flags, 0o600), "ab")
 
 
 class GateCommand:
@@ -147,26 +144,32 @@ class GateCommand:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            self.last = await self._look()
-            self.runs += 1
-            await asyncio.sleep(self._period_s)
+            began = time.monotonic()
+            await self._look()
+            await asyncio.sleep(max(0.0, began + self._period_s - time.monotonic()))
 
-    async def _look(self) -> str:
+    async def _look(self) -> None:
         what = f"--gate {self._command!r}"
         try:
             process = _start(self._command, self._environ, subprocess.DEVNULL)
         except OSError as error:
-            return f"{what} cannot be started: {error}"
+            self._tell(f"{what} cannot be started: {error}")
+            return
         try:
             async with asyncio.timeout(self._limit_s):
                 code = await _ended(process)
         except TimeoutError:
+            self._tell(f"{what} took longer than {self._limit_s:g}s")
             await _end_group(process, TERM_SECONDS)
-            return f"{what} took longer than {self._limit_s:g}s"
         except asyncio.CancelledError:
             _signal_group(process, signal.SIGTERM)
             raise
-        return f"{what} exited with {code}" if code else ""
+        else:
+            self._tell(f"{what} exited with {code}" if code else "")
+
+    def _tell(self, last: str) -> None:
+        self.last = last
+        self.runs += 1
 
 
 def _start(command: str, environ: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:

@@ -37,6 +37,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunDocument,
     RunPhase,
+    Verb,
+    Wish,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
@@ -54,10 +56,15 @@ from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.target import Target
 
+GRANT: Final = (
+    "`kubectl nodelife rbac --upgrade | kubectl apply -f -` makes an account that has them"
+)
+LEAST_REQUEST_S: Final = 5.0
 EVICTIONS_A_MINUTE: Final = 300
 CLAIMS_A_MINUTE: Final = 60
 GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1")
@@ -100,6 +107,9 @@ async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
             nodes_gone_share=None,
             claims_a_minute=CLAIMS_A_MINUTE,
         ),
+        request_s=request_seconds(order.lease_duration_ns),
+        needs_clock=True,
+        grant=GRANT,
     )
     opened = act_session(act, order.target, order.environ, order.identity, warn)
     async with opened as session, contextlib.AsyncExitStack() as stack:
@@ -107,6 +117,16 @@ async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
         stack.push_async_callback(run.close)
         with run.signals():
             return await run.run()
+
+
+def request_seconds(lease_duration_ns: int) -> float:
+    """So long a request may take: a quarter of the Lease's duration, 15 s of 60 s.
+
+    No write is begun after two thirds of it, so that the last one is over before another may lead.
+    Leases of less than 20 s, for labs, do without that: there the nodes' versions and epochs alone
+    keep two leaders apart.
+    """
+    return max(LEAST_REQUEST_S, lease_duration_ns / 4 / SECOND_NS)
 
 
 class _Running:
@@ -122,7 +142,7 @@ class _Running:
         self._carrier = LiveCarrier(session, TokenBucket(QPS, BURST))
         self._leader: Leader | None = None
         self._run = ""
-        self._interrupted = False
+        self._interrupted = self._proof_only = False
         self._pausing: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
@@ -132,7 +152,7 @@ class _Running:
         lease = await read_lease(self._session, self._order.policy.lease_namespace)
         if lease is not None:
             self._cache.put(lease)  # with what was asked for just now
-        self._run = document.run
+        self._run, self._proof_only = document.run, document.proof_only
         self._tell(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
         self._leader = leader = Leader(self._parts(document))
         code = await leader.run()
@@ -166,17 +186,20 @@ class _Running:
             task.cancel()
             return
         self._interrupted = True
-        self._warn("pauses, and waits for what is in work; Ctrl-C once more leaves at once")
-        self._pausing = asyncio.get_running_loop().create_task(self._ask_for_pause())
+        self._warn("ends once what is in work is over; Ctrl-C once more leaves at once")
+        self._pausing = asyncio.get_running_loop().create_task(self._ask_for_end())
 
-    async def _ask_for_pause(self) -> None:
+    async def _ask_for_end(self) -> None:
+        """A run is paused; a proof, which nobody would go on with, is aborted."""
         because = f"interrupted by {whoever()}"
         wish = pause_wish(because, whoever())
+        if self._proof_only:
+            wish = Wish(verb=Verb.ABORT, because=because, by=whoever())
         namespace = self._order.policy.lease_namespace
         try:
             await edit_run(self._session, self._carrier, namespace, asking(wish), because)
         except NodelifeError as error:
-            self._warn(f"the run could not be paused: {error}")
+            self._warn(f"the run could not be told: {error}")
 
     async def _opened(self) -> RunDocument:
         """Open the run while the Lease is kept."""
@@ -234,6 +257,8 @@ class _Running:
         if run.phase in OVER:
             if not is_cleared:
                 return None
+            if run.phase is RunPhase.ABORTED and self._interrupted:
+                return EXIT_INTERRUPTED
             return EXIT_FAILED if run.left or run.failed else 0
         if run.phase is not RunPhase.PAUSED or any(mark.state in IN_FLIGHT for mark in marks):
             return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -15,7 +13,6 @@ from kubectl_nodelife.commands.drain_plan import kubectl_flags
 from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
-from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
@@ -78,7 +75,7 @@ def plan(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
         )
     flags = kubectl_flags(connection, found.source)
-    made.rights = [_can_i(right, flags) for right in rights(policy)]
+    made.rights = [right.can_i(flags) for right in rights(policy)]
     for warning in found.warnings:
         terminal.warn(warning)
     if output == "commands":
@@ -86,16 +83,6 @@ def plan(
     else:
         terminal.write(rendered(made, found.source, output, headers=not no_headers))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
-
-
-def _can_i(right: Right, flags: Sequence[str]) -> str:
-    """The kubectl line that asks whether the user may."""
-    resource = f"{right.resource}.{right.group}" if right.group else right.resource
-    words = ["kubectl", *flags, "auth", "can-i", right.verb, resource]
-    if right.subresource:
-        words.append(f"--subresource={right.subresource}")
-    words.append(f"--namespace={right.namespace}" if right.namespace else "--all-namespaces")
-    return shlex.join(words)
 
 
 def rendered(made: UpgradePlan, source: dict[str, Any], output: str, *, headers: bool) -> str:

@@ -172,7 +172,7 @@ def is_as_wanted(pod: Pod, manifest: Manifest) -> bool:
 def create_canary(p: UpgradePass, node: Node, manifest: Manifest) -> None:
     """POST it, where no write on it is under way."""
     key = (p.policy.namespace, canary_name(node.uid))
-    if not p.memory.pending.holds("Pod", key):
+    if not p.is_under_way("Pod", key):
         p.emit(
             CreateCanary(
                 controller="upgrade",
@@ -190,7 +190,7 @@ def delete_canary(p: UpgradePass, node: Node, because: str) -> None:
     pod = canary_of(p, node)
     if pod is None or pod.metadata.deletion_timestamp is not None:
         return
-    if not p.memory.pending.holds("Pod", pod.key):
+    if not p.is_under_way("Pod", pod.key):
         p.emit(
             DeleteCanary(
                 controller="upgrade",

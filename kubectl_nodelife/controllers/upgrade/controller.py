@@ -39,13 +39,23 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.ports import (
+    NOT_SENT,
+    UpgradePorts,
+    UpgradeView,
+    WorkReport,
+)
 from kubectl_nodelife.controllers.upgrade.proving import prove
 from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.soaking import soak
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import PASS_NS, UpgradePass
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
+    HELD_NS,
+    PASS_NS,
+    REFUSED_NS,
+    UpgradePass,
+)
 from kubectl_nodelife.controllers.upgrade.working import work
 from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
@@ -62,8 +72,10 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
 }
 _CAN_FAIL: Final = IN_FLIGHT - {NodeState.DRAINING}
 _CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
-_REFUSED: Final = range(400, 500)
+_REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})
+_NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})
+"""Of a canary's creation: it is there already, or was never asked for."""
 IDLE_NS: Final = 30 * SECOND_NS
 
 
@@ -154,13 +166,15 @@ class UpgradeController:
         self.memory.pending.ended(action, code, obj)
         if isinstance(action, NodeMarkPatch) and code in _REFUSED:
             self.memory.written_marks.pop(action.node, None)
+        said = message or f"code {code}"
         if code in _REFUSED and code not in _LOOK_AGAIN:
-            self.memory.refused[action.target] = (self._now_ns, message or f"code {code}")
+            wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
+            self.memory.refused[action.target] = (self._now_ns + wait_ns, said)
         else:
             self.memory.refused.pop(action.target, None)
-        if isinstance(action, CreateCanary) and code in _REFUSED and code not in (404, 409):
+        if isinstance(action, CreateCanary) and code in _REFUSED and code not in _NOT_THE_CLUSTERS:
             proof = self.memory.proof_of(action.node, self._now_ns)
-            proof.refused, proof.refused_ns = message or f"code {code}", self._now_ns
+            proof.refused, proof.refused_ns = said, self._now_ns
             proof.fault = f"the canary is refused: {proof.refused}"
 
     def work_report(self, node: str, report: WorkReport) -> None:
@@ -228,11 +242,9 @@ class UpgradeController:
         gone_nodes.follow(p)
         shrinking.follow(p)
         wishes.do_asked(p)
+        self._tell_refused(p)
         for name, mark in list(p.marks.items()):
             if p.is_busy(name):
-                refused = self.memory.refused.get(("Node", ("", name)))
-                if refused is not None:
-                    p.holds[name] = ("refused", refused[1])
                 continue
             node = p.nodes[name]
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
@@ -250,6 +262,15 @@ class UpgradeController:
             return  # nothing is claimed before it is known from how many nodes is counted
         is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
         ending.end(p, is_left=is_left)
+
+    def _tell_refused(self, p: UpgradePass) -> None:
+        """Name each object on which a write was refused, until it is tried again."""
+        for (kind, key), (until_ns, said) in list(self.memory.refused.items()):
+            if p.is_over(until_ns, 0):
+                del self.memory.refused[kind, key]
+            else:
+                name = key[1] if kind == "Node" else f"{kind} {'/'.join(key)}"
+                p.holds[name] = ("refused", said)
 
     def _is_failing(self, p: UpgradePass, name: str) -> bool:
         return name in p.document.failed or name in self.memory.failing

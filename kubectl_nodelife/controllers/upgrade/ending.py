@@ -101,7 +101,7 @@ def _delete_pods(p: UpgradePass) -> bool:
         if not is_canary or not meta.name.startswith("nodelife-canary-"):
             continue
         is_left = True
-        if not p.memory.pending.holds("Pod", pod.key):
+        if not p.is_under_way("Pod", pod.key):
             p.emit(
                 DeleteCanary(
                     controller="upgrade",
@@ -123,7 +123,7 @@ def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        if not p.memory.pending.holds(kind, found.key):
+        if not p.is_under_way(kind, found.key):
             p.delete(delete, found, "the run is over")
     return is_left
 

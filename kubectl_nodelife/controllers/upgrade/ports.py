@@ -14,8 +14,9 @@ A driver (the virtual cluster, the leader of a live run, a dry run) does this, a
    write is told by `outcome(action, code, message, obj)`; a world that shows each change at once
    need only tell of failures. On an object with a write under way nothing more is decided.
 4. What the work does is told by `work_report(node, WorkReport(...))`, whenever it starts, still
-   runs and ends. The document and the wishes of people (pause, resume, abort) are on the run's
-   Lease in the cache: the driver puts the Lease there as it reads and writes it.
+   runs and ends; a new controller is told first of what this process began in an older epoch, such
+   as before a laptop slept. The document and the wishes of people (pause, resume, abort) are on the
+   run's Lease in the cache: the driver puts the Lease there as it reads and writes it.
 5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
    has ended and all is cleared away that goes with it.
 
@@ -26,7 +27,7 @@ that it names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,6 +38,9 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import DaemonSet
 
 PodKey = tuple[str, str]
+
+NOT_SENT: Final = 425
+"""The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
 
 
 class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,18 +73,17 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
     if fault and name not in p.document.failed:
         if name not in p.next.failed:
             p.edit(failed=(*p.next.failed, name))
-        p.memory.failing.setdefault(name, (fault, False))
+        p.memory.failing.setdefault(name, fault)
     elif not fault and name not in p.document.given_back:
         p.edit(given_back={**p.next.given_back, name: PROVEN})
     elif fault:
-        fault, _ = p.memory.failing.pop(name, (fault, False))
-        take_marks_off(p, node, mark, f"not proven: {fault}")
+        take_marks_off(p, node, mark, f"not proven: {p.memory.failing.get(name, fault)}")
     else:
         take_marks_off(p, node, mark, PROVEN, ReleaseNode)
 
 
-def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bool = True) -> None:
-    """The node was worked on and not proven. `cordon` False: it is left in service, and told so."""
+def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """The node was worked on and not proven: kept out of service, where that harms nobody."""
     if p.document.proof_only:
         delete_canary(p, node, f"{node.name} is not proven")
         delete_service(p, node)
@@ -94,20 +93,21 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
         if node.name not in p.next.failed:
             p.edit(failed=(*p.next.failed, node.name))
             p.pause_after_failures(node.name, because)
-        p.memory.failing.setdefault(node.name, (because, cordon))
+        p.memory.failing.setdefault(node.name, because)
         return
-    because, cordon = p.memory.failing.pop(node.name, (because, cordon))
+    because = p.memory.failing.get(node.name, because)
     delete_canary(p, node, f"{node.name} failed")
     delete_service(p, node)
-    cordons = cordon and not node.spec.unschedulable
+    stays = _why_in_service(p, node, mark)
+    cordons = not (stays or node.spec.unschedulable)
     if cordons:
         owner = CordonOwner.OURS
     elif node.spec.unschedulable and mark.cordon is CordonOwner.NONE:
         owner = CordonOwner.THEIRS
     else:
         owner = mark.cordon
-    if not cordon:
-        because = f"{because}; left in service"
+    if stays:
+        because = f"{because}; left in service: {stays}"
     p.change(
         node,
         p.entered(mark, NodeState.FAILED, because, cordon=owner),
@@ -117,6 +117,20 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, cordon: bo
         unschedulable=True if cordons else None,
         remove=(unproven(mark.run),),
     )
+
+
+def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
+    """Why a node that failed is not cordoned; "" where it is, or may be.
+
+    It is told from what the node shows, so that another look, and another leader, say the same.
+    """
+    if node.spec.unschedulable:
+        return ""
+    if mark.state is NodeState.SETTLING and mark.cordon is CordonOwner.NONE:
+        return "a newcomer that runs pods"
+    if mark.state is NodeState.SOAKING and node.name not in p.census.unavailable:
+        return "" if p.census.floor_holds_without(node.name) else "a cordon would break a floor"
+    return ""
 
 
 def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:

@@ -64,15 +64,10 @@ def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if not waiting:
         open_for_proof(p, node, mark)
     elif sight.breaks >= BREAKS and not p.clock_stands(node.name, mark):
-        _fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
+        fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
     elif p.is_over(sight.armed_ns, p.policy.return_timeout_ns):
         effect = "no effect: " if waiting.startswith("S3") else ""
-        _fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
-
-
-def _fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """A newcomer that was never cordoned, for it runs pods, is not cordoned now either."""
-    fail(p, node, mark, because, cordon=mark.cordon is not CordonOwner.NONE)
+        fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
 
 
 def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:

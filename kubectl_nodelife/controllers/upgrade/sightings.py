@@ -86,16 +86,17 @@ class UpgradeMemory:
         self.readings = readings
         self.pending = PendingWrites()
         self.nodes: dict[str, NodeSightings] = {}
-        self.work: dict[str, WorkSight] = {}
+        self.work: dict[str, dict[int, WorkSight]] = {}
         self.proofs: dict[str, ProofSight] = {}
         self.containers: dict[str, frozenset[str]] = {}
         self.marks: dict[str, tuple[str, str | None]] = {}
         self.sent_marks: dict[str, set[str | None]] = {}
         self.refused: dict[ObjectKey, tuple[int, str]] = {}
+        """Until when nothing is tried on an object again, and what was said."""
         self.leaving: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.hands_off: dict[str, str] = {}
         self.costs: dict[str, tuple[int, DrainVerdict]] = {}
-        self.failing: dict[str, tuple[str, bool]] = {}
+        self.failing: dict[str, str] = {}
         self.claim_seen_ns: dict[str, int] = {}
         self.replacements: set[str] = set()
         self.evicted: dict[tuple[str, str], EvictedPod] = {}
@@ -123,10 +124,8 @@ class UpgradeMemory:
 
     def work_of(self, name: str, try_: int) -> WorkSight:
         """What is known of that try of the node's work."""
-        known = self.work.get(name)
-        if known is None or known.try_ != try_:
-            known = self.work[name] = WorkSight(try_)
-        return known
+        tries = self.work.setdefault(name, {})
+        return tries.setdefault(try_, WorkSight(try_))
 
     def proof_of(self, name: str, now_ns: int) -> ProofSight:
         """What is known of the node's proof."""

@@ -55,6 +55,8 @@ NAME: Final = "upgrade"
 PROOF: Final = "proof"
 REFUSED_NS: Final = 60 * SECOND_NS
 """A write that was refused with other than 409 is tried again after so long."""
+HELD_NS: Final = 5 * SECOND_NS
+"""So long after a guard held a write back it is decided anew."""
 PASS_NS: Final = 10 * SECOND_NS
 """The controller is stepped at least so often while a node is in flight."""
 
@@ -156,7 +158,7 @@ class UpgradePass:
         if self.memory.pending.holds(kind, key):
             return True
         refused = self.memory.refused.get((kind, key))
-        return refused is not None and not self.is_over(refused[0], REFUSED_NS)
+        return refused is not None and not self.is_over(refused[0], 0)
 
     @property
     def lacks_work(self) -> str:

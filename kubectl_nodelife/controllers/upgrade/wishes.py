@@ -112,8 +112,8 @@ def do_asked(p: UpgradePass) -> None:
 
 def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Claim anew; a slot where it is available, and not while its work still runs."""
-    seen = p.memory.work.get(node.name)
-    if seen is not None and seen.sent and (seen.report is None or seen.report.code is None):
+    seen = p.memory.work_of(node.name, mark.try_)
+    if seen.sent and (seen.report is None or seen.report.code is None):
         p.holds[node.name] = ("work", "its work still runs")
         return
     hold = p.census.counts.hold(node.name) or p.lacks_work

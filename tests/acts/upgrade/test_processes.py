@@ -129,3 +129,48 @@ def test_the_gates_command_is_run_and_limited(command: str, because: str) -> Non
 
     gate = asyncio.run(main())
     assert gate.last == (f"--gate {command!r} {because}" if because else "")
+
+
+def test_a_log_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        run("echo secret", tmp_path)
+    finally:
+        os.umask(before)
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_node_says_of_itself_is_no_part_of_the_command(tmp_path: Path) -> None:
+    async def main() -> tuple[int, str]:
+        runner = WorkRunner('echo "$PROVIDER_ID"', str(tmp_path / "logs"), ENVIRON)
+        runner.start(KEY, {"PROVIDER_ID": f'"; touch {tmp_path}/done; echo "$(id)'})
+        return await ended(runner), Path(runner.log_path("b7")).read_text()
+
+    code, log = asyncio.run(main())
+    assert code == 0 and "$(id)" in log and not (tmp_path / "done").exists()
+
+
+def test_a_null_byte_in_what_a_node_says_fails_the_try_alone(tmp_path: Path) -> None:
+    async def main() -> int:
+        runner = WorkRunner("true", str(tmp_path / "logs"), ENVIRON)
+        runner.start(KEY, {"PROVIDER_ID": "a\0b"})
+        return await ended(runner)
+
+    assert asyncio.run(main()) == 127
+
+
+def test_a_gate_that_hangs_is_shut_before_its_command_has_died(tmp_path: Path) -> None:
+    async def main() -> float:
+        gate = GateCommand("trap '' TERM; sleep 30", ENVIRON, period_s=60, limit_s=0.2)
+        looking, began = asyncio.create_task(gate.run()), time.monotonic()
+        async with asyncio.timeout(15):
+            while gate.last is None:
+                await asyncio.sleep(0.02)
+        took = time.monotonic() - began
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        return took
+
+    assert asyncio.run(main()) < 8, "not after the ten seconds in which it may end"
