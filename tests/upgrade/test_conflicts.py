@@ -12,6 +12,7 @@ from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.engine.actions import FailNode, NodeMarkPatch
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import (
+    DONE,
     DRAINING,
     FAILED,
     PROVING,
@@ -135,3 +136,13 @@ def test_a_leader_that_slept_knows_what_its_own_process_began() -> None:
     s.ends("x", 0)
     s.settle()
     assert s.state("x") == SETTLING and words(s.did).count("StartWork") == 1
+
+
+def test_a_canary_whose_deletion_is_refused_fails_no_node() -> None:
+    s = one(SETTLING)
+    s.refuse["DeleteCanary"] = (403, "denied by a policy")
+    s.run(400)
+    assert s.state("x") == PROVING and "denied by a policy" in s.gates["proof"]
+    del s.refuse["DeleteCanary"]
+    s.run(130)
+    assert s.went_through("x")[-1] == DONE

@@ -226,11 +226,15 @@ def _p7_gone(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod:
     delete_service(p, node)
     if pod is None or (proof.uid and pod.uid != proof.uid):
         return ""
+    if pod.metadata.deletion_timestamp is None:
+        delete_canary(p, node, "it has shown what it was to show")
+        proof.deleted_ns = p.now_ns  # its minute begins once the deletion is seen
+        refused = p.memory.refused.get(("Pod", pod.key))
+        if refused is not None:
+            proof.fault = f"the canary's deletion is refused: {refused[1]}"
+        return "P7: the canary is being deleted"
     if proof.deleted_ns is None:
-        delete_canary(p, node, "it has shown what it was to show")
         proof.deleted_ns = p.now_ns
-    elif pod.metadata.deletion_timestamp is None:
-        delete_canary(p, node, "it has shown what it was to show")
     if p.is_over(proof.deleted_ns, GONE_NS) and not p.clock_stands(node.name, mark):
         fail(p, node, mark, "cannot stop pods: its canary is still there 60 s after its deletion")
     return "P7: the canary is terminating"
