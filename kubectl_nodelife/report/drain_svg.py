@@ -30,6 +30,8 @@ LEFT: Final = 300
 LABEL_SPACE: Final = 30
 LETTER: Final = 7
 WIDTH: Final = 1100
+MARKS: Final = 130
+"""Room for the marks to the right of the bars."""
 TOP: Final = 26
 MOST_POD_ROWS: Final = 250
 """With more pods than that a chart has one bar for each node."""
@@ -79,6 +81,18 @@ class DrawnRow(NamedTuple):
     bars: list[DrawnBar]
     mark: str
     mark_x: str
+
+
+class ChartFrame(NamedTuple):
+    """A chart's width, its margins, and which of the ticks are labelled: each, each second..."""
+
+    width: int = 520
+    left: int = 34
+    right: int = 10
+    every: int = 2
+
+
+SMALL: Final = ChartFrame()
 
 
 class GanttChart(NamedTuple):
@@ -197,8 +211,8 @@ def _pod_row(pod: PodPlan, begin: float, last: float) -> Row:
 
 def draw_gantt(rows: list[Row], first: float, last: float) -> GanttChart:
     """The chart of these rows between two instants, in seconds."""
-    left = min(LEFT, LABEL_SPACE + LETTER * max((len(row.label) for row in rows), default=0))
-    scale = (WIDTH - left - 130) / (last - first)
+    left = gantt_frame(rows).left
+    scale = (WIDTH - left - MARKS) / (last - first)
     shown = [
         Tick(f"{left + tick * scale:.1f}", clock(first + tick)) for tick in ticks(last - first)
     ]
@@ -206,6 +220,12 @@ def draw_gantt(rows: list[Row], first: float, last: float) -> GanttChart:
         _drawn(_clipped(row, last), TOP + i * ROW, left, first, scale) for i, row in enumerate(rows)
     ]
     return GanttChart(WIDTH, TOP + ROW * len(rows) + 8, TOP, ROW - 6, shown, drawn)
+
+
+def gantt_frame(rows: list[Row]) -> ChartFrame:
+    """Where the chart of these rows has its times, for another one above it."""
+    left = min(LEFT, LABEL_SPACE + LETTER * max((len(row.label) for row in rows), default=0))
+    return ChartFrame(WIDTH, left, MARKS, 1)
 
 
 def _clipped(row: Row, last: float) -> Row:
@@ -243,11 +263,13 @@ def ticks(last: float) -> list[float]:
     return [float(i * step) for i in range(int(last // step) + 1)]
 
 
-def budget_chart(budget: BudgetPlan, last: float, bottom: int = 0) -> BudgetChart:
+def budget_chart(
+    budget: BudgetPlan, last: float, bottom: int = 0, frame: ChartFrame = SMALL
+) -> BudgetChart:
     """Healthy and desired pods of one budget over time, as two stepped lines above `bottom`."""
-    width, height, left = 520, 90, 34
+    width, left, height = frame.width, frame.left, 90
     top = max([p.healthy for p in budget.points] + [p.desired for p in budget.points] + [1])
-    x_scale = (width - left - 10) / last
+    x_scale = (width - left - frame.right) / last
     y_scale = (height - 26) / max(1, top - bottom)
 
     def stepped(values: list[tuple[float, int]]) -> list[str]:
@@ -268,6 +290,6 @@ def budget_chart(budget: BudgetPlan, last: float, bottom: int = 0) -> BudgetChar
     shown = budget.points[:: -(-len(budget.points) // MOST_POINTS) or 1]
     healthy = stepped([(p.at, p.healthy) for p in shown])
     desired = stepped([(p.at, p.desired) for p in shown])
-    axis = [Tick(f"{left + t * x_scale:.1f}", clock(t)) for t in ticks(last)[::2]]
+    axis = [Tick(f"{left + t * x_scale:.1f}", clock(t)) for t in ticks(last)[:: frame.every]]
     top_y = f"{height - 12 - (top - bottom) * y_scale:.1f}"
     return BudgetChart(budget.name, width, height, left, bottom, top, top_y, axis, healthy, desired)

@@ -16,15 +16,16 @@ from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.drain_svg import (
     Bar,
     BudgetChart,
-    GanttChart,
     Row,
     budget_chart,
     draw_gantt,
+    gantt_frame,
 )
 from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.upgrade_plan import (
     finding_lines,
     headline,
+    headlines,
     lowest_lines,
     notes,
     undone_lines,
@@ -46,17 +47,19 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
     """The page."""
     moment = source.get("moment") or {}
     last = max(1.0, plan.course.end_ns / SECOND_NS)
+    rows = list(_rows(plan))[:_MOST_NODES]
     return render_page(
         "upgrade",
         title=f"Upgrade plan of {counted(len(plan.nodes), 'node')}",
         headline=headline(plan),
+        would=headlines(plan)[1:],
         refused=bool(plan.refusals),
         consequences=list(lowest_lines(plan)),
         moment=moment and {"time": moment.get("time", ""), "origin": moment.get("origin", "")},
         findings=[*finding_lines(plan), *undone_lines(plan)],
         phases=_PHASES,
-        available=_availability(plan, last) if plan.course.turns else None,
-        gantt=_gantt(plan, last),
+        available=_availability(plan, last, rows) if plan.course.turns else None,
+        gantt=draw_gantt(rows, 0.0, last),
         steps=[
             (
                 str(index),
@@ -75,8 +78,11 @@ def page(plan: UpgradePlan, source: dict[str, Any]) -> str:
     )
 
 
-def _availability(plan: UpgradePlan, last: float) -> BudgetChart:
-    """Available nodes of the run's pools as a line, with the floor that they never go below."""
+def _availability(plan: UpgradePlan, last: float, rows: list[Row]) -> BudgetChart:
+    """Available nodes of the run's pools as a line, with the floor that they never go below.
+
+    It has the times of the chart of the nodes, and stands above it.
+    """
     used = {step.pool for step in plan.course.steps}
     pools = [b for b in plan.budgets if b.scope.kind == "pool" and b.scope.pool in used]
     floor = sum(max(b.floor, b.base - b.most_unavailable) for b in pools)
@@ -87,11 +93,8 @@ def _availability(plan: UpgradePlan, last: float) -> BudgetChart:
     total = sum(b.base for b in pools)
     bottom = max(0, floor - max(1, (total - floor) // 4))
     shown = BudgetPlan("", "available nodes", "", total, floor, total, 0, points)
-    return budget_chart(shown, last, bottom)
-
-
-def _gantt(plan: UpgradePlan, last: float) -> GanttChart:
-    return draw_gantt(list(_rows(plan))[:_MOST_NODES], 0.0, last)
+    chart = budget_chart(shown, last, bottom, gantt_frame(rows))
+    return chart._replace(ticks=[])  # the chart below has them
 
 
 def _rows(plan: UpgradePlan) -> Iterator[Row]:
