@@ -1,31 +1,37 @@
 """Workload owners: a pod that is lost gets a successor, when and as its owner would make one.
 
 The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the
-pod that it replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own).
-Owners only replace: nobody scales, rolls out or finishes anything. DaemonSets are left to their
-controller, static pods to their kubelet.
+pod that it replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own, and
+waits until those before it are Ready). Each pod that a Job loses is a failure: it waits longer, and
+ends its other pods once it allows no more. Owners only replace: nobody scales, rolls out or
+finishes anything. DaemonSets are left to their controller, static pods to their kubelet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.acts import MakePod, deletion
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
+    JOB_BATCH_NS,
     NEVER,
     Replacement,
+    back_off_ns,
     is_active,
+    ordinal_of,
     replacement_of,
     successor,
 )
@@ -41,9 +47,16 @@ where a pod that tolerates its node's taint for no time at all is made and evict
 Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
 
+Lost = tuple[Pod, Replacement, Action | None]
+"""A pod that is to be replaced, how, and what it was lost by."""
+
 
 class WorkloadControllers:
-    """Watches pods and replaces those that their owners lose."""
+    """Watches pods and replaces those that their owners lose.
+
+    `delay_ns`: how long it takes them to see that a pod is missing. `failed_jobs`: uids of those
+    that allow no more failures. `on_successor` is told of each pod that is lost and made anew.
+    """
 
     def __init__(self, api: Api, agenda: Agenda, place: Place, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an absent object is known not to exist."""
@@ -51,8 +64,15 @@ class WorkloadControllers:
         self._agenda = agenda
         self._place = place
         self._kinds_read = kinds_read
+        self.delay_ns = 0
+        self.failed_jobs: dict[str, None] = {}
+        self.on_successor: Callable[[Pod, Pod], None] | None = None
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
+        self._missing: dict[str, dict[int, Lost]] = {}
+        """Of StatefulSets that make one pod after another: what they lack, by ordinal."""
+        self._failures: dict[str, tuple[int, int]] = {}
+        """Of Jobs: how many failures, and the instant before which no pod is made."""
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
         """Those of the world's fork."""
@@ -60,11 +80,16 @@ class WorkloadControllers:
         other._api, other._agenda, other._place = api, agenda, place
         self._active, other._active = fork_dict(self._active)
         self._made, other._made = fork_dict(self._made)
+        self._missing, other._missing = fork_dict(self._missing, copy_of_dict)
+        self._failures, other._failures = fork_dict(self._failures)
+        self.failed_jobs, other.failed_jobs = fork_dict(self.failed_jobs)
         return other
 
-    def begin(self) -> None:
-        """From now on pods are replaced."""
+    def begin(self, active: Mapping[str, int] | None = None) -> None:
+        """From now on pods are replaced. `active`: pods of owners of which not all are there."""
+        self._active.update(active or {})
         self._api.on_pod(self._pod_changed)
+        self._api.on_pod_conditions(self._pod_changed)
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """The object of that kind and name, or None."""
@@ -74,24 +99,35 @@ class WorkloadControllers:
         """Whether objects of that kind were read, so that None means that there is none."""
         return kind in self._kinds_read
 
+    def rule_of(self, pod: Pod) -> Replacement:
+        """How the pod's controller will replace it."""
+        return replacement_of(pod, self)
+
+    # --- a pod is lost ---------------------------------------------------------------------------
+
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         was, still = old is not None and is_active(old), new is not None and is_active(new)
         if was != still:
             self._count(old or new, 1 if still else -1)
+        if self._missing and new is not None and is_healthy(new):
+            self._ready(old, new)
         if old is None or still or not (was or new is None):
             return
         owner = controller_of(old.metadata)
-        if owner is None or owner.kind in _NOT_HERE:
+        if owner is None or owner.kind in _NOT_HERE or (new or old).status.phase == "Succeeded":
             return
-        if new is not None and new.status.phase == "Succeeded":
+        rule = self.rule_of(old)
+        at_ns: int | None
+        at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
+        if rule.delay_ns and was:
+            at_ns = self._back_off(owner, rule, at_ns, cause)
+        if rule.when == NEVER or at_ns is None:
             return
-        rule = replacement_of(old, self)
-        if rule.when == NEVER:
-            return
-        if was if rule.when == AT_ONCE else new is None:
-            delay_ns = rule.delay_ns if new is not None else 0
-            at_ns = max(self._api.now_ns + delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
-            self._agenda.add(at_ns, OWNER, self._replace, old, rule, cause)
+        if rule.ordered and new is None:
+            self._missing.setdefault(owner.uid, {})[ordinal_of(old.name)] = (old, rule, cause)
+            self._agenda.add(at_ns, OWNER, self._fill_in, owner.uid)
+        elif was if rule.when == AT_ONCE else new is None:
+            self._agenda.add(at_ns, OWNER, self._replace, (old, rule, cause))
         if new is None:
             self._made.pop(old.uid, None)
 
@@ -107,9 +143,70 @@ class WorkloadControllers:
             self._active[owner_uid] = sum(1 for pod in pods if is_active(pod))
         return self._active[owner_uid]
 
-    def _replace(self, lost: Pod, rule: Replacement, cause: Action | None, at_ns: int) -> None:
+    # --- a Job's failures ------------------------------------------------------------------------
+
+    def _back_off(
+        self, job: OwnerReference, rule: Replacement, at_ns: int, cause: Action | None
+    ) -> int | None:
+        """When the Job makes the next pod, after one failure more; None where it gives up."""
+        failures = self._failures.get(job.uid, (rule.failures, 0))[0] + 1
+        not_before_ns = whole_seconds(self._api.now_ns) + back_off_ns(failures)
+        self._failures[job.uid] = (failures, not_before_ns)
+        at_ns += JOB_BATCH_NS
+        if rule.failures_allowed is None or failures - rule.failures <= rule.failures_allowed:
+            return max(at_ns, not_before_ns)
+        self.failed_jobs[job.uid] = None
+        self._agenda.add(at_ns, OWNER, self._end_job, job, cause)
+        return None
+
+    def _end_job(self, job: OwnerReference, cause: Action | None, at_ns: int) -> None:
+        """A Job that has failed deletes what is left of its pods."""
+        for pod in self._api.store.pods_of(job.uid):
+            if is_active(pod):
+                because = f"its Job {job.name} has failed: it allows no more failed pods"
+                done = self._api.note(deletion(pod, because, cause))
+                marked = delete_pod(pod, at_ns)
+                if marked is None:
+                    self._api.drop("Pod", pod.key, done)
+                else:
+                    self._api.put("Pod", marked, done)
+
+    # --- and replaced ----------------------------------------------------------------------------
+
+    def _ready(self, old: Pod | None, new: Pod) -> None:
+        """A pod became Ready: the next of its StatefulSet is made, where one is missing."""
+        owner = controller_of(new.metadata)
+        if owner is None or owner.uid not in self._missing or (old is not None and old.ready()):
+            return
+        _, rule, _ = next(iter(self._missing[owner.uid].values()))
+        at_ns = self._api.now_ns + self.delay_ns + rule.min_ready_seconds * SECOND_NS
+        self._agenda.add(at_ns, OWNER, self._fill_in, owner.uid)
+
+    def _fill_in(self, owner_uid: str, at_ns: int) -> None:
+        """Make the first pod that the StatefulSet lacks, once all before it are Ready. Follows
+        `updateStatefulSet`."""
+        missing = self._missing.get(owner_uid)
+        if not missing:
+            return
+        first = min(missing)
+        pods = self._api.store.pods_of(owner_uid)
+        if any(ordinal_of(pod.name) < first and not is_healthy(pod) for pod in pods):
+            return
+        lost = missing.pop(first)
+        if not missing:
+            del self._missing[owner_uid]
+        self._replace(lost, at_ns)
+
+    def _replace(self, gone: Lost, at_ns: int) -> None:
+        lost, rule, cause = gone
         owner = controller_of(lost.metadata)
         assert owner is not None
+        not_before_ns = self._failures.get(owner.uid, (0, 0))[1]
+        if at_ns < not_before_ns:  # the Job has lost another one since
+            self._agenda.add(not_before_ns, OWNER, self._replace, gone)
+            return
+        if owner.uid in self.failed_jobs:
+            return
         if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
             return
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
@@ -130,6 +227,8 @@ class WorkloadControllers:
                 revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),
             )
         )
+        if self.on_successor is not None:
+            self.on_successor(lost, pod)
         self._api.put("Pod", pod, made)
 
     def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:

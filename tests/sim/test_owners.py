@@ -1,0 +1,64 @@
+"""How owners replace what a drain takes: StatefulSets in order, Jobs after longer and longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubectl_nodelife.sim.story import Story
+from tests.sim.documents import Json, found, node, owner, pod, story
+
+NODES = [node("a1"), node("a2"), node("a3")]
+
+
+def drained(*objects: Json) -> Story:
+    """Two nodes are drained after ten seconds; a3 takes what they had."""
+    drain = {"at": "10s", "drain": {"nodes": ["a1", "a2"], "force": True}}
+    return story(duration="5m", objects=[*NODES, *objects], events=[drain])
+
+
+def member(kind: str, of: str, number: int, on: str) -> Json:
+    return pod(f"{of}-{number}", on, owner=(kind, of), terminationGracePeriodSeconds=2)
+
+
+def created(told: Story) -> list[tuple[str, float]]:
+    return [(r.object.name, r.at) for r in found(told, "CreatePod")]
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+def test_a_statefulset_makes_one_pod_after_another(policy: str) -> None:
+    db = owner("StatefulSet", "db", 3, podManagementPolicy=policy)
+    pods = [member("StatefulSet", "db", number, "a1") for number in (2, 0, 1)]
+    told = drained(db, *pods)
+    made, ready = created(told), found(told, "SetPodCondition", type="Ready", status="True")
+    assert sorted(name for name, _ in made) == ["db-0", "db-1", "db-2"]
+    if policy == "Parallel":
+        assert made[-1][1] - made[0][1] < 1
+        return
+    assert [name for name, _ in made] == ["db-0", "db-1", "db-2"]
+    assert [at for _, at in made[1:]] == [record.at for record in ready[:2]]
+
+
+def test_a_pod_that_is_not_ready_holds_up_those_behind_it() -> None:
+    objects = [
+        owner("StatefulSet", "db", 2),
+        pod("db-0", "a3", owner=("StatefulSet", "db"), ready=False),
+        member("StatefulSet", "db", 1, "a1"),
+    ]
+    objects[1]["status"] = {"phase": "Running"}
+    assert created(drained(*objects)) == []
+
+
+def test_each_pod_that_a_job_loses_doubles_its_wait() -> None:
+    """Both are lost within a second or so, and come back 20 s after the second."""
+    pods = [member("Job", "batch", number, "a1") for number in range(2)]
+    made = created(drained(owner("Job", "batch"), *pods))
+    assert len(made) == 2
+    assert all(at == pytest.approx(30, abs=1) for _, at in made)
+
+
+def test_a_job_that_allows_no_more_failures_ends_its_other_pods() -> None:
+    pods = [member("Job", "batch", 0, "a1"), member("Job", "batch", 1, "a3")]
+    told = drained(owner("Job", "batch", backoffLimit=0), *pods)
+    assert created(told) == []
+    (ended,) = [r for r in found(told, "DeletePod", name="batch-1") if "has failed" in r.reason]
+    assert ended.at == pytest.approx(11, abs=1)
