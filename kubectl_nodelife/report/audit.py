@@ -15,26 +15,11 @@ from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 from kubectl_nodelife.workloads.force_advice import ForceAdvice
 
-_COLUMNS = (
-    Column("namespace"),
-    Column("pod"),
-    Column("class"),
-    Column("age", gives=3),
-    Column("node", gives=2),
-    Column("because"),
-    Column("do", wide=True),
-    Column("evidence", wide=True),
-)
-_STEP_COLUMNS = (
-    Column("namespace"),
-    Column("pod"),
-    Column("class"),
-    Column("outcome"),
-    Column("because"),
-)
+_COLUMNS = columns("namespace | pod | class | age:3 | node:2 | because | do* | evidence*")
+_STEP_COLUMNS = columns("namespace | pod | class | outcome | because")
 _WIDTH = 96
 _MANY = 4
 

@@ -10,30 +10,13 @@ from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 
-_COLUMNS = (
-    Column("namespace"),
-    Column("name"),
-    Column("state"),
-    Column("rule", gives=2),
-    Column("expected", gives=3),
-    Column("desired", gives=4),
-    Column("healthy", gives=5),
-    Column("allowed"),
-    Column("disrupted", wide=True),
-    Column("policy", wide=True),
-    Column("selector", wide=True),
-    Column("used by"),
-    Column("undrainable nodes"),
+_COLUMNS = columns(
+    "namespace | name | state | rule:2 | expected:3 | desired:4 | healthy:5 | allowed | "
+    "disrupted* | policy* | selector* | used by | undrainable nodes"
 )
-_POOL_COLUMNS = (
-    Column("pool"),
-    Column("label", wide=True),
-    Column("nodes"),
-    Column("undrainable"),
-    Column("because of"),
-)
+_POOL_COLUMNS = columns("pool | label* | nodes | undrainable | because of")
 
 
 _NAMED = 3

@@ -10,19 +10,10 @@ from typing import Any
 
 from kubectl_nodelife.answers.changes import change_list
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import Column, Table, Widths
+from kubectl_nodelife.report.table import Column, Table, Widths, columns
 
-_COLUMNS = (
-    Column("time"),
-    Column("outcome"),
-    Column("settled", wide=True),
-    Column("controller", wide=True),
-    Column("action"),
-    Column("object"),
-    Column("detail", gives=3),
-    Column("reason"),
-    Column("id", wide=True),
-    Column("cause", wide=True),
+_COLUMNS = columns(
+    "time | outcome | settled* | controller* | action | object | detail:3 | reason | id* | cause*"
 )
 _BY = Column("by")
 _PREFIX = "node.kubernetes.io/"

@@ -10,21 +10,11 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import NONE, Column, Table
+from kubectl_nodelife.report.table import NONE, Table, columns
 
-_COLUMNS = (
-    Column("context"),
-    Column("server", gives=3),
-    Column("state"),
-    Column("pid"),
-    Column("version", wide=True),
-    Column("up", gives=2),
-    Column("last news"),
-    Column("nodes"),
-    Column("pods"),
-    Column("profile", wide=True),
-    Column("memory", wide=True),
-    Column("identity", wide=True),
+_COLUMNS = columns(
+    "context | server:3 | state | pid | version* | up:2 | last news | nodes | pods | "
+    "profile* | memory* | identity*"
 )
 
 

@@ -24,43 +24,19 @@ from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, NodeRo
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.pod_template import describe_pod_template
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
-_SET_COLUMNS = (
-    Column("name"),
-    Column("desired"),
-    Column("current", gives=3),
-    Column("ready"),
-    Column("up-to-date", gives=5),
-    Column("available", gives=4),
-    Column("misscheduled", gives=6),
-    Column("strategy", wide=True),
-    Column("age", wide=True),
-    Column("odd"),
+_SET_COLUMNS = columns(
+    "name | desired | current:3 | ready | up-to-date:5 | available:4 | misscheduled:6 | "
+    "strategy* | age* | odd"
 )
-_NODE_COLUMNS = (
-    Column("node"),
-    Column("want to run"),
-    Column("should schedule"),
-    Column("continue running"),
-    Column("pod"),
-    Column("revision", gives=4),
-    Column("ready"),
-    Column("rule", gives=2),
-    Column("about", gives=3),
-    Column("because", wide=True),
-    Column("next"),
+_NODE_COLUMNS = columns(
+    "node | want to run | should schedule | continue running | pod | revision:4 | "
+    "ready | rule:2 | about:3 | because* | next"
 )
-_REVISION_COLUMNS = (
-    Column("revision", gives=4),
-    Column("change-cause"),
-    Column("age", wide=True),
-    Column("hash", wide=True),
-    Column("pods"),
-    Column("changed"),
-)
-_BUDGET_COLUMNS = (Column("node"), Column("counts as"), Column("because"))
+_REVISION_COLUMNS = columns("revision:4 | change-cause | age* | hash* | pods | changed")
+_BUDGET_COLUMNS = columns("node | counts as | because")
 
 
 class SummaryPage:

@@ -9,30 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import Column, Table, Widths
+from kubectl_nodelife.report.table import Table, Widths, columns
 
-_COLUMNS = (
-    Column("finding"),
-    Column("object"),
-    Column("expected"),
-    Column("seen", gives=2),
-    Column("by", gives=3),
-    Column("sure", gives=4),
-    Column("controller", wide=True),
-    Column("action", wide=True),
-    Column("detail", wide=True),
-    Column("count", wide=True),
-    Column("message"),
-    Column("expected because", wide=True),
+_COLUMNS = columns(
+    "finding | object | expected | seen:2 | by:3 | sure:4 | controller* | action* | "
+    "detail* | count* | message | expected because*"
 )
-_SETTINGS = (
-    Column("setting"),
-    Column("assumed"),
-    Column("likely"),
-    Column("sure", gives=4),
-    Column("seen", gives=2),
-    Column("origin", wide=True),
-)
+_SETTINGS = columns("setting | assumed | likely | sure:4 | seen:2 | origin*")
 
 
 class DivergencePage:

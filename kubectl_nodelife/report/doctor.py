@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from kubectl_nodelife.answers.api import API_VERSION
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import NONE, Column, Table
+from kubectl_nodelife.report.table import NONE, Table, columns
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
-_COLUMNS = (Column("check"), Column("result"), Column("found"), Column("to do"))
+_COLUMNS = columns("check | result | found | to do")
 
 
 class Finding(NamedTuple):

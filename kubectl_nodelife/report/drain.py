@@ -26,50 +26,16 @@ from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.drain_headline import clock, consequences, headline
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 
-_NODE_COLUMNS = (
-    Column("node"),
-    Column("zone", wide=True),
-    Column("verdict"),
-    Column("pods"),
-    Column("kept"),
-    Column("start"),
-    Column("end"),
-    Column("command", wide=True),
+_NODE_COLUMNS = columns("node | zone* | verdict | pods | kept | start | end | command*")
+_POD_COLUMNS = columns(
+    "namespace | pod | node | verdict | gate | start | gone | end | lands on* | reason"
 )
-_POD_COLUMNS = (
-    Column("namespace"),
-    Column("pod"),
-    Column("node"),
-    Column("verdict"),
-    Column("gate"),
-    Column("start"),
-    Column("gone"),
-    Column("end"),
-    Column("lands on", wide=True),
-    Column("reason"),
+_WORKLOAD_COLUMNS = columns(
+    "namespace | workload | outage | for | ready | lowest | evicted | time to ready* | learnt from*"
 )
-_WORKLOAD_COLUMNS = (
-    Column("namespace"),
-    Column("workload"),
-    Column("outage"),
-    Column("for"),
-    Column("ready"),
-    Column("lowest"),
-    Column("evicted"),
-    Column("time to ready", wide=True),
-    Column("learnt from", wide=True),
-)
-_BUDGET_COLUMNS = (
-    Column("namespace"),
-    Column("budget"),
-    Column("rule"),
-    Column("expected"),
-    Column("desired"),
-    Column("healthy"),
-    Column("allowed"),
-)
+_BUDGET_COLUMNS = columns("namespace | budget | rule | expected | desired | healthy | allowed")
 _TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
 
 _MANY = 40

@@ -7,16 +7,9 @@ from typing import Protocol
 
 from kubectl_nodelife.drain.results import Estimate
 from kubectl_nodelife.report.drain_headline import clock, span
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 
-_COLUMNS = (
-    Column("wave"),
-    Column("nodes"),
-    Column("pods"),
-    Column("promised"),
-    Column("took"),
-    Column("result"),
-)
+_COLUMNS = columns("wave | nodes | pods | promised | took | result")
 
 
 class WaveOutcome(Protocol):

@@ -21,43 +21,17 @@ from kubectl_nodelife.report.record_words import (
     reason_words,
     record_words,
 )
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.sim.losses import NodeLoss, WorkloadLoss
 from kubectl_nodelife.sim.story import Story
 from kubectl_nodelife.sim.timeline import Record
 
-_COLUMNS = (
-    Column("#", wide=True),
-    Column("at"),
-    Column("by", gives=2),
-    Column("what"),
-    Column("object"),
-    Column("cause", wide=True),
-    Column("why"),
+_COLUMNS = columns("#* | at | by:2 | what | object | cause* | why")
+_NODE_COLUMNS = columns(
+    "node | zone | lost as | silent at* | lost at | tainted at | back at | pods | "
+    "marked* | deleted | first | last | gone*"
 )
-_NODE_COLUMNS = (
-    Column("node"),
-    Column("zone"),
-    Column("lost as"),
-    Column("silent at", wide=True),
-    Column("lost at"),
-    Column("tainted at"),
-    Column("back at"),
-    Column("pods"),
-    Column("marked", wide=True),
-    Column("deleted"),
-    Column("first"),
-    Column("last"),
-    Column("gone", wide=True),
-)
-_WORKLOAD_COLUMNS = (
-    Column("workload"),
-    Column("pods"),
-    Column("deleted"),
-    Column("first"),
-    Column("last"),
-    Column("replaced"),
-)
+_WORKLOAD_COLUMNS = columns("workload | pods | deleted | first | last | replaced")
 _NAMED = 2
 _SHOWN = 20
 _NEVER = "-"

@@ -12,19 +12,9 @@ from kubectl_nodelife.outlook.replay.lanes import state_spans
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.replay_lanes import lanes
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 
-_COLUMNS: Final = (
-    Column("#"),
-    Column("time"),
-    Column("who", gives=2),
-    Column("what"),
-    Column("object"),
-    Column("after", gives=3),
-    Column("why"),
-    Column("seen by", wide=True),
-    Column("node", wide=True),
-)
+_COLUMNS: Final = columns("# | time | who:2 | what | object | after:3 | why | seen by* | node*")
 _NAMED: Final = 3
 _PREFIX: Final = "node.kubernetes.io/"
 _CUT: Final = 160

@@ -17,47 +17,26 @@ from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Table, Widths, columns
 from kubectl_nodelife.report.terminal import printable
 
 _MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"
 
-_NODE_COLUMNS = (
-    Column("name"),
-    Column("zone", wide=True),
-    Column("ready"),
-    Column("reason", wide=True),
-    Column("message", wide=True),
-    Column("lease age", gives=2),
-    Column("status age", wide=True),
-    Column("unknown in", gives=1),
-    Column("taints", gives=5),
-    Column("pods", gives=3),
-    Column("next eviction", gives=4),
-    Column("verdict"),
-    Column("because", wide=True),
-    Column("losing it", wide=True),
+_NODE_COLUMNS = columns(
+    "name | zone* | ready | reason* | message* | lease age:2 | status age* | "
+    "unknown in:1 | taints:5 | pods:3 | next eviction:4 | verdict | because* | losing it*"
 )
-_ZONE_COLUMNS = (
-    Column("zone"),
-    Column("state"),
-    Column("nodes"),
-    Column("not ready"),
-    Column("threshold", gives=4),
-    Column("rate", gives=1),
-    Column("queue", gives=3),
-    Column("health", wide=True),
-    Column("evictions", wide=True),
-    Column("why"),
-    Column("brake", wide=True),
+_ZONE_COLUMNS = columns(
+    "zone | state | nodes | not ready | threshold:4 | rate:1 | queue:3 | health* | "
+    "evictions* | why | brake*"
 )
 _LONG_SECONDS = 1000
 MANY_NODES = 50
 """From so many nodes on the page begins with those that are in trouble."""
 
 _TONES = {"healthy": GOOD, "cordoned": WARN, "tainted": WARN, "pressure": WARN, "silent": WARN}
-_TERM_COLUMNS = (Column("term"), Column("earliest"), Column("latest"), Column("from"))
+_TERM_COLUMNS = columns("term | earliest | latest | from")
 
 
 class StatusPage:

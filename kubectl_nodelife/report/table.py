@@ -37,6 +37,15 @@ class Column(NamedTuple):
     gives: int = 0
 
 
+def columns(headers: str) -> tuple[Column, ...]:
+    """The columns of `name | zone* | age:2`: a `*` makes it wide, `:2` is what it gives."""
+    made = []
+    for header in headers.split(" | "):
+        name, _, gives = header.partition(":")
+        made.append(Column(name.removesuffix("*"), name.endswith("*"), int(gives or 0)))
+    return tuple(made)
+
+
 class Table(NamedTuple):
     """Rows under headers. A cell is text, a number or a bool; None and "" show as `<none>`."""
 
