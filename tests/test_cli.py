@@ -18,6 +18,7 @@ from kubectl_nodelife import __version__, cli, errors
 from kubectl_nodelife.commands.flags import (
     CONNECTION_FLAGS,
     Connection,
+    Output,
     connection_flags,
     output_flags,
 )
@@ -227,13 +228,13 @@ def test_connection_flags_before_and_behind_the_verb(
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ([], ("table", False)),
-        (["-o", "json"], ("json", False)),
-        (["-ojson"], ("json", False)),
-        (["-o=json"], ("json", False)),
-        (["--output=name", "--no-headers"], ("name", True)),
-        (["--no-headers=true"], ("table", True)),
-        (["--no-headers=false"], ("table", False)),
+        ([], ("table", True)),
+        (["-o", "json"], ("json", True)),
+        (["-ojson"], ("json", True)),
+        (["-o=json"], ("json", True)),
+        (["--output=name", "--no-headers"], ("name", False)),
+        (["--no-headers=true"], ("table", False)),
+        (["--no-headers=false"], ("table", True)),
     ],
 )
 def test_output_flags_in_kubectl_spellings(
@@ -243,8 +244,8 @@ def test_output_flags_in_kubectl_spellings(
 
     @click.command()
     @output_flags()
-    def probe(output: str, no_headers: bool) -> None:
-        seen.append((output, no_headers))
+    def probe(output: Output) -> None:
+        seen.append((output.format, output.headers))
 
     verb(probe)
     assert cli.main(["probe", *args]) == 0

@@ -13,12 +13,11 @@ from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.first_look import say_first_look
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import AuditPage
-from kubectl_nodelife.report.formats import render
 
 FIRST_LOOK = "a first look: ages are what the objects tell"
 
@@ -35,8 +34,7 @@ def audit_command(
     all_namespaces: bool,
     classes: tuple[str, ...],
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Pods whose Ready fits neither their containers nor their node, and pods that nobody releases.
@@ -62,10 +60,10 @@ def audit_command(
     answer = replace(answer, audit=only(answer.audit, classes))
     for warning in (*answer.warnings, *answer.audit.not_evaluated):
         terminal.warn(warning)
-    if not seen.pods and output in NOTHING_TO_SHOW:
+    if not seen.pods and output.format in NOTHING_TO_SHOW:
         terminal.note(none_found(namespace))
         return 0
-    terminal.write(render(AuditPage(answer), output, headers=not no_headers))
+    output.show(AuditPage(answer))
     return EXIT_NO if exit_code and answer.something_is_wrong() else 0
 
 

@@ -7,12 +7,11 @@ import click
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.budgets import BudgetsPage
-from kubectl_nodelife.report.formats import render
 
 
 @click.command("budgets")
@@ -27,8 +26,7 @@ def budgets(
     all_namespaces: bool,
     pool_label: str | None,
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Each disruption budget's arithmetic, who uses it, and which nodes it makes undrainable now.
@@ -45,6 +43,6 @@ def budgets(
         terminal.warn(warning)
     if not answer.budgets:
         terminal.note(none_found(namespace))
-    terminal.write(render(BudgetsPage(answer), output, headers=not no_headers))
+    output.show(BudgetsPage(answer))
     blocked = any(view.undrainable for view in answer.budgets) or bool(answer.two_budgets)
     return EXIT_NO if exit_code and blocked else 0

@@ -13,11 +13,10 @@ from kubectl_nodelife.answers.changes import change_document
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.explain import parse_subject
-from kubectl_nodelife.commands.flags import Connection, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.errors import BadInput, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.table import Widths
 
 OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "sent")
@@ -37,8 +36,7 @@ def changes(
     watch: bool,
     since: str | None,
     outcome: str | None,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> None:
     """Say what the controllers would change, or have changed, when, why, and how it ended.
@@ -60,10 +58,10 @@ def changes(
     connection = where.connection
     query = _query(subject, since, outcome, connection, of_dump=bool(where.filename))
     if where.filename:
-        _of_dump(where, query, watch, output, headers=not no_headers)
+        _of_dump(where, query, watch, output)
         return
     if watch:
-        _watch(connection, query, output, headers=not no_headers)
+        _watch(connection, query, output)
         return
     acts = _of_acts(connection, query)
     answer = ask.ask(connection, "changes", **query)
@@ -74,22 +72,18 @@ def changes(
         terminal.warn(warning)
     source |= {key: answer[key] for key in ("server", "identity") if key in answer}
     items = sorted([*answer["items"], *acts], key=lambda item: str(item["time"]))
-    _show(items, source, output, headers=not no_headers)
+    _show(items, source, output)
 
 
-def _show(
-    items: list[dict[str, Any]], source: dict[str, Any], output: str, *, headers: bool
-) -> None:
+def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -> None:
     if not items:
         terminal.note("No changes found")
-        if output in ("table", "wide", "name", "markdown"):
+        if output.format in ("table", "wide", "name", "markdown"):
             return
-    terminal.write(render(ChangesPage(items, source), output, headers=headers))
+    output.show(ChangesPage(items, source))
 
 
-def _of_dump(
-    where: Where, query: dict[str, Any], watch: bool, output: str, *, headers: bool
-) -> None:
+def _of_dump(where: Where, query: dict[str, Any], watch: bool, output: Output) -> None:
     """Show what a dump tells. Raises BadInput."""
     from kubectl_nodelife.commands.changes_of_dump import changes_of_dump
 
@@ -98,7 +92,7 @@ def _of_dump(
     answer = changes_of_dump(where.filename, where.now, query)
     for warning in answer["warnings"]:
         terminal.warn(warning)
-    _show(answer["items"], answer["source"], output, headers=headers)
+    _show(answer["items"], answer["source"], output)
 
 
 def _query(
@@ -128,8 +122,9 @@ def _query(
     return query
 
 
-def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    ask.refuse_whole_documents(output)
+def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
+    ask.refuse_whole_documents(output.format)
+    headers = output.headers
     answers = ask.follow(connection, "changes", **query)
     if answers is None:
         raise Unreachable(
@@ -140,12 +135,12 @@ def _watch(connection: Connection, query: dict[str, Any], output: str, *, header
         for warning in answer.get("warnings", ()):
             terminal.warn(warning)
         items = answer["items"]
-        if output == "json":
+        if output.format == "json":
             terminal.write(_one_a_line(items))
-        elif output == "name":
+        elif output.format == "name":
             terminal.write("".join(f"{name}\n" for name in ChangesPage(items, {}).names()))
         else:
-            new = lines(items, widths, wide=output == "wide", headers=headers)
+            new = lines(items, widths, wide=output.format == "wide", headers=headers)
             headers = headers and not new
             terminal.write("".join(new))
         terminal.flush()

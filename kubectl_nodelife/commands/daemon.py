@@ -11,6 +11,7 @@ import click
 from kubectl_nodelife.commands import ask, enforcing, pausing, units
 from kubectl_nodelife.commands.flags import (
     Connection,
+    Output,
     connection_arguments,
     connection_flags,
     output_flags,
@@ -178,7 +179,7 @@ def restart_command(connection: Connection) -> None:
 @daemon.command("status")
 @output_flags()
 @connection_flags
-def status(output: str, no_headers: bool, connection: Connection) -> int:
+def status(output: Output, connection: Connection) -> int:
     """Show all daemons of yours and how they are. Exits with 3 where none runs.
 
     \b
@@ -187,7 +188,6 @@ def status(output: str, no_headers: bool, connection: Connection) -> int:
       kubectl nodelife daemon status -o wide
     """
     from kubectl_nodelife.report.daemon import DaemonsPage, not_enforced, state_of
-    from kubectl_nodelife.report.formats import render
 
     items = [_health(instance) for instance in _all_instances()]
     for item in items:
@@ -195,8 +195,8 @@ def status(output: str, no_headers: bool, connection: Connection) -> int:
             terminal.warn(f"{item.get('context') or item['identity']}: {warning}")
     if not items:
         terminal.note("no daemon runs")
-    if items or output in ("json", "yaml"):
-        terminal.write(render(DaemonsPage(items), output, headers=not no_headers))
+    if items or output.format in ("json", "yaml"):
+        output.show(DaemonsPage(items))
     if not any(item["running"] for item in items):
         return EXIT_UNREACHABLE
     healthy = {"watching", "warming up", "reading", "enforcing"}

@@ -7,7 +7,7 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.answering.set_words import NODES, QUESTION, SUMMARY
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
 
 _PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/", "ds/")
@@ -23,8 +23,7 @@ def daemonset(
     name: str | None,
     per_node: bool,
     all_namespaces: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Why does a DaemonSet have the pods that it has? Its counts, and what is odd about them.
@@ -46,8 +45,7 @@ def daemonset(
         "about": NODES if per_node else SUMMARY,
         "namespace": "" if all_namespaces else ask.namespace_for(where),
         "name": name_of(name),
-        "output": output,
-        "headers": not no_headers,
+        **output.query(),
     }
     return ask.answer(where, QUESTION, query)
 

@@ -9,11 +9,10 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.diverge import DivergencePage, lines, same
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.table import Widths
 
 _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
@@ -45,8 +44,7 @@ def diverge(
     now: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
-    output: str,
-    no_headers: bool,
+    output: Output,
     connection: Connection,
 ) -> int:
     """Say where the cluster's controllers do not do what our copy of their logic would.
@@ -66,12 +64,12 @@ def diverge(
     where = Where(connection, filename, now, profile=profile, assignments=assignments)
     made = _of_dump(where, query["since"], watch=watch)
     if made is None and watch:
-        _watch(connection, query, output, headers=not no_headers)
+        _watch(connection, query, output)
         return 0
     made = made or _of_daemon(connection, query)
     for said in made["notEvaluated"]:
         terminal.warn(said)
-    terminal.write(render(DivergencePage(made), output, headers=not no_headers))
+    output.show(DivergencePage(made))
     return _CODES.get(made["verdict"], 0) if exit_code else 0
 
 
@@ -116,8 +114,9 @@ def _duration(text: str | None) -> int | None:
     return span_ns
 
 
-def _watch(connection: Connection, query: dict[str, Any], output: str, *, headers: bool) -> None:
-    ask.refuse_whole_documents(output)
+def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
+    ask.refuse_whole_documents(output.format)
+    headers = output.headers
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
         raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
@@ -131,16 +130,16 @@ def _watch(connection: Connection, query: dict[str, Any], output: str, *, header
         said = "\n".join(made["notEvaluated"])
         news = [item for item in made["items"] if same(item) not in told]
         told = {same(item) for item in made["items"]}
-        if output == "json":
+        if output.format == "json":
             terminal.write(_one_line(made))
-        elif output == "name":
+        elif output.format == "name":
             names = DivergencePage({**made, "items": news}).names()
             terminal.write("".join(f"{name}\n" for name in names))
         else:
             if made["verdict"] != verdict:
                 terminal.write(f"{made['verdict']}: {made['because']}\n")
                 verdict = made["verdict"]
-            new = lines(news, widths, wide=output == "wide", headers=headers)
+            new = lines(news, widths, wide=output.format == "wide", headers=headers)
             headers = headers and not new
             terminal.write("".join(new))
         terminal.flush()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO
-from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 
 
 @click.command()
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a check failed.")
 @output_flags()
 @connection_flags
-def doctor(exit_code: bool, output: str, no_headers: bool, connection: Connection) -> int:
+def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
     """Check the program, kubectl, completion, kubeconfig, cluster, clock, daemon and journal.
 
     Says of each what was found and what to do. Changes nothing, and starts nothing; the cluster
@@ -32,6 +30,6 @@ def doctor(exit_code: bool, output: str, no_headers: bool, connection: Connectio
     from kubectl_nodelife.report.doctor import FAILED, DoctorPage
 
     findings = list(diagnose(connection))
-    terminal.write(render(DoctorPage(findings), output, headers=not no_headers))
+    output.show(DoctorPage(findings))
     failed = any(finding.result == FAILED for finding in findings)
     return EXIT_NO if exit_code and failed else EXIT_DONE

@@ -9,7 +9,7 @@ import click
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
-from kubectl_nodelife.commands.flags import Connection, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -18,7 +18,6 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.drain_script import script
-from kubectl_nodelife.report.formats import render
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
@@ -38,8 +37,7 @@ def drain_plan(
     selector: str | None,
     all_nodes: bool,
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
     **flags: Any,
 ) -> int:
@@ -66,10 +64,10 @@ def drain_plan(
     plan.warnings = [*found.warnings, *plan.warnings]
     for warning in plan.warnings:
         terminal.warn(warning)
-    if output == "commands":
+    if output.format == "commands":
         terminal.write(script(plan, kubectl_flags(where.connection, found.source)))
     else:
-        terminal.write(rendered(plan, found.source, output, headers=not no_headers))
+        terminal.write(rendered(plan, found.source, output))
     return EXIT_NO if exit_code and plan.verdict in (NEVER, REFUSED) else 0
 
 
@@ -85,13 +83,13 @@ def kubectl_flags(connection: Connection, source: dict[str, Any]) -> list[str]:
     return [f"{flag}={value}" for flag, value in flags.items() if value]
 
 
-def rendered(plan: DrainPlan, source: dict[str, Any], output: str, *, headers: bool) -> str:
+def rendered(plan: DrainPlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
-    if output == "html":
+    if output.format == "html":
         from kubectl_nodelife.report.drain_html import page
 
         return page(plan, source)
-    return render(DrainPage(plan, source), output, headers=headers)
+    return output.render(DrainPage(plan, source))
 
 
 def choose_nodes(

@@ -8,7 +8,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
 
 _KINDS = {
@@ -43,8 +43,7 @@ _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with '
 def explain(
     subject: tuple[str, ...],
     taint: str | None,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Say in sentences what happens to a node, a zone, a pod, a DaemonSet or a budget.
@@ -67,8 +66,7 @@ def explain(
     query: dict[str, Any] = {
         "kind": kind,
         "name": name,
-        "output": output,
-        "headers": not no_headers,
+        **output.query(),
         "taint": taint,
     }
     if taint and kind != "Node":

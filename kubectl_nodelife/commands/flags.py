@@ -16,6 +16,7 @@ import click
 
 from kubectl_nodelife.live.connection import Connection as Connection
 from kubectl_nodelife.report.formats import FORMATTERS
+from kubectl_nodelife.report.formats import Output as Output
 from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
 
 
@@ -146,7 +147,7 @@ def _click_option(flag: ConnectionFlag) -> Callable[[Callback], Callback]:
 
 
 def output_flags(*formats: str) -> Callable[[Callback], Callback]:
-    """Give a command `-o` and `--no-headers`; it gets `output` (a format's name) and `no_headers`.
+    """Give a command `-o` and `--no-headers`; it gets one argument, `output` (an `Output`).
 
     Stands below `@click.command()`. `formats` are the keys of FORMATTERS allowed here, by default
     all; the first one is what is shown without `-o`.
@@ -185,4 +186,12 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
         callback=lambda ctx, option, value: choose_color(value),
         help="Show verdicts in colour; auto: on a terminal, unless NO_COLOR is set.",
     )
-    return lambda callback: output(no_headers(color(callback)))
+
+    def decorate(callback: Callback) -> Callback:
+        @functools.wraps(callback)
+        def with_output(*args: Any, output: str, no_headers: bool, **kwargs: Any) -> Any:
+            return callback(*args, output=Output(output, not no_headers), **kwargs)
+
+        return output(no_headers(color(with_output)))
+
+    return decorate

@@ -9,7 +9,7 @@ import click
 
 from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, LEASE, cluster_rows
 from kubectl_nodelife.commands.enforcing import controller_names
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, Row, rows
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block, render
@@ -199,8 +199,7 @@ def rbac(
     upgrade: bool,
     namespace: str,
     lease_namespace: str,
-    output: str,
-    no_headers: bool,
+    output: Output,
 ) -> None:
     """Print the least rights: a ClusterRole that can only read, or what writing needs.
 
@@ -218,10 +217,10 @@ def rbac(
         lease = ("coordination.k8s.io", "leases", "", LEASE_VERBS)
         page = AccountPage(name or ENFORCER, {"": rows(controllers), lease_namespace: [lease]})
     else:
-        terminal.write(render(RolePage(name or NAME), output))
+        output.show(RolePage(name or NAME))
         return
-    if output != "yaml":
-        terminal.write(render(page, output))
+    if output.format != "yaml":
+        output.show(page)
         return
     objects = page.document()["items"]
     terminal.write("---\n".join(render(ObjectPage(each), "yaml") for each in objects))

@@ -16,7 +16,7 @@ from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.first_look import say_first_look
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -27,7 +27,6 @@ from kubectl_nodelife.outlook.audit.repair_plan import CAP, RepairOptions, Repai
 from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.audit import RepairPage
-from kubectl_nodelife.report.formats import render
 
 Key = tuple[str, str]
 
@@ -64,8 +63,7 @@ def repair(
     fenced: tuple[str, ...],
     limit: int,
     act: ActFlags,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Mend the findings of the audit: show each request, or why it is refused, ask, and send.
@@ -95,10 +93,10 @@ def repair(
     sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
     page = RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends)
-    terminal.write(render(page, output, headers=not no_headers))
+    output.show(page)
     if not sends:
         return 0
-    say = terminal.write if output in ("table", "wide") else terminal.note
+    say = terminal.write if output.format in ("table", "wide") else terminal.note
     return send_repairs(steps, where.connection, act, say)
 
 

@@ -12,13 +12,12 @@ from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.dump_traces import drain_traces_of, traces_of_dump
 from kubectl_nodelife.commands.explain import parse_subject
-from kubectl_nodelife.commands.flags import Connection, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.commands.reviewing import drain_traces, review_page
 from kubectl_nodelife.commands.tracing import read_traces
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.replay import ReplayPage
 
 
@@ -38,8 +37,7 @@ def replay(
     drain: str | None,
     plan: str | None,
     everything: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> None:
     """What happened to nodes and their pods, when, by whom, and what led to it.
@@ -69,28 +67,27 @@ def replay(
     begin_ns = found.now_ns - since_ns
     if drain is not None:
         more = drain_traces_of(of_dump.dump) if of_dump else drain_traces(connection)
-        review = review_page(found, more, begin_ns, drain, plan)
-        terminal.write(render(review, output, headers=not no_headers))
+        output.show(review_page(found, more, begin_ns, drain, plan))
         return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
     lines = timeline(found.sources, wanted)
     page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
-    _show(page, output, " ".join(subject), headers=not no_headers)
+    _show(page, output, " ".join(subject))
 
 
-def _show(page: ReplayPage, output: str, subject: str, *, headers: bool) -> None:
+def _show(page: ReplayPage, output: Output, subject: str) -> None:
     for warning in page.warnings:
         terminal.warn(warning)
     if not page.lines:
         terminal.note("Nothing was found")
-        if output in ("table", "wide", "name", "markdown"):
+        if output.format in ("table", "wide", "name", "markdown"):
             return
-    if output == "html":
+    if output.format == "html":
         from kubectl_nodelife.report.replay_html import page as html
 
         terminal.write(html(page, subject))
     else:
-        terminal.write(render(page, output, headers=headers))
+        output.show(page)
 
 
 _AHEAD_NS = 5_000_000_000

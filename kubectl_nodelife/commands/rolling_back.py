@@ -11,27 +11,24 @@ from kubectl_nodelife.commands.answering.set_words import UNDO
 from kubectl_nodelife.commands.carrying_out import ROLLOUT, send_rollback
 from kubectl_nodelife.commands.cluster.look import look
 from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.flags import Output
 from kubectl_nodelife.engine.actions import RollBackDaemonSet
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.daemonset import UndoPage
-from kubectl_nodelife.report.formats import render
 
 
-def roll_back(
-    where: Where, name: str, to_revision: int, act: ActFlags, output: str, *, headers: bool
-) -> int:
+def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: Output) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
     namespace = ask.namespace_for(where)
     query = as_sent({"about": UNDO, "namespace": namespace, "name": name})
     view = look(where, answering.reading(query))
     for warning in view.warnings:
         terminal.warn(warning)
-    question = answering.SetQuestion(UNDO, namespace, name, to_revision, output, headers)
+    question = answering.SetQuestion(UNDO, namespace, name, to_revision, output)
     found = answering.DaemonSetsView(daemon_sets(view, namespace, name)(), view.source, [])
     outlook = answering.undo_of(found, question)
-    page = UndoPage(outlook, view.source, dry_run=False)
-    terminal.write(render(page, output, headers=headers))
+    output.show(UndoPage(outlook, view.source, dry_run=False))
     if outlook.plan.skipped:
         return 0
     return send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)

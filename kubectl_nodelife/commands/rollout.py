@@ -10,7 +10,7 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.acting import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
@@ -41,8 +41,7 @@ def status(
     subject: tuple[str, ...],
     watch: bool,
     timeout: str | None,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """How far an update is, what it does next, what it waits for, and how long still.
@@ -59,7 +58,7 @@ def status(
     name = parse_subject(subject)
     if timeout and not watch:
         raise BadInput("is for --watch", on="--timeout")
-    query = _query(STATUS, where, name, output, not no_headers)
+    query = _query(STATUS, where, name, output)
     if not watch:
         return ask.answer(where, QUESTION, query)
     for told in ask.watch(where, QUESTION, {**query, "timeout": _seconds(timeout) or None}):
@@ -76,8 +75,7 @@ def status(
 def history(
     subject: tuple[str, ...],
     revision: int,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """The revisions of a set, and what changed from one to the next.
@@ -90,7 +88,7 @@ def history(
     name = parse_subject(subject)
     if revision < 0:
         raise BadInput("must be a positive number", on="--revision")
-    query = _query(HISTORY, where, name, output, not no_headers)
+    query = _query(HISTORY, where, name, output)
     return ask.answer(where, QUESTION, {**query, "revision": revision or None})
 
 
@@ -104,8 +102,7 @@ def undo(
     subject: tuple[str, ...],
     to_revision: int,
     act: ActFlags,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """Go back to a revision of a DaemonSet: show the patch and what follows, ask, and send it.
@@ -121,20 +118,19 @@ def undo(
     name = parse_subject(subject)
     not_for_dumps(where.filename, act)
     if where.filename or act.dry_run == CLIENT:
-        query = _query(UNDO, where, name, output, not no_headers)
+        query = _query(UNDO, where, name, output)
         return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
     from kubectl_nodelife.commands.rolling_back import roll_back
 
-    return roll_back(where, name, to_revision, act, output, headers=not no_headers)
+    return roll_back(where, name, to_revision, act, output)
 
 
-def _query(about: str, where: Where, name: str, output: str, headers: bool) -> dict[str, Any]:
+def _query(about: str, where: Where, name: str, output: Output) -> dict[str, Any]:
     return {
         "about": about,
         "namespace": ask.namespace_for(where),
         "name": name,
-        "output": output,
-        "headers": headers,
+        **output.query(),
     }
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.assignments import parse_assignments
@@ -24,7 +24,6 @@ from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import InputError, load_objects
 from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.narration import NarrationPage
 from kubectl_nodelife.report.progress import progress_bar
 from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
@@ -65,8 +64,7 @@ def simulate(
     profile: str | None,
     workers_seed: int | None,
     assignments: tuple[str, ...],
-    output: str,
-    no_headers: bool,
+    output: Output,
 ) -> None:
     """Play a scenario on a virtual cluster and say what Kubernetes does, when and why.
 
@@ -98,7 +96,7 @@ def simulate(
         story = _narrow(story, done, *only)
     if not setting.cluster.nodes:
         terminal.warn("the cluster has no nodes")
-    terminal.write(render(NarrationPage(story), output, headers=not no_headers))
+    output.show(NarrationPage(story))
 
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:

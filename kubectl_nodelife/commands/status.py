@@ -10,7 +10,7 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.report import terminal
 
 SORT_KEYS = [
@@ -47,8 +47,7 @@ def status(
     sort_by: str | None,
     watch: bool,
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     where: Where,
 ) -> int:
     """How long until each node is called Unknown, tainted, its pods deleted; each zone's brake.
@@ -69,8 +68,7 @@ def status(
         "selector": selector,
         "sort": sort_by,
         "trouble": trouble or None,
-        "output": output,
-        "headers": not no_headers,
+        **output.query(),
     }
     if not watch:
         return ask.answer(where, "status", query, exit_code=exit_code)

@@ -10,10 +10,10 @@ import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.api import API_VERSION
-from kubectl_nodelife.commands.flags import output_flags
+from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.installation import installation
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, render
+from kubectl_nodelife.report.formats import Block
 
 
 class VersionPage(NamedTuple):
@@ -54,7 +54,7 @@ class VersionPage(NamedTuple):
 
 @click.command()
 @output_flags("table", "wide", "json", "yaml")
-def version(output: str, no_headers: bool) -> None:
+def version(output: Output) -> None:
     """Show the version of this program; with -o wide, its commit, Python, and how it came here.
 
     \b
@@ -62,7 +62,7 @@ def version(output: str, no_headers: bool) -> None:
       kubectl nodelife version
       kubectl nodelife version -o json
     """
-    if output == "table":
+    if output.format == "table":
         terminal.write(f"Client Version: v{__version__}\n")  # alone, it imports next to nothing
         return
     found = installation()
@@ -74,4 +74,4 @@ def version(output: str, no_headers: bool) -> None:
         installed_by=found.by,
         folder=found.folder,
     )
-    terminal.write(render(answer, output, headers=not no_headers))
+    output.show(answer)

@@ -8,11 +8,11 @@ order of keys, so that equal results give equal bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.report.screen import Screen, this_screen
 from kubectl_nodelife.report.table import Table
-from kubectl_nodelife.report.terminal import escape_json, printable, printable_text
+from kubectl_nodelife.report.terminal import escape_json, printable, printable_text, write
 
 _UNFOLDED_COLUMNS = 1 << 30
 
@@ -106,6 +106,29 @@ def render(answer: Page, output: str, *, headers: bool = True, screen: Screen | 
     `screen`: the one that it will be shown on, where that is not this process's.
     """
     return FORMATTERS[output](answer, headers, this_screen() if screen is None else screen)
+
+
+class Output(NamedTuple):
+    """How an answer is shown. `format` is a key of FORMATTERS; `headers`: tables have a header row.
+
+    `screen`: the one that it will be shown on, where that is not this process's.
+    """
+
+    format: str
+    headers: bool = True
+    screen: Screen | None = None
+
+    def render(self, answer: Page) -> str:
+        """The text of the answer."""
+        return render(answer, self.format, headers=self.headers, screen=self.screen)
+
+    def show(self, answer: Page) -> None:
+        """Write the answer to stdout."""
+        write(self.render(answer))
+
+    def query(self) -> dict[str, object]:
+        """As a part of a question, whose answer comes as text."""
+        return {"output": self.format, "headers": self.headers}
 
 
 def _page(blocks: Iterable[Block], headers: bool, screen: Screen, *, wide: bool) -> str:

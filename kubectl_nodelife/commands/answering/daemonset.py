@@ -16,9 +16,7 @@ from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
-    headers_of,
     output_of,
-    screen_of,
     word,
 )
 from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
@@ -46,8 +44,7 @@ from kubectl_nodelife.report.daemonset import (
     TruthTablePage,
     UndoPage,
 )
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.screen import ENDLESS, Screen
+from kubectl_nodelife.report.formats import Output
 
 WATCH_SECONDS: Final = 1.0
 _DELETED: Final = "object has been deleted"
@@ -73,9 +70,7 @@ class SetQuestion(NamedTuple):
     namespace: str
     name: str
     revision: int
-    output: str
-    headers: bool
-    screen: Screen = ENDLESS
+    output: Output
 
 
 def reading(query: Query) -> KindsToRead:
@@ -117,8 +112,6 @@ def _question_of(query: Query) -> SetQuestion:
         name=word(query, "name"),
         revision=int(word(query, "revision") or 0),
         output=output_of(query),
-        headers=headers_of(query),
-        screen=screen_of(query),
     )
 
 
@@ -148,10 +141,10 @@ def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
         [summarize(sets, key) for key in keys], look.source, sets.now_ns, everywhere, look.warnings
     )
     where = "" if everywhere else f" in {question.namespace} namespace"
-    if not keys and question.output in (*_PAGES, "name", "markdown"):
+    if not keys and question.output.format in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}
     note = "" if keys else f"No resources found{where}"
-    return {"text": _text(page, question), "note": note}
+    return {"text": question.output.render(page), "note": note}
 
 
 def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
@@ -162,11 +155,11 @@ def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
         raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
     view = _view(sets, key)
     page = TruthTablePage(summarize(sets, key), truth_table(view), look.source)
-    return {"text": _text(page, question)}
+    return {"text": question.output.render(page)}
 
 
 def _status(look: DaemonSetsView, question: SetQuestion) -> Response:
-    return {"text": _text(_rollout_page(look, question), question)}
+    return {"text": question.output.render(_rollout_page(look, question))}
 
 
 def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
@@ -185,16 +178,16 @@ def _history(look: DaemonSetsView, question: SetQuestion) -> Response:
         except RolloutError as error:
             raise Failed(str(error), on=_on(view.daemon_set.key)) from None
     rows = history_rows(view)
-    if not rows and question.output in _PAGES:
+    if not rows and question.output.format in _PAGES:
         return {"text": f"{NO_HISTORY}\n"}
     namespace, name = view.daemon_set.key
     page = HistoryPage(namespace, name, rows, look.source, view.now_ns, number)
-    return {"text": _text(page, question)}
+    return {"text": question.output.render(page)}
 
 
 def _undo(look: DaemonSetsView, question: SetQuestion) -> Response:
     outlook = undo_of(look, question)
-    return {"text": _text(UndoPage(outlook, look.source), question)}
+    return {"text": question.output.render(UndoPage(outlook, look.source))}
 
 
 def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
@@ -251,7 +244,7 @@ def _glance(
 ) -> tuple[RolloutPage, str, list[str]]:
     look = looking()
     page = _rollout_page(look, question)
-    text = page.news() if question.output in _PAGES else _text(page, question)
+    text = page.news() if question.output.format in _PAGES else question.output.render(page)
     return page, text, look.warnings
 
 
@@ -290,10 +283,6 @@ def _view_with_revisions(look: DaemonSetsView, question: SetQuestion) -> SetView
     if not look.sets.read.revisions:
         raise Failed("no ControllerRevisions were read, and they are the history", on=_on(key))
     return _view(look.sets, key)
-
-
-def _text(page: Any, question: SetQuestion) -> str:
-    return render(page, question.output, headers=question.headers, screen=question.screen)
 
 
 def _on(key: tuple[str, str]) -> str:

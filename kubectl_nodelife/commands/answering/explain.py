@@ -12,9 +12,7 @@ from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
     as_sent,
-    headers_of,
     output_of,
-    screen_of,
     word,
 )
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
@@ -23,7 +21,6 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import ExplanationPage
 
 
@@ -86,6 +83,5 @@ def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
 
 
 def _told(made: Explanation, query: Query) -> Response:
-    page, screen = ExplanationPage(made), screen_of(query)
-    text = render(page, output_of(query), headers=headers_of(query), screen=screen)
+    text = output_of(query).render(ExplanationPage(made))
     return {"text": text, "warnings": made.warnings}

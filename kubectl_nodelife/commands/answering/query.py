@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.report.formats import FORMATTERS
+from kubectl_nodelife.report.formats import FORMATTERS, Output
 from kubectl_nodelife.report.screen import Screen
 
 Query = Mapping[str, list[str]]
@@ -36,19 +36,10 @@ def word(query: Query, key: str) -> str:
     return values[-1] if values else ""
 
 
-def headers_of(query: Query) -> bool:
-    """Whether tables get their header row."""
-    return word(query, "headers") != "false"
-
-
-def screen_of(query: Query) -> Screen:
-    """The screen that the answer will be shown on."""
-    return Screen(int(word(query, "width") or 0), word(query, "color") == "true")
-
-
-def output_of(query: Query) -> str:
-    """The format, "table" where none is named. Raises BadInput."""
+def output_of(query: Query) -> Output:
+    """How the answer is to be shown, as a table where nothing is said. Raises BadInput."""
     output = word(query, "output") or "table"
     if output not in FORMATTERS:
         raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
-    return output
+    screen = Screen(int(word(query, "width") or 0), word(query, "color") == "true")
+    return Output(output, word(query, "headers") != "false", screen)

@@ -9,13 +9,10 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
-    headers_of,
     output_of,
-    screen_of,
     word,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import StatusPage
 
 NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
@@ -42,10 +39,8 @@ def told(status: NodeLifeStatus, query: Query) -> Response:
     """The status as text. Raises BadInput."""
     output = output_of(query)
     text = ""
-    if status.nodes or output not in NOTHING_TO_SHOW:
-        page = StatusPage(status, is_sorted=bool(word(query, "sort")))
-        screen = screen_of(query)
-        text = render(page, output, headers=headers_of(query), screen=screen)
+    if status.nodes or output.format not in NOTHING_TO_SHOW:
+        text = output.render(StatusPage(status, is_sorted=bool(word(query, "sort"))))
     none = "No node is in trouble." if word(query, "trouble") == "true" else "No resources found"
     return {
         "text": text,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus
-from kubectl_nodelife.commands.answering.query import Query, headers_of, output_of, screen_of, word
-from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.commands.answering.query import Query, output_of, word
+from kubectl_nodelife.report.screen import ENDLESS
 from kubectl_nodelife.report.status import StatusPage, node_lines
 from kubectl_nodelife.report.table import Widths
 
@@ -19,8 +19,7 @@ class StatusLines:
 
     def __init__(self, query: Query) -> None:
         self._output = output_of(query)
-        self._headers = headers_of(query)
-        self._screen = screen_of(query)
+        self._headers = self._output.headers
         self._widths = Widths()
         self._gone = "deleted"
         if word(query, "trouble") == "true":
@@ -40,14 +39,14 @@ class StatusLines:
         if not (changed or gone or zones):
             return ""
         shown = replace(status, nodes=changed, deleted=gone)
-        if self._output not in ("table", "wide"):
-            return render(StatusPage(shown), self._output, screen=self._screen)
+        if self._output.format not in ("table", "wide"):
+            return self._output.render(StatusPage(shown))
         lines = node_lines(
             shown,
             self._widths,
-            wide=self._output == "wide",
+            wide=self._output.format == "wide",
             headers=self._headers,
-            screen=self._screen,
+            screen=self._output.screen or ENDLESS,
         )
         self._headers = self._headers and not lines
         return "".join([*lines, *(f"{name}: {self._gone}\n" for name in gone), *zones])

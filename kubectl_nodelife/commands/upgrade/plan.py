@@ -10,12 +10,11 @@ from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_plan import kubectl_flags
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
 from kubectl_nodelife.report.upgrade_script import script
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
@@ -44,8 +43,7 @@ def plan(
     now: str | None,
     assignments: tuple[str, ...],
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     connection: Connection,
 ) -> int:
     """Which nodes an upgrade does, in which order, how long it takes, and how low the cluster gets.
@@ -78,17 +76,17 @@ def plan(
     made.rights = [right.can_i(flags) for right in rights(policy)]
     for warning in found.warnings:
         terminal.warn(warning)
-    if output == "commands":
+    if output.format == "commands":
         terminal.write(script(made, flags))
     else:
-        terminal.write(rendered(made, found.source, output, headers=not no_headers))
+        terminal.write(rendered(made, found.source, output))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
 
 
-def rendered(made: UpgradePlan, source: dict[str, Any], output: str, *, headers: bool) -> str:
+def rendered(made: UpgradePlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
-    if output == "html":
+    if output.format == "html":
         from kubectl_nodelife.report.upgrade_html import page
 
         return page(made, source)
-    return render(UpgradePlanPage(made, source), output, headers=headers)
+    return output.render(UpgradePlanPage(made, source))

@@ -14,7 +14,7 @@ from kubectl_nodelife.acts.upgrade.opening import check_start, open_run
 from kubectl_nodelife.answers.upgrade_status import upgrade_status
 from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.detaching import StartingTerminal
 from kubectl_nodelife.commands.upgrade.detaching import detach as lead_detached
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
@@ -141,7 +141,7 @@ def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
     made = make_upgrade_plan(look.snapshot, policy, look.settings)
     if not made.nodes:
         raise Failed("no node matches", on="--selector", remedy="check the labels")
-    terminal.write(rendered(made, look.source, "table", headers=True))
+    terminal.write(rendered(made, look.source, Output("table")))
     if made.refusals:
         raise Refused("; ".join(made.refusals), on=str(look.source.get("server", "")))
     return len(made.done)

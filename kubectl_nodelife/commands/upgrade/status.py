@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
-from kubectl_nodelife.commands.flags import Connection, connection_flags, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.reading import ALL, read_run
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
 
 _LOOK_SECONDS = 2.0
@@ -38,8 +37,7 @@ def status(
     watch: bool,
     lease_namespace: str,
     exit_code: bool,
-    output: str,
-    no_headers: bool,
+    output: Output,
     connection: Connection,
 ) -> int:
     """Show a run: its leader, what holds it, each node's state and why, slots left in each scope.
@@ -64,7 +62,7 @@ def status(
             for warning in (*(() if told else found.warnings), *answer["warnings"]):
                 terminal.warn(warning)
             page = UpgradeStatusPage(answer, named=bool(nodes))
-            terminal.write(("\n" if told else "") + render(page, output, headers=not no_headers))
+            terminal.write(("\n" if told else "") + output.render(page))
             terminal.flush()
             told = now
         over = answer["phase"] in {*map(str, OVER), "None"}
