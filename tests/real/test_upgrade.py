@@ -5,7 +5,6 @@ One cluster for all of it; each test takes nodes of its own, and ends with nothi
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.real.control_plane import Refused
 from tests.real.upgrade_observer import Observer
 from tests.real.upgrading import (
     LEASE,
@@ -23,6 +21,7 @@ from tests.real.upgrading import (
     Operator,
     fleet,
     is_ready,
+    operating,
 )
 
 REBOOT = 'echo "1.5" > $REBOOTS/$NODE'
@@ -39,15 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture()
 def operator(cluster: Fleet) -> Iterator[Operator]:
-    cluster.operators.clear()
-    one = Operator(cluster, "one")
-    yield one
-    for other in cluster.operators:
-        other.kill()
-    if cluster.traces():  # a test that failed leaves nothing to the next one
-        with contextlib.suppress(Refused):
-            cluster.api.delete(LEASE)
-        one.type("clean", "--release-failed", "--yes")
+    with operating(cluster) as one:
+        yield one
 
 
 def assert_clean(cluster: Fleet, operator: Operator, observer: Observer) -> None:

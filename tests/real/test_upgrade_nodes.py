@@ -6,12 +6,14 @@ Each run has many troubles at once, in places where they do not disturb one anot
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterator
 
 import pytest
 
+from tests.real.kubelets import PAUSE
 from tests.real.upgrade_observer import Observer
-from tests.real.upgrading import SETTINGS, Fleet, Json, Operator, fleet, is_ready
+from tests.real.upgrading import SETTINGS, Fleet, Json, Operator, fleet, is_ready, operating
 
 HOST = "kubernetes.io/hostname"
 AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
@@ -47,10 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture()
 def operator(cluster: Fleet) -> Iterator[Operator]:
-    cluster.operators.clear()
-    yield Operator(cluster, "one")
-    for one in cluster.operators:
-        one.kill()
+    with operating(cluster) as one:
+        yield one
 
 
 def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
@@ -72,7 +72,7 @@ def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
         hear(cluster, observer, "a3", "budget: ")
         cluster.kubelets["a2"].ailments.starts.clear()
         hear(cluster, observer, "b3", "the cluster autoscaler is about to delete it")
-        cluster.kubelets.remove_node("b3")
+        cluster.go("b3")
         hear(cluster, observer, "c2", f"S6: taint {AGENT}:NoSchedule was not there before")
         cluster.taint("c2", AGENT, off=True)
         assert operator.end(240) == 1, operator.said()
@@ -87,7 +87,7 @@ def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
         assert observer.has_heard("a0", "S7: DaemonSet shop/agent: pod agent-")
         assert observer.has_heard("a2", "two budgets match it, pair and pair-too")
         for name in ("a0", "a3", "c2"):
-            assert f"node {name}: ReleaseNode" in operator.said()
+            assert f"node {name}: released" in operator.said()
         assert endpoints_seen(cluster) >= {"a0", "a3", "c2"}
         left = {trace.split(":")[0] for trace in cluster.traces()}
         assert left == {*FAILED, canary_of(cluster, "c0")}, operator.said()
@@ -96,6 +96,71 @@ def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
         assert operator.type("clean", "--release-failed", "--yes") == 0, operator.said()
         assert cluster.traces() == [], operator.said()
         assert observer.faults == []
+
+
+def test_of_three_nodes_that_are_replaced_one_comes_late_and_one_never(
+    cluster: Fleet, operator: Operator
+) -> None:
+    """a0 comes again under its name, for b0 comes b9, which runs a pod already, for c0 nobody."""
+    with Observer(cluster, floor=9) as observer:
+        asked = ("--replace", "touch $HOME/asked-$NODE", "--work-timeout", "25s")
+        limits = ("--max-unavailable", "3", "--max-failures", "1", "--retries", "0")
+        wide = ("--zones", "0", "--canary", "3")
+        operator.begin(
+            "start", "a0", "b0", "c0", *asked, *limits, *wide, *TIMEOUTS, *SETTINGS, "--yes"
+        )
+        for name in ("a0", "b0", "c0"):
+            asking = operator.folder / f"asked-{name}"
+            cluster.until(f"{asking.name} is there", asking.exists)
+            cluster.go(name)
+        run_early_pod_on(cluster, "b9")
+        cluster.come("b9")
+        cluster.come("a0")
+        cluster.await_state("b9", "Settling", "Proving")
+        assert "cordon" not in cluster.mark("b9"), "who runs pods already is never cordoned"
+        cluster.await_state("a0", "Settling", "Proving")
+        assert cluster.mark("a0")["for"] == "a0"
+        assert operator.end() == 1, operator.said()
+        assert "c0: now Failed: its object went, and no newcomer came in time" in operator.said()
+        status = operator.ask("status")
+        assert (status["phase"], status["failures"]) == ("Finished", ["c0"]), operator.said()
+        assert cluster.traces() == [], operator.said()
+        for name in ("a0", "b9"):
+            assert f"node {name}: released" in operator.said()
+        assert observer.faults == []
+    cluster.come("c0")
+
+
+def test_a_canary_that_no_node_can_run_and_nodes_that_vanish_hold_until_a_person_has_spoken(
+    cluster: Fleet, operator: Operator
+) -> None:
+    """An autoscaler takes c3, and holds nobody; b3 vanishes, and does."""
+    for name in cluster.nodes:
+        cluster.kubelets[name].ailments.waits["image=tool:none"] = "ErrImagePull"
+    with Observer(cluster, floor=8) as observer:
+        few = ("--max-unavailable", "1", "--canary", "a0", "--zones", "0")
+        image = ("--canary-image", "tool:none")
+        operator.begin(
+            "start", "a0", "b1", "c3", "--nothing", *few, *image, *TIMEOUTS, *SETTINGS, "--yes"
+        )
+        hear(cluster, observer, "proof", "a0: the canary's image cannot be pulled: ErrImagePull")
+        assert Operator(cluster, "reader").type("status", "--exit-code") == 4
+        cluster.taint("c3", AUTOSCALER)
+        hear(cluster, observer, "c3", "the cluster autoscaler is about to delete it")
+        cluster.go("c3")
+        cluster.go("b3")
+        operator.signal(signal.SIGINT)
+        hear(cluster, observer, "paused", "")
+        operator.signal(signal.SIGINT)
+        assert operator.end(30) == 130, operator.said()
+
+        other = Operator(cluster, "other")
+        other.begin("resume", "--canary-image", PAUSE, *SETTINGS)
+        hear(cluster, observer, "b1", "1 vanished since the start (resume --rebase forgets them)")
+        assert Operator(cluster, "third").type("resume", "--rebase", "--lease-duration", "4s") == 0
+        assert other.end() == 0, other.said()
+        assert "node b1: released" in other.said()
+        assert cluster.traces() == [] and observer.faults == []
 
 
 def make_ill(cluster: Fleet) -> None:
@@ -134,9 +199,8 @@ def guard_pods_by_budgets(cluster: Fleet) -> None:
 
 def make_well(cluster: Fleet) -> None:
     """Nothing is wrong with any node any more, and b3 is back."""
+    cluster.come("b3")
     for name in cluster.nodes:
-        if name == "b3":
-            cluster.kubelets.add_node(name, {"topology.kubernetes.io/zone": "b", "pool": "blue"})
         kubelet = cluster.kubelets[name]
         kubelet.ailments = type(kubelet.ailments)()
         if kubelet.boots_at is not None:
@@ -144,6 +208,13 @@ def make_well(cluster: Fleet) -> None:
     cluster.until("all are Ready", lambda: all(is_ready(cluster.node(n)) for n in cluster.nodes))
     gone = canary_of(cluster, "c0")
     cluster.until("the canary has gone", lambda: gone not in cluster.traces())
+
+
+def run_early_pod_on(cluster: Fleet, node: str) -> None:
+    """An ordinary pod that is bound to a node before that is there."""
+    container = {"name": "early", "image": "early"}
+    pod = {"metadata": {"name": "early"}, "spec": {"nodeName": node, "containers": [container]}}
+    cluster.api.create("/api/v1/namespaces/shop/pods", pod)
 
 
 def hear(cluster: Fleet, observer: Observer, what: str, words: str) -> None:

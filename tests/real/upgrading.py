@@ -71,7 +71,7 @@ class Fleet:
     def furnish(self) -> None:
         """Nodes, namespaces, sets, and the account of an upgrade."""
         for name in self.nodes:
-            self.kubelets.add_node(name, {ZONE: name[0], "pool": "blue"})
+            self.come(name)
         for namespace in ("nodelife", "shop"):
             meta = {"metadata": {"name": namespace}}
             self.api.create("/api/v1/namespaces", meta)
@@ -99,6 +99,16 @@ class Fleet:
         """How many pods of the shop are Ready."""
         pods = self.api.get("/api/v1/namespaces/shop/pods")["items"]
         return sum(is_ready(pod) for pod in pods)
+
+    def come(self, name: str) -> None:
+        """A node of the pool comes, in the zone by which its name begins."""
+        self.kubelets.add_node(name, {ZONE: name[0], "pool": "blue"})
+        self.nodes = sorted({*self.nodes, name})
+
+    def go(self, name: str) -> None:
+        """A node's kubelet and object go."""
+        self.kubelets.remove_node(name)
+        self.nodes.remove(name)
 
     def taint(self, node: str, key: str, *, off: bool = False) -> None:
         """Another program taints the node, or takes its taint off."""
@@ -239,6 +249,20 @@ def fleet(folder: Path) -> Iterator[Fleet]:
         one = Fleet(plane, kubelets, reboots)
         one.furnish()
         yield one
+
+
+@contextlib.contextmanager
+def operating(cluster: Fleet) -> Iterator[Operator]:
+    """A person; a test that failed leaves nothing to the next one."""
+    cluster.operators.clear()
+    one = Operator(cluster, "one")
+    yield one
+    for other in cluster.operators:
+        other.kill()
+    if cluster.traces():
+        with contextlib.suppress(Refused):
+            cluster.api.delete(LEASE)
+        one.type("clean", "--release-failed", "--yes")
 
 
 def until(what: str, holds: Callable[[], bool], seconds: float = 60) -> None:

@@ -186,6 +186,24 @@ def test_a_pool_that_an_autoscaler_shrinks_does_not_hold_the_run() -> None:
     assert len(s.claimed()) == 1 and budget(s)[0] == 9
 
 
+def test_a_node_that_an_autoscaler_took_leaves_the_count_though_the_first_write_was_refused() -> (
+    None
+):
+    s = run_of(10, maxUnavailable=1)
+    drain_slowly(s)
+    s.settle()
+    s.edit("n9", spec={"taints": (Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule"),)})
+    s.settle()
+    s.refuse["UpdateRun"] = (409, "the object has been modified")
+    s.cache.set("Node", ("", "n9"), None)
+    s.step()
+    del s.refuse["UpdateRun"]
+    s.settle()
+    assert budget(s)[0] == 9 and s.document.base_counts["cluster"] == 9
+    s.run(60)
+    assert budget(s)[0] == 9
+
+
 @pytest.mark.parametrize("state", [DRAINING, WORKING, SETTLING, DONE])
 def test_an_autoscaler_may_take_a_node_that_the_run_has_named(state: NodeState) -> None:
     s = Stand(grown=False, maxUnavailable=1, canaryNodes=["n0"])

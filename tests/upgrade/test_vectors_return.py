@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.canary_service import LABEL_SERVICE_NAME
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
-from kubectl_nodelife.engine.actions import CreateCanary, NodeMarkPatch
+from kubectl_nodelife.engine.actions import CreateCanary, FailGoneNode, NodeMarkPatch
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.service import (
@@ -66,6 +66,17 @@ def test_29_the_same_name_with_another_uid_is_the_newcomer() -> None:
     s.settle()
     assert s.state("x") == SETTLING and s.node("x").spec.unschedulable
     assert s.mark_of("x").for_ == "x"
+
+
+def test_a_node_that_went_and_whose_newcomer_does_not_come_has_failed_and_is_told_so() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5, maxFailures=1, work={"mode": "replace"})
+    s.add_nodes("x", "y")
+    s.settle()
+    s.cache.set("Node", ("", "x"), None)
+    s.run(31 * 60, every=30)
+    assert s.document.failed == ("x",) and s.document.phase == "Finished"
+    (told,) = [a for a in s.did if isinstance(a, FailGoneNode)]
+    assert (told.node, told.because) == ("x", "its object went, and no newcomer came in time")
 
 
 def test_30_a_newcomer_that_runs_pods_is_never_cordoned() -> None:

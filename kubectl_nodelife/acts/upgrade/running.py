@@ -17,6 +17,7 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
+from kubectl_nodelife.acts.upgrade.exit_code import exit_code
 from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tell
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
@@ -32,20 +33,7 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     read_lease,
 )
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.document import (
-    ANNOTATION_WISH,
-    OVER,
-    RunDocument,
-    RunPhase,
-    Verb,
-    Wish,
-)
-from kubectl_nodelife.controllers.upgrade.marks import (
-    IN_FLIGHT,
-    NodeMark,
-    UnreadableMark,
-    mark_of,
-)
+from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, RunDocument, Verb, Wish
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import whoever
@@ -53,7 +41,7 @@ from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
+from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -253,25 +241,13 @@ class _Running:
         run = document_or_refused(found) if isinstance(found, Lease) else None
         if run is None or run.run != self._run or ANNOTATION_WISH in _annotations(found):
             return None
-        marks = list(self._marks())
-        if run.phase in OVER:
-            if not is_cleared:
-                return None
-            if run.phase is RunPhase.ABORTED and self._interrupted:
-                return EXIT_INTERRUPTED
-            return EXIT_FAILED if run.left or run.failed else 0
-        if run.phase is not RunPhase.PAUSED or any(mark.state in IN_FLIGHT for mark in marks):
-            return None
-        if self._interrupted:
-            return EXIT_INTERRUPTED
-        return EXIT_FAILED if len(run.failed) > self._order.policy.max_failures else None
-
-    def _marks(self) -> Iterator[NodeMark]:
-        for node in self._cache.cache.nodes.values():
-            with contextlib.suppress(UnreadableMark):
-                mark = mark_of(node)
-                if mark is not None and mark.run == self._run:
-                    yield mark
+        return exit_code(
+            run,
+            self._cache.cache.nodes,
+            is_cleared=is_cleared,
+            interrupted=self._interrupted,
+            tolerated=self._order.policy.max_failures,
+        )
 
 
 def _annotations(obj: KubeObject | None) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.actions import FailGoneNode
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -184,6 +185,13 @@ def is_ordinary(pod: Pod) -> bool:
 def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
     sight = p.sight(name, mark)
     sight.waits_for = "its newcomer"
-    if p.is_over(sight.armed_ns, p.deadline_ns(mark.state)) and name not in p.next.failed:
+    if p.is_under_way("Lease", p.policy.lease_key) or name in p.next.failed:
+        return
+    if p.is_over(sight.armed_ns, p.deadline_ns(mark.state)):
+        because = "its object went, and no newcomer came in time"
         p.edit(failed=(*p.next.failed, name))
-        p.pause_after_failures(name, "its object went, and no newcomer came in time")
+        p.pause_after_failures(name, because)
+        uid = p.document.step.nodes[name].uid
+        p.emit(
+            FailGoneNode(controller="upgrade", because=because, node=name, node_uid=uid),
+        )

@@ -30,20 +30,37 @@ def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
 def follow(p: UpgradePass) -> None:
     """Note the nodes that are marked for deletion, and count without those that went."""
     leaving = p.memory.leaving
-    counts = dict(p.next.base_counts)
-    for name, (uid, scopes) in list(leaving.items()):
+    for name, (uid, _) in list(leaving.items()):
         node = p.nodes.get(name)
-        if node is not None and node.uid == uid and _is_deleted_by_others(node):
-            continue
-        del leaving[name]
-        if (node is None or node.uid != uid) and name not in p.awaited:
-            for scope in scopes:
-                counts[scope] = max(0, counts.get(scope, 0) - 1)
+        is_gone = node is None or node.uid != uid
+        if (name in p.awaited) if is_gone else not _is_deleted_by_others(p.nodes[name]):
+            del leaving[name]
+    _count_without_gone(p)
     for name, node in p.nodes.items():
         if name not in leaving and _is_deleted_by_others(node):
             scopes = tuple(scope.key for scope in p.census.scopes_of(name))
             leaving[name] = (node.uid, scopes)
-    if counts != p.next.base_counts:
+
+
+def _count_without_gone(p: UpgradePass) -> None:
+    """Nodes that went are remembered until the stored document counts without them."""
+    memory = p.memory
+    if p.is_under_way("Lease", p.policy.lease_key) or not p.document.base_counts:
+        return
+    if memory.shrunk_to == p.document.base_counts:
+        for name in memory.shrunk_by:
+            memory.leaving.pop(name, None)
+    gone = [
+        name
+        for name, (uid, _) in memory.leaving.items()
+        if name not in p.nodes or p.nodes[name].uid != uid
+    ]
+    counts = dict(p.next.base_counts)
+    for name in gone:
+        for scope in memory.leaving[name][1]:
+            counts[scope] = max(0, counts.get(scope, 0) - 1)
+    memory.shrunk_by, memory.shrunk_to = gone, counts if gone else {}
+    if gone:
         p.edit(base_counts=counts)
 
 

@@ -94,6 +94,10 @@ class UpgradeMemory:
         self.refused: dict[ObjectKey, tuple[int, str]] = {}
         """Until when nothing is tried on an object again, and what was said."""
         self.leaving: dict[str, tuple[str, tuple[str, ...]]] = {}
+        """(uid, scopes) of nodes that another program is about to delete."""
+        self.shrunk_by: list[str] = []
+        self.shrunk_to: dict[str, int] = {}
+        """What the document is to count once these nodes have left."""
         self.hands_off: dict[str, str] = {}
         self.costs: dict[str, tuple[int, DrainVerdict]] = {}
         self.failing: dict[str, str] = {}

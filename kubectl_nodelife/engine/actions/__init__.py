@@ -71,6 +71,7 @@ from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanar
 from kubectl_nodelife.engine.actions.upgrades import DeleteCanaryService as DeleteCanaryService
 from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
 from kubectl_nodelife.engine.actions.upgrades import DeleteOfNode as DeleteOfNode
+from kubectl_nodelife.engine.actions.upgrades import FailGoneNode as FailGoneNode
 from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode
 from kubectl_nodelife.engine.actions.upgrades import MarkNode as MarkNode
 from kubectl_nodelife.engine.actions.upgrades import NodeMarkPatch as NodeMarkPatch

@@ -140,6 +140,16 @@ class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
         yield "WorkDone", {"try": self.try_} | ({} if self.code is None else {"code": self.code})
 
 
+class FailGoneNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """The node's object went, and no newcomer came in time: the run's document says so."""
+
+    writes: ClassVar[bool] = False
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """FailNode."""
+        yield "FailNode", {"to": "Failed"}
+
+
 class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """POST of the canary pod of a node. 409: it is there already."""
 
