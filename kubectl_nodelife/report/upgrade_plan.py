@@ -45,10 +45,10 @@ _BUDGET_COLUMNS = (
     Column("nodes"),
     Column("available"),
     Column("at least"),
-    Column("may be out"),
-    Column("slots now"),
+    Column("max out"),
+    Column("slots"),
     Column("lowest"),
-    Column("at"),
+    Column("at", gives=1),
 )
 
 

@@ -28,8 +28,8 @@ _BUDGET_COLUMNS: Final = (
     Column("nodes"),
     Column("available"),
     Column("at least"),
-    Column("may be out"),
-    Column("slots now"),
+    Column("max out"),
+    Column("slots"),
 )
 _CHECK_COLUMNS: Final = (
     Column("node"),
@@ -95,6 +95,8 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
     if status["phase"] in ("Running", "Paused"):
         yield _step(status["step"])
     for gate in status["gates"]:
+        if gate["because"] == status["because"]:
+            continue  # a pause: the first line says it
         yield f"Held by gate {gate['gate']}: {gate['because']}"
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:

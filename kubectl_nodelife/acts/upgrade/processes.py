@@ -25,6 +25,8 @@ NOT_STARTED: Final = 127
 """The shell's code for a command that is not there; ours where no shell could be started."""
 
 _LOOK_SECONDS: Final = 0.1
+_LAST_BYTES = 1000
+_SHOWN_LETTERS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -68,6 +70,17 @@ class WorkRunner:
     def log_path(self, node: str) -> str:
         """Where the output for a node goes."""
         return os.path.join(self._folder, f"{_UNSAFE.sub('_', node)}.log")
+
+    def last_words(self, node: str) -> str:
+        """The last line of the output for a node, "" for none: to be shown to its owner alone."""
+        try:
+            with open(self.log_path(node), "rb") as log:
+                log.seek(max(0, os.path.getsize(log.name) - _LAST_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return "".join(filter(str.isprintable, last.strip()))[:_SHOWN_LETTERS]
 
     def start(self, key: WorkKey, variables: Mapping[str, str]) -> None:
         """Begin a try with these variables in its environment; once more after a code of 75."""

@@ -22,7 +22,7 @@ from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tel
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
-from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkRunner
+from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.acts.upgrade.run_edits import (
     UPGRADE,
@@ -129,6 +129,7 @@ class _Running:
         self._lease = RunLease(session, namespace, order.lease_duration_ns, self._lease_seen)
         self._carrier = LiveCarrier(session, TokenBucket(QPS, BURST))
         self._leader: Leader | None = None
+        self._work: WorkRunner | None = None
         self._run = ""
         self._interrupted = self._proof_only = False
         self._pausing: asyncio.Task[None] | None = None
@@ -214,15 +215,20 @@ class _Running:
                 os.path.dirname(journal_path(dict(order.environ), order.identity)),
                 f"upgrade-{run.run}",
             )
-            parts.work = WorkRunner(policy.work.command, folder, order.environ, self._work_ended)
+            work = WorkRunner(policy.work.command, folder, order.environ, self._work_ended)
+            parts.work = self._work = work
             self._tell(f"the output of the work on each node goes to {folder}/NODE.log")
         if policy.gate:
             parts.gate = GateCommand(policy.gate, order.environ)
         return parts
 
-    def _work_ended(self, key: object, code: int) -> None:
+    def _work_ended(self, key: WorkKey, code: int) -> None:
+        work = self._work
+        if code and work is not None:
+            said = work.last_words(key.node) or "(no output)"
+            self._tell(f"node {key.node}: the work says: {said} ({work.log_path(key.node)})")
         if self._leader is not None:
-            self._leader.work_ended(key, code)  # type: ignore[arg-type]
+            self._leader.work_ended(key, code)
 
     def _lease_seen(self, lease: KubeObject) -> None:
         if self._leader is not None:

@@ -38,6 +38,13 @@ def test_a_try_knows_its_node_and_its_output_is_in_the_nodes_log(tmp_path: Path)
     assert (code, log) == (75, "b7 try 1\ntrouble\n")
 
 
+def test_the_last_words_of_the_work_are_told_without_what_steers_a_terminal(tmp_path: Path) -> None:
+    runner = WorkRunner("", str(tmp_path), ENVIRON)
+    assert runner.last_words("b7") == ""
+    Path(runner.log_path("b7")).write_text("one\n\x1b[31mno such host\a\n\n")
+    assert runner.last_words("b7") == "[31mno such host"
+
+
 def test_nothing_is_on_its_stdin(tmp_path: Path) -> None:
     assert run("cat; echo end", tmp_path) == (0, "end\n")
 
