@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.controllers import make_controllers
@@ -64,8 +66,9 @@ async def sandbox(
     events: Collection[Mapping[str, Any]] = (),
     kubelet: Mapping[str, object] = KUBELET,
     bookmark_s: float = 60.0,
+    record: list[str] | None = None,
 ) -> AsyncIterator[Sandbox]:
-    """A running sandbox."""
+    """A running sandbox. `record` takes each request: `GET /api/v1/nodes`."""
     spec: dict[str, Any] = {"kubelet": dict(kubelet), "objects": list(objects)}
     spec["events"] = list(events)
     if generate is not None:
@@ -81,8 +84,20 @@ async def sandbox(
     rules = rules_for(settings.profile) if STATUS_MANAGERS in controllers else None
     made = make_controllers(settings, controllers)
     cluster = SandboxCluster(beginning.setting, made, status_rules=rules)
-    async with make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s) as served:
+    served = make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s)
+    if record is not None:
+        served.server.app.middlewares.append(_recorder(record))
+    async with served:
         yield served
+
+
+def _recorder(record: list[str]) -> Middleware:
+    @web.middleware
+    async def recorded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        record.append(f"{request.method} {request.path}")
+        return await handler(request)
+
+    return recorded
 
 
 def target_of(served: Sandbox) -> Target:

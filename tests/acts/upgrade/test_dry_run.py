@@ -29,7 +29,8 @@ async def versions(served: Sandbox) -> dict[str, str]:
 def test_a_dry_run_tells_the_whole_story_and_writes_nothing() -> None:
     async def run() -> None:
         generate = {"zones": 2, "nodesPerZone": 2, "podsPerNode": 2, "daemonSets": 1}
-        async with sandbox(generate=generate) as served:
+        sent: list[str] = []
+        async with sandbox(generate=generate, record=sent) as served:
             before = await versions(served)
             words = ("start", "a1", *WORK, *QUICK, *SETTINGS, "--dry-run")
             ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
@@ -51,5 +52,11 @@ def test_a_dry_run_tells_the_whole_story_and_writes_nothing() -> None:
             assert any(line.startswith("pod ") and ": evicted" in line for line in would)
             assert "the run: now Finished" in ended.out
             assert await versions(served) == before
+            for verb in ("plan", "status"):
+                words = ("a1", *WORK) if verb == "plan" else ()
+                ended = await nodelife(served.kubeconfig, served.folder, "upgrade", verb, *words)
+                assert ended.code == 0, ended.err
+            assert len(sent) > 20, "a record of nothing shows nothing"
+            assert {request.split()[0] for request in sent} == {"GET"}, "not even a question"
 
     play(run)
