@@ -142,12 +142,12 @@ class UpgradeWatch:
 
     def _measure_room(self) -> None:
         """The share of requestable cpu and memory that the available nodes have left."""
-        placement = self._world.scheduler.placement
-        infos = [placement.info(name) for name in self._available]
+        info = self._world.scheduler.placement.info
+        infos = [(i.allocatable, i.requested) for i in map(info, self._available)]
         for key in _SHARES:
-            whole = sum(info.allocatable.get(key, 0) for info in infos)
+            whole = sum([allocatable.get(key, 0) for allocatable, _ in infos])
             if whole:
-                taken = sum(info.requested.get(key, 0) for info in infos)
+                taken = sum([requested.get(key, 0) for _, requested in infos])
                 self._shares[key] = min(self._shares[key], 1 - taken / whole)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:

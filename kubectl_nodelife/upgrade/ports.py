@@ -179,17 +179,26 @@ class LifecycleZones:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._known: dict[str, tuple[Node, str | None, bool]] = {}
 
     def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
         """The state of each zone that has a counted node."""
         counts: dict[str, list[int]] = {}
-        for node in cache.nodes.values():
-            if self.counts(node):
-                ready = node.ready()
-                of_zone = counts.setdefault(zone_key(node.metadata.labels), [0, 0])
-                of_zone[ready is None or ready.status != "True"] += 1
+        for name, node in cache.nodes.items():
+            known = self._known.get(name)
+            if known is None or known[0] is not node:
+                known = self._known[name] = (node, *self._read(node))
+            _, zone, is_down = known
+            if zone is not None:
+                counts.setdefault(zone, [0, 0])[is_down] += 1
         threshold = self._settings.unhealthy_zone_threshold
         return {z: compute_zone_state(of[0], of[1], threshold) for z, of in counts.items()}
+
+    def _read(self, node: Node) -> tuple[str | None, bool]:
+        """Its zone, None where it counts in none, and whether it is not Ready."""
+        ready = node.ready()
+        zone = zone_key(node.metadata.labels) if self.counts(node) else None
+        return zone, ready is None or ready.status != "True"
 
     def counts(self, node: Node) -> bool:
         """Whether the node counts in its zone."""

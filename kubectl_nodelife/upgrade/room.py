@@ -16,6 +16,7 @@ from kubectl_nodelife.drain.node_index import NodeIndex
 from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.workloads.capacity import COUNTED
 from kubectl_nodelife.workloads.owners import NEVER, replacement_of
 
@@ -32,9 +33,11 @@ class RoomElsewhere:
         self._moved: dict[str, list[Pod]] = {}
         """Pods that have left nodes out of service, by the node on which they stand now."""
         self._pods = {pod.key: pod for pod in snapshot.pods}
-        self._available = {
-            name for name, node in snapshot.nodes.items() if not why_unavailable(node)
-        }
+        self._staying = {name for name, node in snapshot.nodes.items() if not why_unavailable(node)}
+        infos = [self._nodes.placement.info(name) for name in self._staying]
+        self._total = {r: sum(i.allocatable.get(r, 0) for i in infos) for r in COUNTED}
+        """What the nodes that stay have of cpu and memory."""
+        self._used = {r: sum(i.requested.get(r, 0) for i in infos) for r in COUNTED}
 
     def shortage(
         self,
@@ -54,10 +57,11 @@ class RoomElsewhere:
             for pod in [*self._replacements(moving), *self._again(self._moved.get(node, ()))]:
                 if self._place(pod, placed) is None:
                     return f"pod {pod.namespace}/{pod.name} finds no node: {self._why(pod)}"
-            return self._low(self._available - self._gone.keys() - {node})
+            return self._low(node)
         finally:
             for pod in placed:
                 self._nodes.left(pod)
+                self._count(pod, -1)
             self._nodes.set_nodes([before if before.spec.unschedulable else uncordoned(before)])
 
     def _take_away(self, name: str, keys: tuple[PodKey, ...]) -> None:
@@ -66,6 +70,11 @@ class RoomElsewhere:
             return
         first = name not in self._gone
         self._gone[name] = keys
+        if name in self._staying:
+            self._staying.remove(name)
+            for resource, (total, used) in self._of_node(name).items():
+                self._total[resource] -= total
+                self._used[resource] -= used
         node = self._nodes.nodes.get(name)
         if first and node is not None:
             self._nodes.set_nodes([cordoned(node)])
@@ -95,20 +104,30 @@ class RoomElsewhere:
         name = self._nodes.place(pod)
         if name is not None:
             placed.append(pod)
+            self._count(pod, 1)
         return name
+
+    def _count(self, pod: Pod, sign: int) -> None:
+        """The pod has come to a node that stays, or has left it."""
+        for resource, amount in pod_requests(pod).items():
+            if resource in self._used:
+                self._used[resource] += sign * amount
+
+    def _of_node(self, name: str) -> dict[str, tuple[int, int]]:
+        """What the node has of cpu and memory, and how much of it is requested."""
+        info = self._nodes.placement.info(name)
+        return {r: (info.allocatable.get(r, 0), info.requested.get(r, 0)) for r in COUNTED}
 
     def _why(self, pod: Pod) -> str:
         return str(self._nodes.placement.no_room(pod))
 
-    def _low(self, names: Collection[str]) -> str:
-        """Whether less than the low-water mark of a resource is free on these nodes."""
-        for resource in COUNTED:
-            total = free = 0
-            for name in names:
-                info = self._nodes.placement.info(name)
-                amount = info.allocatable.get(resource, 0)
-                total += amount
-                free += amount - info.requested.get(resource, 0)
+    def _low(self, node: str) -> str:
+        """Whether less than the low-water mark of a resource is free without the node."""
+        of_node = self._of_node(node) if node in self._staying else {}
+        for resource, total in self._total.items():
+            own, requested = of_node.get(resource, (0, 0))
+            total, used = total - own, self._used[resource] - requested
+            free = total - used
             if free * 100 < self._low_water * total:
                 share = 100 * free / total if total else 0.0
                 return (

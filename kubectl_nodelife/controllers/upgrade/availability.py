@@ -23,6 +23,11 @@ FOREIGN_TAINTS: Final = {
 }
 """Taint keys of programs that take a node away or work on it, and what they do."""
 
+_DELETING: Final = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+)
 _KURED: Final = "weave.works/kured-reboot-in-progress"
 _MACHINE_CONFIG_STATE: Final = "machineconfiguration.openshift.io/state"
 
@@ -62,6 +67,11 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
         if _keeps_off(taint) and (taint.key.startswith(_KUBERNETES) or taint.key == TAINT_UNPROVEN):
             return f"taint {taint.key}:{taint.effect}"
     return ""
+
+
+def is_deleted_by_others(node: Node) -> bool:
+    """Whether a program that deletes nodes has marked it."""
+    return any(taint.key in _DELETING for taint in node.spec.taints)
 
 
 def _keeps_off(taint: Taint) -> bool:

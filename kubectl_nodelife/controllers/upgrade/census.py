@@ -6,17 +6,15 @@ as going down; claims of one pass lower the numbers one after another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.controllers.upgrade.counts import (
-    CountedNode,
-    NodeCounts,
     NodeScope,
-    limits_of,
     pool_scope,
 )
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeMark, NodeState
-from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading
+from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading, NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
@@ -32,6 +30,7 @@ class Census:
 
     def __init__(
         self,
+        known: NodeReadings,
         readings: Mapping[str, NodeReading],
         marks: Mapping[str, NodeMark],
         policy: UpgradePolicy,
@@ -41,31 +40,29 @@ class Census:
     ) -> None:
         self._cache, self._now_ns, self._ports = cache, now_ns, ports
         self._policy = policy
-        self._readings = readings
-        self._zones: dict[str, list[str]] = {}
+        self._known, self._readings = known, readings
+        self._size: Counter[str] = Counter()
         self._down: set[str] = set()
         self._ours: set[str] = set()
         self.unavailable: dict[str, str] = {}
-        counted = []
+        self.counts = known.counts
+        self.counts.keep(readings.keys())
+        grace_ns = ports.grace_period_ns
         for name, node in readings.items():
-            if node.counts:
-                self._zones.setdefault(node.zone_key, []).append(name)
+            self._size[node.zone_key] += node.counts
+            counted, mark = node.counted, marks.get(name)
             if node.is_down:
                 self._down.add(name)
-            why = node.unavailable
-            if not node.is_down and not self.is_fresh(name):
-                why = STALE
-            if why:
-                self.unavailable[name] = why
-            mark = marks.get(name)
-            is_taken = mark is not None and mark.state in TAKEN
-            if mark is not None and mark.state in _GOING_DOWN:
-                self._ours.add(name)
-            counted.append(
-                CountedNode(name, node.pool, node.zone, why, is_taken, node.is_control_plane)
-            )
-        self._counted = {node.name: node for node in counted}
-        self.counts = NodeCounts.of(counted, limits_of(policy))
+            elif not known.is_fresh(cache, name, now_ns, grace_ns):
+                counted = counted._replace(unavailable=STALE)
+            if counted.unavailable:
+                self.unavailable[name] = counted.unavailable
+            if mark is not None and mark.state in TAKEN:
+                counted = counted._replace(claimed=True)
+                if mark.state in _GOING_DOWN:
+                    self._ours.add(name)
+            self.counts.put(counted)
+        self.counts.begin_from({})
 
     def begin_from(self, base_counts: Mapping[str, int]) -> None:
         """Count from the numbers at the start of the run, by `NodeScope.key`."""
@@ -77,13 +74,12 @@ class Census:
 
     def scopes_of(self, name: str) -> tuple[NodeScope, ...]:
         """The scopes in which the node counts."""
-        return self._counted[name].scopes
+        return self.counts.node(name).scopes
 
     def is_fresh(self, name: str) -> bool:
         """Whether the node's Lease was renewed within the grace period, as we saw it."""
-        beat = self._cache.heartbeat(name)
-        seen = beat.renewal(self._now_ns) if beat is not None else None
-        return seen is not None and self._now_ns - seen[1] <= self._ports.grace_period_ns
+        grace_ns = self._ports.grace_period_ns
+        return self._known.is_fresh(self._cache, name, self._now_ns, grace_ns)
 
     def claim(self, name: str) -> None:
         """The node is taken out of service in this pass."""
@@ -96,14 +92,13 @@ class Census:
 
     def zone_hold(self, name: str) -> str:
         """Why the zone brake holds the node; "" where it does not."""
-        zone = self._readings[name].zone_key
-        members = self._zones.get(zone, [])
-        if name not in members:
+        node = self._readings[name]
+        if not node.counts:
             return ""
-        ours = sum(1 for other in members if other in self._ours)
-        down = sum(1 for o in members if o in self._down and o not in self._ours and o != name)
+        ours = self._in_zone(node.zone_key, self._ours)
+        down = self._in_zone(node.zone_key, self._down - self._ours - {name})
         return zone_hold(
-            ZoneCounts(len(members), down, ours),
+            ZoneCounts(self._size[node.zone_key], down, ours),
             self._ports.zone_threshold,
             self._ports.zone_reserve,
             allow_dark=self._policy.allow_dark_zone,
@@ -111,18 +106,21 @@ class Census:
 
     def down_in(self, zone: str) -> str:
         """How many nodes of a zone are not Ready, and of how many."""
-        members = self._zones.get(zone, [])
-        down = sum(1 for name in members if name in self._down)
-        return f"{down} of {len(members)} nodes are not Ready"
+        return f"{self._in_zone(zone, self._down)} of {self._size[zone]} nodes are not Ready"
+
+    def _in_zone(self, zone: str, names: Iterable[str]) -> int:
+        """How many of the nodes count in the zone."""
+        readings = (self._readings[name] for name in names if name in self._readings)
+        return sum(node.counts and node.zone_key == zone for node in readings)
 
     def slots_of(self, name: str) -> int:
         """The least number of slots in any scope of the node."""
-        scopes = self._counted[name].scopes
+        scopes = self.scopes_of(name)
         return min((self.counts.budget(scope).slots for scope in scopes), default=1)
 
     def floor_holds_without(self, name: str) -> bool:
         """Whether every floor still holds once this node, which is available, no longer is."""
-        node = self._counted[name]
+        node = self.counts.node(name)
         if not node.available:
             return True
         budgets = [self.counts.budget(scope) for scope in node.scopes]
@@ -134,10 +132,9 @@ class Census:
 
     def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
         """Whether the node's zone is disrupted even if all of ours in flight are thought Ready."""
-        members = self._zones.get(self._readings[name].zone_key, [])
-        down = sum(1 for other in members if other in self._down and other not in flying)
-        ready = len(members) - down
-        if down and not ready:
+        zone = self._readings[name].zone_key
+        size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
+        if down and down == size:
             return True
-        share = as_float32(as_float32(down) / as_float32(len(members))) if members else 0.0
+        share = as_float32(as_float32(down) / as_float32(size)) if size else 0.0
         return down > 2 and share >= as_float32(self._ports.zone_threshold)

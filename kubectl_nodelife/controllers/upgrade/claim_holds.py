@@ -8,6 +8,7 @@ from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.ports import PodKey
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane
 from kubectl_nodelife.controllers.upgrade.settling import is_ready
 from kubectl_nodelife.controllers.upgrade.skipping import ask_planner
@@ -47,8 +48,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     why = why_undrainable(verdict, p.policy)
     if why or verdict.waits:
         return ClaimHold("budget", why or verdict.sentence)
-    leaving = {other: _leaving(p, other) for other in p.unavailable_after_claim()}
-    short = p.ports.room.shortage(p.cache, name, verdict.moving, leaving, p.now_ns)
+    short = p.ports.room.shortage(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
     if short:
         return ClaimHold("room", short)
     windows = [parse_window(text) for text in p.policy.window]
@@ -58,12 +58,11 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     return None
 
 
-def _leaving(p: UpgradePass, name: str) -> tuple[tuple[str, str], ...]:
-    """What still leaves a node that is out of service."""
+def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
+    """What still leaves each node that is out of service."""
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
-    if name not in draining:
-        return ()
-    return p.ports.drains.verdict(p.cache, name, draining, p.now_ns).moving
+    verdict, leaving = p.ports.drains.verdict, dict.fromkeys(p.unavailable_after_claim(), ())
+    return leaving | {n: verdict(p.cache, n, draining, p.now_ns).moving for n in draining}
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:

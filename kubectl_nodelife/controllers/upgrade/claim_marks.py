@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
-    TAINT_OUTDATED,
     CordonOwner,
     NodeBefore,
     NodeMark,
@@ -22,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import ClaimNode, MarkNode
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
 _OURS: Final = "nodelife.dev/"
 
@@ -86,7 +85,7 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
         return
     for name in names:
         node = p.nodes[name]
-        if node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE) or p.is_busy(node.name):
+        if p.readings[name].is_outdated or p.is_busy(name):
             continue
         if node.name in p.next.step.nodes or ANNOTATION in (node.metadata.annotations or {}):
             continue

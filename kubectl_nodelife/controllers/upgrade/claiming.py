@@ -147,11 +147,9 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
             p.passed_over.append(candidate._replace(verdict=cost.verdict))
             del candidates[index]
         else:
-            candidates[index] = candidate._replace(
-                verdict=cost.verdict,
-                drain_seconds=cost.high_seconds,
-                moving_pods=len(cost.moving),
-            )
+            name, _, zone, *_ = candidate
+            costs = (cost.verdict, cost.high_seconds, len(cost.moving))
+            candidates[index] = UpgradeCandidate(name, pool, zone, *costs)
 
 
 def _wait_for_budgets(p: UpgradePass, pool: str) -> None:

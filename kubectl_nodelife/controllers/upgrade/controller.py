@@ -34,8 +34,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeMark,
     NodeState,
-    UnreadableMark,
-    mark_of,
+    decode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -184,17 +183,20 @@ class UpgradeController:
 
     def _look(self, p: UpgradePass) -> None:
         """Read nodes and marks, with the writes under way laid over them."""
-        pending, run = self.memory.pending, p.document.run
+        pending, run, seen = self.memory.pending, p.document.run, self.memory.seen
+        busy, read = pending.names_of("Node"), self.memory.readings.of
         for name, shown in sorted(p.cache.nodes.items()):
-            node = pending.laid_over("Node", ("", name), shown, p.now_ns)
-            assert isinstance(node, Node)
+            node = self._laid_over(shown, p.now_ns) if name in busy else shown
             p.nodes[name] = node
-            try:
-                mark = mark_of(node)
-            except UnreadableMark:
+            reading = read(node)
+            if not reading.is_readable:
                 p.strangers[name] = f"annotation {ANNOTATION} cannot be read"
                 continue
-            self._note_edits(shown, mark_of(shown))
+            mark = reading.mark
+            if seen.get(name) is not shown or name in busy:
+                seen[name] = shown
+                self._note_edits(shown)
+                self._note_taints(node, p.now_ns)
             if mark is not None and mark.run == run and mark.epoch > self.epoch:
                 self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
             if name in self.memory.hands_off:
@@ -204,9 +206,14 @@ class UpgradeController:
             elif mark is not None:
                 p.marks[name] = mark
                 self.memory.last_marks[name] = (node.uid, mark)
-            elif name in self.memory.nodes and not pending.holds("Node", ("", name)):
+            elif name in self.memory.nodes and name not in busy:
                 self._forget(node)
-            self._note_taints(node, p.now_ns)
+
+    def _laid_over(self, shown: Node, now_ns: int) -> Node:
+        """The node with the write under way on it."""
+        node = self.memory.pending.laid_over("Node", ("", shown.name), shown, now_ns)
+        assert isinstance(node, Node)
+        return node
 
     def _forget(self, node: Node) -> None:
         """A node that has lost its mark is none of ours any more; one that went may come back."""
@@ -214,7 +221,7 @@ class UpgradeController:
         if uid == node.uid:
             self.memory.forget(node.name)
 
-    def _note_edits(self, shown: Node, mark: NodeMark | None) -> None:
+    def _note_edits(self, shown: Node) -> None:
         """An annotation that changed, and not by us: hands off from then on.
 
         A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
@@ -222,11 +229,14 @@ class UpgradeController:
         name, text = shown.name, (shown.metadata.annotations or {}).get(ANNOTATION)
         uid, known = self.memory.marks.get(name, (shown.uid, text))
         by_us = text in self.memory.sent_marks.get(name, ())
-        by_us = by_us or (mark is not None and mark.epoch < self.epoch)
-        if uid == shown.uid and text != known and not by_us:
+        if uid == shown.uid and text != known and not by_us and not self._is_older(text):
             what = "was removed" if text is None else "was edited"
             self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by somebody else"
         self.memory.marks[name] = (shown.uid, text)
+
+    def _is_older(self, text: str | None) -> bool:
+        """Whether the annotation is of an earlier epoch."""
+        return text is not None and decode_mark(text).epoch < self.epoch
 
     def _note_taints(self, node: Node, now_ns: int) -> None:
         """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""

@@ -7,7 +7,7 @@ vanished since the start count as unavailable. Integer arithmetic only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -187,13 +187,25 @@ class NodeCounts:
 
     def begin_from(self, base_counts: Mapping[str, int]) -> None:
         """Count from the numbers at the start of the run, by `NodeScope.key`; else from now."""
-        if base_counts:
-            self.at_start = {scope_of(key): number for key, number in base_counts.items()}
+        at_start = {scope_of(key): number for key, number in base_counts.items()} or self.totals()
+        if at_start != self.at_start:
+            self.at_start = at_start
+            self._holds.clear()
+
+    def keep(self, names: Collection[str]) -> None:
+        """No other node is there any more."""
+        if len(self._nodes) > len(names):
+            for name in self._nodes.keys() - names:
+                self.remove(name)
+
+    def node(self, name: str) -> CountedNode:
+        """The node as it counts now."""
+        return self._nodes[name]
 
     def put(self, node: CountedNode) -> None:
         """The node is as given from now on; a node that is not available any more frees nothing."""
         old = self._nodes.get(node.name)
-        if old == node:
+        if old is node or old == node:
             return
         if old is not None:
             self._add(old, -1)

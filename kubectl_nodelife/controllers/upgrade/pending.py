@@ -71,6 +71,10 @@ class PendingWrites:
             if _is_shown(pending, cache.get(*target)):
                 del self._by_target[target]
 
+    def names_of(self, kind: str) -> set[str]:
+        """The names of all objects of the kind on which a write is under way."""
+        return {key[1] for of_kind, key in self._by_target if of_kind == kind}
+
     def holds(self, kind: str, key: tuple[str, str]) -> bool:
         """Whether a write on the object is under way."""
         return (kind, key) in self._by_target

@@ -126,7 +126,8 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str
 def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
     """The lifecycle controller takes the cordon's taint off: nobody else does."""
     lost = p.memory.cordon_taint_lost_ns
-    others = [at for name, at in lost.items() if name != node.name and at >= proof.swapped_ns]
+    swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
+    others = any(at >= swapped_ns and name != node.name for name, at in newest)
     if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
         proof.taint_seen = True
         if p.is_over(proof.swapped_ns, TAINT_NS):

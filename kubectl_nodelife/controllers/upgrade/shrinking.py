@@ -8,17 +8,8 @@ for all the same.
 
 from __future__ import annotations
 
-from typing import Final
-
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.kube.node import Node
-
-_DELETING: Final = (
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupted",
-    "karpenter.sh/disruption",
-)
 
 
 def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
@@ -33,13 +24,13 @@ def follow(p: UpgradePass) -> None:
     for name, (uid, _) in list(leaving.items()):
         node = p.nodes.get(name)
         is_gone = node is None or node.uid != uid
-        if (name in p.awaited) if is_gone else not _is_deleted_by_others(p.nodes[name]):
+        if (name in p.awaited) if is_gone else not p.readings[name].is_leaving:
             del leaving[name]
     _count_without_gone(p)
-    for name, node in p.nodes.items():
-        if name not in leaving and _is_deleted_by_others(node):
+    for name, reading in p.readings.items():
+        if reading.is_leaving and name not in leaving:
             scopes = tuple(scope.key for scope in p.census.scopes_of(name))
-            leaving[name] = (node.uid, scopes)
+            leaving[name] = (reading.node.uid, scopes)
 
 
 def _count_without_gone(p: UpgradePass) -> None:
@@ -62,7 +53,3 @@ def _count_without_gone(p: UpgradePass) -> None:
     memory.shrunk_by, memory.shrunk_to = gone, counts if gone else {}
     if gone:
         p.edit(base_counts=counts)
-
-
-def _is_deleted_by_others(node: Node) -> bool:
-    return any(taint.key in _DELETING for taint in node.spec.taints)

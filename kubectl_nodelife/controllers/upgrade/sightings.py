@@ -16,6 +16,7 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.pending import ObjectKey, PendingWrites
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, WorkReport
+from kubectl_nodelife.kube.node import Node
 
 
 class NodeSightings(msgspec.Struct):
@@ -89,6 +90,7 @@ class UpgradeMemory:
         self.work: dict[str, dict[int, WorkSight]] = {}
         self.proofs: dict[str, ProofSight] = {}
         self.containers: dict[str, frozenset[str]] = {}
+        self.seen: dict[str, Node] = {}
         self.marks: dict[str, tuple[str, str | None]] = {}
         self.sent_marks: dict[str, set[str | None]] = {}
         self.refused: dict[ObjectKey, tuple[int, str]] = {}

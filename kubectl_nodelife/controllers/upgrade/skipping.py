@@ -30,10 +30,13 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return p.document.given_back[name]
     if p.document.proof_only and name in p.document.failed:
         return "not proven"
-    policy = p.policy
+    policy, is_fresh = p.policy, p.census.is_fresh(name)
     if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
         policy = replace(policy, target=(), unhealthy="include")
-    why = why_skipped(node, policy, lease_is_fresh=p.census.is_fresh(name))
+    if is_fresh and policy is p.policy:
+        why = p.readings[name].skipped
+    else:
+        why = why_skipped(node, policy, lease_is_fresh=is_fresh)
     if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
     return why

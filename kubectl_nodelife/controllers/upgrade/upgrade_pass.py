@@ -102,7 +102,10 @@ class UpgradePass:
     @cached_property
     def census(self) -> Census:
         """Counts of nodes and zones; claims of this pass lower them."""
-        return Census(self.readings, self.marks, self.policy, self.ports, self.cache, self.now_ns)
+        known = self.memory.readings
+        return Census(
+            known, self.readings, self.marks, self.policy, self.ports, self.cache, self.now_ns
+        )
 
     @cached_property
     def readings(self) -> dict[str, NodeReading]:
@@ -147,7 +150,15 @@ class UpgradePass:
 
     def names_in(self, *states: NodeState) -> list[str]:
         """The nodes of the run in any of these states."""
-        return [name for name, mark in self.marks.items() if mark.state in states]
+        found = [name for state in states for name in self._by_state.get(state, ())]
+        return found if len(states) == 1 else sorted(found)
+
+    @cached_property
+    def _by_state(self) -> dict[NodeState, list[str]]:
+        by_state: dict[NodeState, list[str]] = {}
+        for name, mark in self.marks.items():
+            by_state.setdefault(mark.state, []).append(name)
+        return by_state
 
     def is_busy(self, name: str) -> bool:
         """Whether a write on the node is under way, or was refused less than a minute ago."""
