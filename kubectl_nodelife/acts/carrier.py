@@ -43,11 +43,9 @@ class Carrier(Protocol):
 
     async def carry_out(self, action: Action, seen: KubeObject) -> Result:
         """What came of it. `seen`: the object that was decided on."""
-        ...
 
     async def stop(self) -> None:
         """Send nothing more, and wait for what is on its way."""
-        ...
 
 
 class LiveCarrier:

@@ -78,6 +78,12 @@ def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict
     return _checked(line, client.follow(line.socket, question, watch=True, **query))
 
 
+def no_daemon(why: str = "") -> Unreachable:
+    """The refusal of what only a daemon can tell; `why` follows."""
+    what = "no daemon runs for this cluster" + (f", {why}" if why else "")
+    return Unreachable(what, remedy="run: kubectl nodelife daemon start")
+
+
 def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False) -> int:
     """Find the answer in a dump, at the daemon, or by a first look; print it. The exit code.
 

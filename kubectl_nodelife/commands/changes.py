@@ -14,7 +14,7 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
-from kubectl_nodelife.errors import BadInput, Unreachable
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.table import Widths
@@ -113,12 +113,9 @@ def _query(
             query["namespace"] = namespace or (line.known.namespace if line else "default")
             query["pod"] = name
     if since:
-        from kubectl_nodelife.kube.duration import parse_duration
+        from kubectl_nodelife.commands.durations import duration_ns
 
-        try:
-            query["since"] = parse_duration(since)
-        except ValueError as error:
-            raise BadInput(str(error), on="--since") from None
+        query["since"] = duration_ns(since, "--since")
     return query
 
 
@@ -127,9 +124,7 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
     headers = output.headers
     answers = ask.follow(connection, "changes", **query)
     if answers is None:
-        raise Unreachable(
-            "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
-        )
+        raise ask.no_daemon()
     widths = Widths()
     for answer in ask.for_ever(answers):
         for warning in answer.get("warnings", ()):
@@ -190,9 +185,7 @@ def _from_file(
     except (OSError, sqlite3.Error):
         if acts:
             return {"items": [], "server": known.server, "identity": known.identity}
-        raise Unreachable(
-            "no daemon runs for this cluster", remedy="run: kubectl nodelife daemon start"
-        ) from None
+        raise ask.no_daemon() from None
     return {
         "items": [document(change) for change in found],
         "server": known.server,

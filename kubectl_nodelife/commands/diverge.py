@@ -10,16 +10,13 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput, Unreachable
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.diverge import DivergencePage, lines, same
 from kubectl_nodelife.report.table import Widths
 
 _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
-_NO_DAEMON: Final = (
-    "no daemon runs for this cluster, and only one that watches can tell",
-    "run: kubectl nodelife daemon start",
-)
+_ONLY_A_DAEMON: Final = "and only one that watches can tell"
 
 
 @click.command()
@@ -94,7 +91,7 @@ def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, An
 def _of_daemon(connection: Connection, query: dict[str, Any]) -> dict[str, Any]:
     answer = ask.ask(connection, "diverge", **query)
     if answer is None:
-        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
+        raise ask.no_daemon(_ONLY_A_DAEMON)
     made: dict[str, Any] = answer["document"]
     return made
 
@@ -103,12 +100,9 @@ def _duration(text: str | None) -> int | None:
     """Ns. Raises BadInput."""
     if text is None:
         return None
-    from kubectl_nodelife.kube.duration import parse_duration
+    from kubectl_nodelife.commands.durations import duration_ns
 
-    try:
-        span_ns = parse_duration(text)
-    except ValueError as error:
-        raise BadInput(str(error), on="--since") from None
+    span_ns = duration_ns(text, "--since")
     if span_ns <= 0:
         raise BadInput(f"{text} is no time at all", on="--since", remedy="write 10m, for example")
     return span_ns
@@ -119,7 +113,7 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
     headers = output.headers
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
-        raise Unreachable(_NO_DAEMON[0], remedy=_NO_DAEMON[1])
+        raise ask.no_daemon(_ONLY_A_DAEMON)
     told: set[object] = set()
     verdict, said, widths = "", "", Widths()
     for answer in answers:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from kubectl_nodelife.commands.durations import waiting_ns
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
@@ -71,7 +71,7 @@ def drain_options(flags: dict[str, Any]) -> DrainOptions:
         ignore_daemonsets=flags["ignore_daemonsets"],
         delete_emptydir_data=flags["delete_emptydir_data"],
         grace_period_seconds=flags["grace_period"],
-        timeout_ns=duration(flags["timeout"], "--timeout"),
+        timeout_ns=waiting_ns(flags["timeout"], "--timeout"),
         disable_eviction=flags["disable_eviction"],
         pod_selector=flags["pod_selector"],
         skip_wait_seconds=flags["skip_wait_for_delete_timeout"],
@@ -80,7 +80,7 @@ def drain_options(flags: dict[str, Any]) -> DrainOptions:
 
 def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
     """The options of our own waves, None without --max-parallel. Raises BadInput."""
-    maintenance_ns = duration(flags["maintenance"], "--maintenance")
+    maintenance_ns = waiting_ns(flags["maintenance"], "--maintenance")
     if flags["max_parallel"] is None:
         for flag in ("max_per_zone", "low_water", "cordon"):
             if flags[flag] is not None:
@@ -98,14 +98,3 @@ def wave_options(flags: dict[str, Any]) -> WaveOptions | None:
     return WaveOptions(
         flags["max_parallel"], flags["max_per_zone"], low_water, maintenance_ns, flags["cordon"]
     )
-
-
-def duration(text: str, flag: str) -> int:
-    """A Go duration in nanoseconds. Raises BadInput."""
-    try:
-        parsed = parse_duration(text)
-    except ValueError as error:
-        raise BadInput(str(error), on=flag) from None
-    if parsed < 0:
-        raise BadInput("must not be negative", on=flag)
-    return parsed

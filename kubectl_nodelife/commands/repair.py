@@ -15,10 +15,10 @@ from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, 
 from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
+from kubectl_nodelife.commands.durations import duration_ns
 from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, context_of, health_of_nodes
 from kubectl_nodelife.outlook.audit.findings import PodFinding
@@ -140,10 +140,7 @@ def earlier(
         return None
     if where.filename:
         raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")
-    try:
-        wait_ns = parse_duration(wait)
-    except ValueError as error:
-        raise BadInput(str(error), on="--wait") from None
+    wait_ns = duration_ns(wait, "--wait")
     then = Audited.look(where, namespace)
     time.sleep(max(0, wait_ns) / SECOND_NS)
     return then

@@ -95,12 +95,9 @@ _AHEAD_NS = 5_000_000_000
 
 
 def _since_ns(since: str) -> int:
-    from kubectl_nodelife.kube.duration import parse_duration
+    from kubectl_nodelife.commands.durations import duration_ns
 
-    try:
-        since_ns = parse_duration(since)
-    except ValueError as error:
-        raise BadInput(str(error), on="--since") from None
+    since_ns = duration_ns(since, "--since")
     if since_ns <= 0:
         raise BadInput("must be longer than nothing", on="--since", remedy="write for example 1h")
     return since_ns

@@ -147,9 +147,6 @@ def _seconds(timeout: str | None) -> float:
     """A duration in seconds, 0 for none. Raises BadInput."""
     if not timeout:
         return 0.0
-    from kubectl_nodelife.kube.duration import parse_duration
+    from kubectl_nodelife.commands.durations import duration_ns
 
-    try:
-        return parse_duration(timeout) / _SECOND_NS
-    except ValueError as error:
-        raise BadInput(str(error), on="--timeout") from None
+    return duration_ns(timeout, "--timeout") / _SECOND_NS

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
+from kubectl_nodelife.commands.durations import duration_ns
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
@@ -19,7 +20,6 @@ from kubectl_nodelife.engine.flag_values import SettingsError
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import InputError, load_objects
 from kubectl_nodelife.outlook.zone import zones
@@ -161,10 +161,7 @@ def settings_of(setting: Setting, assignments: tuple[str, ...]) -> Settings:
 def _until_ns(until: str | None) -> int | None:
     if until is None:
         return None
-    try:
-        until_ns = parse_duration(until)
-    except ValueError as error:
-        raise BadInput(str(error), on="--until") from None
+    until_ns = duration_ns(until, "--until")
     if until_ns <= 0:
         raise BadInput(f"{until} is not after the start", on="--until")
     return until_ns

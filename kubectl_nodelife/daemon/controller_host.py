@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
-from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower, NoFollower
+from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.open_plans import fate_of
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
@@ -69,7 +69,7 @@ class ControllerHost:
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
         self.onlooker: Onlooker = lambda old, new, now_ns: None
-        self.follower: Follower = NoFollower()
+        self.follower = Follower()
         self._now_ns = 0
 
     def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:

@@ -38,13 +38,10 @@ class Feed(Protocol):
     @property
     def queue(self) -> asyncio.Queue[Message]:
         """The news, in order for each kind; orders and outcomes are put there as well."""
-        ...
 
     @property
     def states(self) -> Mapping[str, KindStatus]:
         """How it stands with each kind."""
-        ...
 
     def relist(self, kinds: Iterable[str]) -> None:
         """List these kinds anew, over fresh connections."""
-        ...

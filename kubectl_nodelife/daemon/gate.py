@@ -30,11 +30,9 @@ class Lister(Protocol):
     @property
     def states(self) -> Mapping[str, KindStatus]:
         """How it stands with each kind."""
-        ...
 
     def relist(self, kinds: Iterable[str]) -> None:
         """List these kinds anew, over fresh connections."""
-        ...
 
 
 class DecisionGate:

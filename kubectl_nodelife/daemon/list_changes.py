@@ -19,11 +19,9 @@ class ShownObjects(Protocol):
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
         """The object, or None."""
-        ...
 
     def shown_keys(self, kind: str) -> Iterator[Key]:
         """The keys of all objects of a kind."""
-        ...
 
 
 Event = Put | Gone | Unreadable

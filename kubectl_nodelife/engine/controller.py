@@ -51,27 +51,21 @@ class Controller(Protocol):
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Begin as a controller that was restarted: caches are filled, nothing is remembered."""
-        ...
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
         """Begin beside a running controller: take over what its writes tell of its memory."""
-        ...
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """An object of a watched kind came, changed or went; the cache shows it already."""
-        ...
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The time of a `Requeue` has come."""
-        ...
 
     def fork(self, cache: Cache) -> Controller:
         """Another one with the same memory, made by sharing, for the fork of the cache.
 
         Not while a method of it is under way.
         """
-        ...
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """An action of this controller did not happen; what was taken for done is taken back."""
-        ...

@@ -19,7 +19,6 @@ class Executor(Protocol):
 
     def start(self, action: Action, now_ns: int) -> None:
         """Begin one action, decided at `now_ns`. What comes of it arrives later, as an event."""
-        ...
 
 
 class PlanningOnly:

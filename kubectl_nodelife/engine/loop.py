@@ -28,7 +28,6 @@ class TickSource(Protocol):
 
         None: the end.
         """
-        ...
 
 
 class ActionRecorder(Protocol):
@@ -36,7 +35,6 @@ class ActionRecorder(Protocol):
 
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
-        ...
 
 
 class Host(Protocol):
@@ -44,11 +42,9 @@ class Host(Protocol):
 
     def next_due(self) -> int | None:
         """The earliest instant at which some controller wants to be woken, or None."""
-        ...
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
         """Take one tick in; yields after each decision, for a pause, and must be exhausted."""
-        ...
 
 
 class EngineHost:

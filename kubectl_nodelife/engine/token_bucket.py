@@ -22,19 +22,15 @@ class Limiter(Protocol):
     @property
     def qps(self) -> float:
         """The rate that upstream's limiter of this kind reports."""
-        ...
 
     def try_accept(self, now_ns: int) -> bool:
         """Take a token if there is one. Never waits."""
-        ...
 
     def next_accept(self, now_ns: int) -> int | None:
         """The earliest instant, now or later, at which a token is there; None: never."""
-        ...
 
     def spend(self, now_ns: int) -> None:
         """Somebody else's limiter of this kind has just given its token."""
-        ...
 
 
 class TokenBucket:

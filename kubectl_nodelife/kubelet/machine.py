@@ -64,11 +64,9 @@ class KubeletAnswers(Protocol):
 
     def could_have_running_containers(self, pod: Pod) -> bool:
         """Whether something of the pod could still run."""
-        ...
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
         """Whether containers, volumes and cgroup are gone; asked by releases up to 1.26."""
-        ...
 
 
 class CachedStatus(msgspec.Struct, frozen=True):

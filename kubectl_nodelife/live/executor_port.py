@@ -23,23 +23,18 @@ class Recorder(Protocol):
 
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """It was decided."""
-        ...
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         """A guard holds it."""
-        ...
 
     def sending(self, action: Action) -> None:
         """A request of it is about to be sent."""
-        ...
 
     def answered(self, action: Action, answer: Answer, took_s: float) -> None:
         """The request was answered, or not (code 0)."""
-        ...
 
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         """It was carried out, refused, or there was nothing left to do."""
-        ...
 
 
 class IntentWriter(Protocol):
@@ -47,13 +42,11 @@ class IntentWriter(Protocol):
 
     async def begin(self, action: Action, version: str, digest: str) -> int:
         """Bring the intent to the disk. Raises OSError."""
-        ...
 
     def note(
         self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
     ) -> None:
         """What became of it."""
-        ...
 
 
 class NodeLossCheck(Protocol):
@@ -61,7 +54,6 @@ class NodeLossCheck(Protocol):
 
     async def is_lost(self, node: str) -> Result:
         """Ok where nothing newer is there than the cache knows."""
-        ...
 
 
 class Events(Protocol):
@@ -69,7 +61,6 @@ class Events(Protocol):
 
     def put(self, event: RecordEvent) -> None:
         """Have it sent in its turn."""
-        ...
 
 
 class ControllerWriter(msgspec.Struct):

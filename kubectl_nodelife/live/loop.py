@@ -22,7 +22,6 @@ class LiveSource(Protocol):
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait until something happened, or until `due_ns`. The ticks to take, made one by one."""
-        ...
 
 
 class TimeSlices:

@@ -44,7 +44,6 @@ class RunRecorder(Protocol):
 
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
-        ...
 
 
 def whole_seconds(instant_ns: int) -> Time:

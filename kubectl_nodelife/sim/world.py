@@ -76,7 +76,6 @@ class ForkablePart(Protocol):
 
     def fork(self, world: World) -> ForkablePart:
         """The same in a fork of the world. Raises NotForkableError."""
-        ...
 
 
 class World:

@@ -45,17 +45,14 @@ class Counted(Protocol):
     @property
     def ready(self) -> bool:
         """Condition Ready is True."""
-        ...
 
     @property
     def available(self) -> bool:
         """Ready for minReadySeconds."""
-        ...
 
     @property
     def updated(self) -> bool:
         """Of the present template."""
-        ...
 
 
 def tally_of_node(verdict: PlacementDecision, pods: Sequence[Counted]) -> Tally:

@@ -71,7 +71,6 @@ class EnforceHost(Protocol):
 
     async def settings(self, cache: Cache) -> Settings:
         """The settings in force."""
-        ...
 
 
 class Enforcement:

@@ -17,8 +17,8 @@ Contain = Callable[[Hashable, Exception], None]
 _ORDER: Final = "the order of events"
 
 
-class ContainedFollower:
-    """Asks another follower; where that raises, the answer is that of `NoFollower`."""
+class ContainedFollower(Follower):
+    """Asks another follower; where that raises, the answer is that of a bare `Follower`."""
 
     def __init__(self, follower: Follower, contain: Contain) -> None:
         self._follower = follower
@@ -26,43 +26,34 @@ class ContainedFollower:
         self._observed: Hashable = ""  # what `before` was asked about last
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        """In the order in which they happened."""
         return self._ask(_ORDER, events, lambda f: f.arrange(events))
 
     def is_act(self, event: Event) -> bool:
-        """Whether it shows an act of a controller."""
         return self._ask(about_event(event), False, lambda f: f.is_act(event))
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """Whether it is put off."""
         return self._ask(about_event(event), False, lambda f: f.defers(event, act, now_ns))
 
     def pop_deferred(self) -> list[Put | Gone]:
-        """The events that are put off."""
         return self._follower.pop_deferred()
 
     def before(
         self, event: Put | Gone, old: KubeObject | None, now_ns: int
     ) -> tuple[Put | Gone, list[Event]]:
-        """The event with its cause."""
         self._observed = about_event(event)
         as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
         return self._ask(self._observed, as_it_is, lambda f: f.before(event, old, now_ns))
 
     def after(self, event: Put | Gone) -> list[Event]:
-        """What follows for the view."""
         return self._ask(self._observed, [], lambda f: f.after(event))
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
-        """What follows for the view."""
         return self._ask(self._observed, [], lambda f: f.learn(confirmed, now_ns))
 
     def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """Between which instants it is done by whom we follow."""
         return self._ask(action.target, None, lambda f: f.within(action, now_ns))
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:
-        """What follows for the view."""
         return self._ask(action.target, [], lambda f: f.decided(action, now_ns))
 
     def _ask(self, about: Hashable, otherwise: T, ask: Callable[[Follower], T]) -> T:

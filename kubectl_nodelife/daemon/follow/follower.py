@@ -2,13 +2,13 @@
 
 Each such write is told as done by another controller, becomes the cause of what follows from it,
 and adjusts our copy where it shows what cannot be known otherwise (`pass_phase`,
-`daemonset_acts`). A host that enforces all of its controllers takes `NoFollower`.
+`daemonset_acts`). A host that enforces all of its controllers takes a bare `Follower`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -41,24 +41,26 @@ C = TypeVar("C")
 BY_ANOTHER = "already done by another controller"
 
 
-class Follower(Protocol):
-    """What a host asks about each event of the cluster."""
+class Follower:
+    """What a host asks about each event of the cluster. The answers here are for a host whose
+    controllers act: there is nobody to follow.
+    """
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
         """The events in the order in which to take them."""
-        ...
+        return events
 
     def is_act(self, event: Event) -> bool:
         """Whether our copy is to decide what is due before it takes this event in."""
-        ...
+        return False
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
         """Whether the event is put off until what led to it has been seen."""
-        ...
+        return False
 
     def pop_deferred(self) -> list[Put | Gone]:
         """The events that are put off, which are now the caller's."""
-        ...
+        return []
 
     def before(
         self, event: Put | Gone, old: KubeObject | None, now_ns: int
@@ -66,70 +68,28 @@ class Follower(Protocol):
         """The event with the act that it shows as its cause, and what the view makes of plans that
         end with it. `old`: the object as the cluster showed it before.
         """
-        ...
+        return event, []
 
     def after(self, event: Put | Gone) -> list[Event]:
         """What follows for the view, where the event has just settled plans."""
-        ...
+        return []
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
         """These plans of ours turned out to be done by another; what follows for the view."""
-        ...
+        return []
 
     def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
         """Between which instants, in ns, those we follow do what our copy has just decided; None:
         nothing that cannot be seen decides that.
         """
-        ...
-
-    def decided(self, action: Action, now_ns: int) -> list[Event]:
-        """Our copy decided something that it does not write; what follows for the view."""
-        ...
-
-
-class NoFollower:
-    """For a host whose controllers act: there is nobody to follow."""
-
-    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        """As they came."""
-        return events
-
-    def is_act(self, event: Event) -> bool:
-        """None is."""
-        return False
-
-    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """None is."""
-        return False
-
-    def pop_deferred(self) -> list[Put | Gone]:
-        """None."""
-        return []
-
-    def before(
-        self, event: Put | Gone, old: KubeObject | None, now_ns: int
-    ) -> tuple[Put | Gone, list[Event]]:
-        """The event as it is."""
-        return event, []
-
-    def after(self, event: Put | Gone) -> list[Event]:
-        """Nothing."""
-        return []
-
-    def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
-        """Nothing."""
-        return []
-
-    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """Nothing is followed."""
         return None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:
-        """Nothing."""
+        """Our copy decided something that it does not write; what follows for the view."""
         return []
 
 
-class ControllerFollower:
+class ControllerFollower(Follower):
     """Follows the controllers that run in the cluster. `node_of`: where an action's object is."""
 
     def __init__(

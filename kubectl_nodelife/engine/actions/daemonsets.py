@@ -39,11 +39,9 @@ class AdoptObject(ObjectAction, frozen=True, kw_only=True, gc=False):
     owner: OwnerReference
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """AdoptObject."""
         yield "AdoptObject", {"owner": self.owner.name}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The object with the reference."""
         if obj is None or any(o.uid == self.owner.uid for o in obj.metadata.owner_references):
             return obj
         owners = (*obj.metadata.owner_references, self.owner)
@@ -56,7 +54,6 @@ class ReleaseObject(ObjectAction, frozen=True, kw_only=True, gc=False):
     owner_uid: str
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The object without the reference."""
         if obj is None:
             return None
         kept = tuple(o for o in obj.metadata.owner_references if o.uid != self.owner_uid)
@@ -77,7 +74,6 @@ class CreateControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False
     revision: ControllerRevision
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """CreateControllerRevision."""
         yield "CreateControllerRevision", {"revision": self.revision.revision}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
@@ -108,11 +104,9 @@ class UpdateControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False
     hash_label: tuple[str, str] | None = None
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """UpdateControllerRevision."""
         yield "UpdateControllerRevision", {"revision": self.number}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The revision with that number and label."""
         if not isinstance(obj, ControllerRevision):
             return obj
         revision = obj
@@ -133,11 +127,9 @@ class DeleteControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False
     number: int
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """DeleteControllerRevision."""
         yield "DeleteControllerRevision", {"revision": self.number}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """Gone."""
         return None
 
 
@@ -182,7 +174,6 @@ class RaiseCollisionCount(ObjectAction, frozen=True, kw_only=True, gc=False):
     check: bool = True
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """UpdateDaemonSetStatus."""
         yield "UpdateDaemonSetStatus", {"collisionCount": (self.seen or 0) + 1}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
@@ -209,7 +200,6 @@ class RollBackDaemonSet(ObjectAction, frozen=True, kw_only=True, gc=False):
     patch: dict[str, Any]
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The set with the revision's template."""
         if not isinstance(obj, DaemonSet):
             return obj
         template = (self.patch.get("spec") or {}).get("template") or {}

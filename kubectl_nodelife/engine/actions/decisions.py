@@ -78,5 +78,4 @@ class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
     due_ns: int
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """CancelEviction."""
         yield "CancelEviction", {"due_ns": self.due_ns}

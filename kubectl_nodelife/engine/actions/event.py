@@ -15,7 +15,6 @@ class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):
     message: str = ""
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """RecordEvent."""
         detail: Detail = {"type": self.type, "reason": self.reason}
         if self.message:
             detail["message"] = self.message

@@ -24,7 +24,6 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
             yield "SetNodeCondition", {"type": c.type, "status": c.status, "reason": c.reason}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node with the conditions replaced or appended."""
         if not isinstance(obj, Node):
             return obj
         new = {c.type: c for c in self.conditions}
@@ -54,7 +53,6 @@ class AddTaints(NodeAction, frozen=True, kw_only=True, gc=False):
             yield "AddTaint", taint_detail(t)
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node with the taints."""
         if not isinstance(obj, Node):
             return obj
         return _with_taints(obj, add_or_update_taints(obj.spec.taints, self.taints))
@@ -75,7 +73,6 @@ class RemoveTaints(NodeAction, frozen=True, kw_only=True, gc=False):
             yield "RemoveTaint", taint_detail(t)
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node without the taints."""
         if not isinstance(obj, Node):
             return obj
         return _with_taints(obj, remove_taints(obj.spec.taints, self.taints))
@@ -92,7 +89,6 @@ class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
             yield "SetNodeLabel", {"key": key, "value": value}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node with the labels."""
         if not isinstance(obj, Node):
             return obj
         labels = {**(obj.metadata.labels or {}), **self.labels}
@@ -109,7 +105,6 @@ class SetUnschedulable(NodeAction, frozen=True, kw_only=True, gc=False):
     unschedulable: bool
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node cordoned or uncordoned."""
         if not isinstance(obj, Node) or obj.spec.unschedulable == self.unschedulable:
             return obj
         return replace(obj, spec=replace(obj.spec, unschedulable=self.unschedulable))

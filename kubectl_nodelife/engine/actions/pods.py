@@ -57,7 +57,6 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
     phase: str = ""
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """SetPodCondition."""
         c = self.condition
         detail: Detail = {"type": c.type, "status": c.status, "reason": c.reason}
         if self.phase:
@@ -65,7 +64,6 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
         yield "SetPodCondition", detail
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod with the condition replaced or appended, and the phase."""
         if not isinstance(obj, Pod):
             return obj
         conditions = put_condition(obj.status.conditions, self.condition)
@@ -94,12 +92,10 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
     by_pod_worker: bool = False
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """MarkPodNotReady."""
         c = self.condition
         yield "MarkPodNotReady", {"type": "Ready", "status": "False", "reason": c.reason}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod with Ready False."""
         if not isinstance(obj, Pod):
             return obj
         conditions = put_condition(obj.status.conditions, self.condition)
@@ -122,7 +118,6 @@ class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
     message: str
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod with the reason."""
         if not isinstance(obj, Pod) or obj.status.reason == self.reason:
             return obj
         status = replace(obj.status, reason=self.reason, message=self.message)
@@ -135,11 +130,9 @@ class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
     phase: str
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """None."""
         return iter(())
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod in that phase."""
         if not isinstance(obj, Pod) or obj.status.phase == self.phase:
             return obj
         return replace(obj, status=replace(obj.status, phase=self.phase))
@@ -152,11 +145,9 @@ class SetPodReady(PodAction, frozen=True, kw_only=True, gc=False):
     at: Time
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """SetPodReady."""
         yield "SetPodReady", {"type": "Ready", "status": self.status}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod with that status of Ready."""
         if not isinstance(obj, Pod):
             return obj
         ready = obj.status.condition("Ready") or PodCondition("Ready")
@@ -181,7 +172,6 @@ class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
     value: str
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod with the label."""
         return None if obj is None else with_label(obj, self.key, self.value)
 
 
@@ -199,7 +189,6 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
     taints: tuple[Taint, ...] = ()
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """DeletePod."""
         detail: Detail = {}
         if self.grace_period_seconds is not None:
             detail["gracePeriodSeconds"] = self.grace_period_seconds
@@ -232,7 +221,6 @@ class EvictPod(PodAction, frozen=True, kw_only=True, gc=False):
     grace_period_seconds: int | None = None
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """EvictPod."""
         grace = self.grace_period_seconds
         yield "EvictPod", {} if grace is None else {"gracePeriodSeconds": grace}
 

@@ -53,7 +53,6 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
         yield type(self).__name__, {key: state for key, state in told if state}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The node with all of it."""
         if not isinstance(obj, Node):
             return obj
         taints = remove_taints(obj.spec.taints, self.remove_taints)
@@ -111,7 +110,6 @@ class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
     timeout_seconds: int = 0
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """StartWork."""
         yield "StartWork", {"mode": self.mode, "try": self.try_}
 
 
@@ -123,7 +121,6 @@ class StopWork(NodeAction, frozen=True, kw_only=True, gc=False):
     try_: int
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """StopWork."""
         yield "StopWork", {"try": self.try_}
 
 
@@ -136,7 +133,6 @@ class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
     code: int | None = None
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """WorkDone."""
         yield "WorkDone", {"try": self.try_} | ({} if self.code is None else {"code": self.code})
 
 
@@ -228,7 +224,6 @@ class DeleteOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
     deletes: ClassVar[bool] = True
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """Gone."""
         return None
 
     def shown_by(self, obj: KubeObject) -> bool:
@@ -281,7 +276,6 @@ class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
             yield "SetWindow", {"step": self.step, "window": self.window}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The Lease with the annotations."""
         if not isinstance(obj, Lease):
             return obj
         annotations = _changed(obj.metadata.annotations, self.annotations)
