@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.checks import SHOWS, checks_of
+from kubectl_nodelife.controllers.upgrade.checks import SHOWS, WAITS, checks_of
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument
 from kubectl_nodelife.controllers.upgrade.leader_report import LeaderReport
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -131,7 +131,9 @@ class RunNodes:
         if checking is not None:
             said = waits_for if self.is_led else ""
             checks = checks_of(checking, self.nodes[name], mark, said)
-        return self._row(name, str(mark.state), waits_for or mark.reason) | {
+        waiting = [f"{c.check}: {c.because}" for c in checks if c.result == WAITS]
+        because = waits_for or mark.reason or next(iter(waiting), "")
+        return self._row(name, str(mark.state), because) | {
             "sinceSeconds": seconds_since(self.now_ns, mark.since),
             "deadlineSeconds": _negative(seconds_since(self.now_ns, mark.deadline)),
             "checks": [{**check._asdict(), "shows": SHOWS[check.check]} for check in checks],

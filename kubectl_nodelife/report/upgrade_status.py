@@ -35,8 +35,8 @@ _CHECK_COLUMNS: Final = (
     Column("node"),
     Column("check"),
     Column("result"),
-    Column("shows"),
     Column("because"),
+    Column("shows", gives=1),
 )
 _SHOWN: Final = 5
 _HIDDEN: Final = frozenset({"Waiting", "Skipped"})
@@ -186,7 +186,7 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
 def _check(name: str, check: dict[str, Any]) -> tuple[object, ...]:
     result = check["result"]
     toned = ColoredText(result, _RESULTS[result]) if result in _RESULTS else result
-    return (name, check["check"], toned, check["shows"], check["because"])
+    return (name, check["check"], toned, check["because"], check["shows"])
 
 
 def _budget(budget: dict[str, Any]) -> tuple[object, ...]:
