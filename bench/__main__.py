@@ -29,7 +29,9 @@ def measure(name: str, nodes: int | None, pods: int | None, seed: int) -> dict[s
     """Run the bench and return the object to print."""
     module = importlib.import_module(f"bench.{name.replace('-', '_')}")
     nodes = getattr(module, "NODES", 5000) if nodes is None else nodes
-    pods = getattr(module, "PODS", 150_000) if pods is None else pods
+    if pods is None:
+        per_node = getattr(module, "PODS_PER_NODE", 0)
+        pods = nodes * per_node or getattr(module, "PODS", 150_000)
     stopwatch = bench.Stopwatch()
     before = reference_seconds()
     figures = module.run(nodes, pods, seed, stopwatch)

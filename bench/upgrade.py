@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,7 +34,7 @@ from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 from kubectl_nodelife.upgrade.simulated import decider_for
 
 NODES = 500
-PODS = 15_000
+PODS_PER_NODE = 30
 ZONES = 3
 WORK_NS = 8 * MINUTE_NS
 
@@ -46,7 +48,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     )
     gc.collect()
     gc.freeze()
-    plan_seconds, planned = _plan(setting, settings)
+    plan_seconds, planned = make_plan(setting, settings)
     with stopwatch:
         done = simulate(
             setting, controllers, make_decider=decider_for(settings), until_upgraded=True
@@ -70,7 +72,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     }
 
 
-def _plan(setting: Setting, settings: Settings) -> tuple[float, UpgradePlan]:
+def make_plan(setting: Setting, settings: Settings) -> tuple[float, UpgradePlan]:
     """The plan of the run, and how many seconds of wall time it took."""
     event = setting.scenario.events[0].what
     assert isinstance(event, UpgradeEvent)
@@ -84,9 +86,15 @@ def _plan(setting: Setting, settings: Settings) -> tuple[float, UpgradePlan]:
 
 
 def make_setting(
-    nodes: int, pods: int, seed: int, *, work_ns: int = WORK_NS, daemon_sets: int = 3
+    nodes: int,
+    pods: int,
+    seed: int,
+    *,
+    work_ns: int = WORK_NS,
+    daemon_sets: int = 3,
+    policy: Mapping[str, Any] | None = None,
 ) -> Setting:
-    """A cluster of so many nodes in three zones, and its upgrade."""
+    """A cluster of so many nodes in three zones, and its upgrade, of 10 % at once or `policy`."""
     mapping = {
         "selector": "kubernetes.io/os=linux",
         "maxUnavailable": "10%",
@@ -94,6 +102,7 @@ def make_setting(
         "canaryImage": CANARY_IMAGE,
         "work": {"mode": "run", "command": "-"},
         "drain": {"force": True},
+        **(policy or {}),
     }
     event = UpgradeEvent(policy_from(mapping), WorkAssumptions(duration_ns=work_ns))
     scenario = Scenario(
