@@ -151,7 +151,7 @@ async def _settle_others(session: ActSession, say: Callable[[str], None]) -> Non
             continue  # an act that is under way
         try:
             if left := await settle_moved(own, other, session.reader):
-                say(f"{path}: of {left} writes nobody knows the end")
+                say(f"{path}: the outcome of {left} writes is unknown")
         finally:
             await other.close()
 

@@ -88,7 +88,7 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
     """What must be said first of an object that hangs on one that cannot be read."""
     if not outlook.cache.is_quarantined(kind, key):
         return []
-    return ["it hangs on an object that cannot be read: what is said here is unknown, not decided"]
+    return ["it depends on an unreadable object: what is said here is unknown, not decided"]
 
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:

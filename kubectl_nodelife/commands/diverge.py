@@ -104,7 +104,7 @@ def _duration(text: str | None) -> int | None:
 
     span_ns = duration_ns(text, "--since")
     if span_ns <= 0:
-        raise BadInput(f"{text} is no time at all", on="--since", remedy="write 10m, for example")
+        raise BadInput(f"{text} is not longer than zero", on="--since", remedy="write 10m or so")
     return span_ns
 
 

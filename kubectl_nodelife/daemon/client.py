@@ -139,7 +139,7 @@ def _checked(path: str, head: bytes, body: bytes) -> dict[str, Any]:
     except ValueError:
         line = head.partition(b"\r\n")[0].decode(errors="replace") or "nothing"
         raise Unreachable(
-            f"the daemon's answer makes no sense: {line}",
+            f"the daemon's answer cannot be decoded: {line}",
             on=path,
             remedy="run: kubectl nodelife daemon restart",
         ) from None

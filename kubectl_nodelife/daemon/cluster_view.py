@@ -181,7 +181,7 @@ def _source(watcher: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict
 def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     said = []
     if not watcher.synced.is_set():
-        said.append(f"still reading: {_progress(watcher)}; what hangs on it is not evaluated")
+        said.append(f"still reading: {_progress(watcher)}; what depends on it is not evaluated")
     if watcher.stands_still:
         said.append(f"{watcher.stands_still}: ages are of what was seen last, nothing is decided")
     if watcher.is_cold(now_ns) and watcher.synced.is_set():

@@ -103,7 +103,7 @@ class Journal:
             await self._begin_anew(str(error))
             found = []
         if self.store.unreadable:
-            self.warning = f"{self.store.unreadable} rows of the journal make no sense: left out"
+            self.warning = f"{self.store.unreadable} rows of the journal cannot be read: left out"
         if self._waiting:
             known = {change.id for change in found}
             found += [c for c in self._waiting if wanted.takes(c) and c.id not in known]
@@ -214,7 +214,7 @@ def open_journal(path: str) -> Journal:
     try:
         journal = Journal(Store(path))
         if journal.store.unreadable:
-            journal.warning = "some rows of the journal make no sense: left out"
+            journal.warning = "some rows of the journal cannot be read: left out"
         return journal
     except (sqlite3.DatabaseError, OSError) as error:
         warning = f"cannot use the journal {path} ({error})"

@@ -47,7 +47,7 @@ _STANDS: Final = frozenset(_REPLACES.values())
 
 # What follows from what the cluster shows, and is over when it is said: nothing visible comes of it
 _STATEMENTS: Final = (RecordEvent, SetZoneState)
-_NOTHING_PLANNED: Final = "it follows from what the cluster shows, and nothing planned hangs on it"
+_NOTHING_PLANNED: Final = "it follows from what the cluster shows; nothing planned depends on it"
 
 ObjectKey = tuple[str, tuple[str, str]]
 
@@ -166,7 +166,7 @@ class Ledger:
             entry.action = by
 
     def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
-        """A planned action has ended, and with it what hangs on it and nobody can see.
+        """A planned action has ended, and with it what depends on it and nobody can see.
 
         One that was never noted, since nothing was left to do, ends what led to it all the same.
         """

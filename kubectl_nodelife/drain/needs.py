@@ -53,7 +53,7 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
 
 
 def _hangs(pod: Pod, found: Unreadable, kinds: set[str], budgets: bool) -> bool:
-    """Whether the pod's answer hangs on an object that cannot be read."""
+    """Whether the pod's answer depends on an object that cannot be read."""
     namespace, name = found.key
     owner = controller_of(pod.metadata)
     owns = (owner.kind, (pod.namespace, owner.name)) if owner is not None else None

@@ -232,7 +232,7 @@ def _add_doubts(node: NodePlan, unread: Unread) -> list[str]:
         node.verdict = UNKNOWN
     if not hidden:
         return []
-    return [f"whether node {node.name} is drained hangs on {', '.join(hidden)}: cannot be read"]
+    return [f"whether node {node.name} is drained depends on {', '.join(hidden)}: cannot be read"]
 
 
 def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:

@@ -112,7 +112,7 @@ def version_of(document: bytes) -> str:
 def told(unreadable: Iterable[Unreadable]) -> list[str]:
     """A sentence about each for people, and a last one for those that are too many to tell."""
     lines = [
-        f"{found} cannot be read ({found.why}): decisions about it and what hangs on it are off"
+        f"{found} cannot be read ({found.why}): decisions about it and what depends on it are off"
         for found in unreadable
     ]
     more = len(lines) - MOST_TOLD

@@ -171,7 +171,7 @@ class LiveExecutor:
         action = item.action
         if lane.failed is not None and _hangs_on(item, lane.failed[0], lane.failed[2]):
             if isinstance(lane.failed[0].action, NodeAction) and not is_of_taint_loop(action):
-                self._leave(item, "its node is decided anew, with all that hangs on it")
+                self._leave(item, "its node is decided anew, with all that depends on it")
             else:
                 self._end(item, lane.failed[1])
             return

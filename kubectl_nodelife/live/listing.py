@@ -134,7 +134,7 @@ def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
         metadata, items = _split(body)
         found = [_read_item(resource.kind, item) for item in items]
     except (*UNDECODABLE, InputError) as error:
-        raise Failed(f"the server's list makes no sense: {error}", on=str(resource)) from None
+        raise Failed(f"the server's list cannot be decoded: {error}", on=str(resource)) from None
     objects = [obj for obj in found if not isinstance(obj, Unreadable)]
     return _Page(metadata, objects, [one for one in found if isinstance(one, Unreadable)])
 

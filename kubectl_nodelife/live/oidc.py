@@ -96,7 +96,7 @@ class OidcProvider:
             body = await self._ask_for_token(transport, endpoint)
             return msgspec.json.decode(body, type=_Tokens)
         except msgspec.MsgspecError:
-            raise _failed("the identity provider's answer makes no sense") from None
+            raise _failed("the identity provider's answer cannot be decoded") from None
         finally:
             await transport.close()
 

@@ -158,7 +158,7 @@ def _containers(pod: Pod) -> Iterator[str]:
 
 def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
     owner = controller_of(pod.metadata)
-    owned = f"controlled by {owner.kind} {owner.name}" if owner else "controlled by nobody"
+    owned = f"controlled by {owner.kind} {owner.name}" if owner else "not controlled by anything"
     yield f"Phase {pod.status.phase or 'unknown'}, {owned}."
     ready = pod.status.condition("Ready")
     if ready is not None:

@@ -25,4 +25,4 @@ KEPT: Final = {
     "machineconfiguration.openshift.io/state": "nor is one whose machine config is applied",
     "sandbox.nodelife.dev/heartbeats": "a kubelet that the sandbox has silenced",
 }
-"""Annotation key -> what hangs on it."""
+"""Annotation key -> what depends on it."""

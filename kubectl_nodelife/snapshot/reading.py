@@ -68,4 +68,4 @@ def _decode(body: bytes, resource: Resource) -> _SnapshotPage:
     try:
         return msgspec.json.decode(body, type=_SnapshotPage)
     except msgspec.MsgspecError as error:
-        raise Failed(f"the server's list makes no sense: {error}", on=str(resource)) from None
+        raise Failed(f"the server's list cannot be decoded: {error}", on=str(resource)) from None

@@ -93,7 +93,7 @@ def test_an_answer_of_another_cluster_is_not_taken(home: Path) -> None:
             "",
             "error: node n9: not found; check\n",
         ),
-        (b"nonsense", [], 3, "", "error: {path}: the daemon's answer makes no sense: nonsense; "
+        (b"nonsense", [], 3, "", "error: {path}: the daemon's answer cannot be decoded: nonsense; "
          "run: kubectl nodelife daemon restart\n"),
     ],
 )  # fmt: skip

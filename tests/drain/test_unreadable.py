@@ -1,4 +1,4 @@
-"""A plan that hangs on an object that cannot be read says `unknown`, and why."""
+"""A plan that depends on an object that cannot be read says `unknown`, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_node_with_such_a_pod_is_unknown_and_another_is_not() -> None:
     found = plan(*cluster, nodes=("a1", "a2"))
     assert [n.verdict for n in found.nodes] == ["unknown", "ready"]
     assert found.verdict == "unknown"
-    assert found.warnings[0].startswith("whether node a1 is drained hangs on Pod default/x")
+    assert found.warnings[0].startswith("whether node a1 is drained depends on Pod default/x")
 
 
 @pytest.mark.parametrize(

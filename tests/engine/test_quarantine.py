@@ -193,7 +193,7 @@ def test_what_was_readable_stays_as_it_was() -> None:
     cache = filled(*THERE, NODE_UNREAD)
     assert cache.node("n") is not None
     assert list(cache.quarantine.lines()) == [
-        "Node n cannot be read (w): decisions about it and what hangs on it are off"
+        "Node n cannot be read (w): decisions about it and what depends on it are off"
     ]
 
 

@@ -217,7 +217,7 @@ def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
     try:
         return msgspec.json.decode(text, type=DetectedSettings)
     except msgspec.MsgspecError as error:
-        warnings.append(f"the annotation {ANNOTATION_RUNNING} makes no sense ({error})")
+        warnings.append(f"the annotation {ANNOTATION_RUNNING} cannot be decoded ({error})")
         return None
 
 

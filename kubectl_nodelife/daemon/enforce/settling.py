@@ -48,7 +48,7 @@ async def settle_all(own: Intents, moved: list[Intents], writer: Writer) -> None
         journal = moved.pop()
         try:
             if left := await settle_moved(own, journal, writer):
-                log.warning("%s: of %d writes nobody knows the end", journal.path, left)
+                log.warning("%s: the outcome of %d writes is unknown", journal.path, left)
         finally:
             await journal.close()
 
