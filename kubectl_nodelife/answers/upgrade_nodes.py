@@ -126,7 +126,7 @@ class RunNodes:
         }
 
     def _marked(self, name: str, mark: NodeMark, checking: UpgradePass | None) -> Json:
-        waits_for = self.said.waits.get(name, "")
+        waits_for = self.said.waits.get(name, "") if self.said.at > mark.since else ""
         checks = []
         if checking is not None:
             said = waits_for if self.is_led else ""

@@ -54,6 +54,15 @@ LEASES: Final = ("kube-controller-manager", "kube-scheduler")
 _LABEL_OS: Final = "kubernetes.io/os"
 _CAPI_MACHINE: Final = "cluster.x-k8s.io/machine"
 _CAPI_SKIP: Final = "cluster.x-k8s.io/skip-remediation"
+_READ_FOR: Final = {
+    "Lease": "whether kubelets live, beyond what Ready says",
+    "PodDisruptionBudget": "what budgets allow",
+    "DaemonSet": "which daemon pods must be back on a node, and which tolerate the proof's taint",
+    "PersistentVolumeClaim": "which pods can move with their volumes",
+    "ValidatingWebhookConfiguration": "which webhooks are asked about evictions",
+    "MutatingWebhookConfiguration": "which webhooks change evictions",
+}
+"""What a plan cannot tell where a kind was not read."""
 _MANAGED: Final = {
     "cloud.google.com/gke-nodepool": "a GKE node pool",
     "eks.amazonaws.com/nodegroup": "an EKS managed node group",
@@ -78,6 +87,7 @@ def find(
         *_owners_of_machines(policy, nodes),
         *_unhealthy(nodes),
         *_undrainable(nodes),
+        *_unread(snapshot),
     ]
     order = {REFUSED_BY: 0, WARNING: 1, NOT_EVALUATED: 2}
     return sorted(found, key=lambda finding: order[finding.severity])
@@ -276,3 +286,9 @@ def _owners_of_machines(
             " and nothing holds it; prove what it made with `kubectl nodelife upgrade prove NODE`"
         )
         yield PreflightFinding("owners of machines", WARNING, text)
+
+
+def _unread(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
+    for kind, what in _READ_FOR.items():
+        if not snapshot.was_read(kind):
+            yield PreflightFinding("unread", NOT_EVALUATED, f"{what}: no {kind} was read")

@@ -7,8 +7,9 @@ the sentence and the cheapest change that unblocks them.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -19,10 +20,12 @@ from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts,
 from kubectl_nodelife.controllers.upgrade.expected import (
     PhaseTimes,
     high_estimate_ns,
+    measured,
     phase_times,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    NodeMark,
     UnreadableMark,
     mark_of,
     outdated,
@@ -46,6 +49,7 @@ from kubectl_nodelife.drain.timing import MIDDLE
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import add_or_update_taints
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
@@ -71,16 +75,6 @@ from kubectl_nodelife.upgrade.rehearsed_run import RehearsedRun
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
 LEAST_CONTROL_PLANE: Final = 3
-READ_FOR: Final = {
-    "Lease": "whether kubelets are alive is taken from Ready alone",
-    "PodDisruptionBudget": "what budgets allow",
-    "DaemonSet": "which daemon pods a node must have again, and which tolerate the proof's taint",
-    "Namespace": "whether the canaries' namespace is there",
-    "PersistentVolumeClaim": "which pods can move with their volumes",
-    "ValidatingWebhookConfiguration": "which webhooks are asked about evictions",
-    "MutatingWebhookConfiguration": "which webhooks are asked about evictions",
-}
-"""What a plan cannot tell where a kind was not read."""
 
 
 def make_upgrade_plan(
@@ -92,7 +86,11 @@ def make_upgrade_plan(
 
 class _Planning:
     def __init__(self, snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> None:
-        self._policy, self._settings = policy, settings
+        self._settings = settings
+        self._measured = measured(_marks(snapshot.nodes.values()))
+        if self._measured.work_ns is not None:
+            policy = replace(policy, expect_work_ns=self._measured.work_ns)
+        self._policy = policy
         self._options = drain_options(policy)
         self._windows = _windows(policy)
         self._selected = [
@@ -279,7 +277,10 @@ class _Planning:
         if policy.work.mode is WorkMode.NOTHING:
             lines.append("no work is done on the nodes")
         elif policy.expect_work_ns is not None:
-            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} (--expect-work)")
+            nodes = counted(self._measured.nodes, "node")
+            source = f"the median of {nodes} of the run under way" if self._measured.nodes else ""
+            told = f"({source or '--expect-work'})"
+            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {told}")
         else:
             lines.append("the work takes 10m, which nobody has said: give --expect-work")
         _, middle, _ = self._phase_times
@@ -292,13 +293,7 @@ class _Planning:
         return lines
 
     def _not_evaluated(self) -> list[str]:
-        read = self._snapshot.kinds_read
-        missing = [] if read is None else [kind for kind in READ_FOR if kind not in read]
-        gate = ["--gate: a plan does not run it"] if self._policy.gate else []
-        return [
-            *(f"{kind} was not read: not evaluated: {READ_FOR[kind]}" for kind in missing),
-            *gate,
-        ]
+        return ["--gate: a plan does not run it"] if self._policy.gate else []
 
     def _window_findings(self) -> list[PreflightFinding]:
         if not self._windows:
@@ -319,6 +314,14 @@ def _windows(policy: UpgradePolicy) -> list[Window]:
         return [parse_window(text) for text in policy.window]
     except ValueError as error:
         raise BadInput(str(error), on="--window") from None
+
+
+def _marks(nodes: Iterable[Node]) -> Iterator[NodeMark]:
+    """The marks of a run under way, as far as they can be read."""
+    for node in nodes:
+        with contextlib.suppress(UnreadableMark):
+            if (mark := mark_of(node)) is not None:
+                yield mark
 
 
 def _state_in_a_run(node: Node) -> str:

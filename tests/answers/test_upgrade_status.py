@@ -282,10 +282,22 @@ def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
 
 def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
     said = LeaderReport(
-        run="r1", gates={"zone": "a is sick"}, holds={"b3": "zone: a"}, waits={"b0": "S4: Ready"}
+        run="r1",
+        at=at(-5),
+        gates={"zone": "a is sick"},
+        holds={"b3": "zone: a"},
+        waits={"b0": "S4: Ready"},
     )
     nodes = [node("b0", DRAINING), *TEN[1:]]
     assert [g["gate"] for g in status(nodes, lease(run(), said=said))["gates"]] == ["zone"]
     dead = status(nodes, lease(run(), said=said, age_s=600))
     assert not dead["gates"] and not dead["holds"]
     assert dead["nodes"][0]["because"] == "before its leader went: S4: Ready"
+
+
+def test_what_the_leader_said_of_the_state_before_is_not_taken_for_this_one() -> None:
+    mark = NodeMark(run="r1", state=NodeState.PROVING, since=at(-5), reason="opened")
+    for told_s, because in ((-5, "opened"), (-4, "P3: waits")):
+        said = LeaderReport(run="r1", at=at(told_s), waits={"b0": "P3: waits"})
+        answer = status([node("b0", mark), *TEN[1:]], lease(run(), said=said))
+        assert answer["nodes"][0]["because"] == because

@@ -6,6 +6,13 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    NodeMark,
+    NodeState,
+    WorkMark,
+    encode_mark,
+)
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
@@ -154,6 +161,22 @@ def test_without_a_target_nobody_knows_what_the_work_did() -> None:
     found = plan(target=[], work={"mode": "run", "command": "true"})
     assert told(found)["target"][0].startswith("warning: no --target")
     assert "target" not in told(plan())
+
+
+def test_a_run_under_way_tells_how_long_the_work_takes() -> None:
+    begun, ended = "2026-01-01T00:10:00Z", "2026-01-01T00:14:00Z"
+    work = WorkMark(started=begun, ended=ended)
+    mark = encode_mark(NodeMark(run="r1", state=NodeState.DONE, claimed=begun, work=work))
+    done = node("a1", metadata={"labels": {"pool": "blue"}, "annotations": {ANNOTATION: mark}})
+    found = plan(namespace("nodelife"), nodes=[*done, *blue("a2", "a3")], expectWork="20m")
+    assert "the work takes 4m0s (the median of 1 node of the run under way)" in found.assumptions
+
+
+def test_kinds_that_were_not_read_are_named_with_what_is_not_known() -> None:
+    made = snapshot(namespace("nodelife"), *blue(*THREE), read={"Node", "Pod", "Namespace"})
+    found = make_upgrade_plan(made, policy_from({"selector": "pool=blue"}), SETTINGS)
+    unread = told(found)["unread"]
+    assert "not evaluated: what budgets allow: no PodDisruptionBudget was read" in unread
 
 
 def test_windows_nodes_need_a_canary_of_their_own() -> None:
