@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubectl_nodelife.answers.changes_seen import changes_seen
-from kubectl_nodelife.commands.dump_traces import traces_of_dump
+from kubectl_nodelife.commands.replay_sources_of_dump import traces_of_dump
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.commands import ask, enforcing, pausing, units
+from kubectl_nodelife.commands import ask, daemon_pause, enforce_flags, service_units
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
@@ -56,7 +56,7 @@ def _arguments(
     connection: Connection, profile: str | None, assignments: tuple[str, ...], given: dict[str, Any]
 ) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
-    return [*_run_arguments(connection, profile, assignments), *enforcing.as_arguments(given)]
+    return [*_run_arguments(connection, profile, assignments), *enforce_flags.as_arguments(given)]
 
 
 @click.group(cls=SpellingGroup)
@@ -71,7 +71,7 @@ def daemon(connection: Connection) -> None:
 
 @daemon.command("start")
 @_settings_flags
-@enforcing.enforce_flags
+@enforce_flags.enforce_flags
 @connection_flags
 def start(
     profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
@@ -84,8 +84,8 @@ def start(
       kubectl nodelife daemon start --set node-monitor-grace-period=40s
     """
     known, instance = _instance(connection)
-    if enforcing.orders_of(given).controllers:
-        enforcing.confirm(given, known)
+    if enforce_flags.orders_of(given).controllers:
+        enforce_flags.confirm(given, known)
         given["yes"] = True
     words = _arguments(connection, profile, assignments, given)
     try:
@@ -98,7 +98,7 @@ def start(
 
 @daemon.command("run")
 @_settings_flags
-@enforcing.enforce_flags
+@enforce_flags.enforce_flags
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
@@ -122,9 +122,9 @@ def run(
     from kubectl_nodelife.daemon.process import run_daemon
 
     connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
-    orders = enforcing.orders_of(given)
+    orders = enforce_flags.orders_of(given)
     if orders.controllers:
-        enforcing.confirm(given, ask.resolve(connection))
+        enforce_flags.confirm(given, ask.resolve(connection))
     options = Options(
         overrides=connection,
         environ=dict(os.environ),
@@ -203,8 +203,8 @@ def status(output: Output, connection: Connection) -> int:
     return EXIT_DONE if all(state_of(item) in healthy for item in items) else EXIT_FAILED
 
 
-daemon.add_command(pausing.pause)
-daemon.add_command(pausing.resume)
+daemon.add_command(daemon_pause.pause)
+daemon.add_command(daemon_pause.resume)
 
 
 @daemon.command("logs")
@@ -254,7 +254,7 @@ def install(to_print: bool, manager: str | None, connection: Connection) -> None
             remedy="put it into the kubeconfig, or its file's path as tokenFile",
         )
     known = ask.resolve(connection)
-    terminal.write(units.unit(manager, known, connection_arguments(connection)))
+    terminal.write(service_units.unit(manager, known, connection_arguments(connection)))
 
 
 def _tell(line: str) -> None:

@@ -26,7 +26,7 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
       kubectl nodelife doctor
       kubectl nodelife doctor -o json
     """
-    from kubectl_nodelife.commands.diagnosis import diagnose
+    from kubectl_nodelife.commands.doctor_checks import diagnose
     from kubectl_nodelife.report.doctor import FAILED, DoctorPage
 
     findings = list(diagnose(connection))

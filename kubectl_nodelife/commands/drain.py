@@ -12,7 +12,13 @@ from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan, why_not
 from kubectl_nodelife.acts.drain_conditions import WRITES
 from kubectl_nodelife.acts.node_drain import DRAIN
 from kubectl_nodelife.acts.session import ActOrder, act_session
-from kubectl_nodelife.commands.acting import (
+from kubectl_nodelife.commands.cluster.direct import target_of
+from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
+from kubectl_nodelife.commands.drain_plan import choose_nodes
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.write_flags import (
     CLIENT,
     SERVER,
     ActFlags,
@@ -22,12 +28,6 @@ from kubectl_nodelife.commands.acting import (
     is_confirmed,
     run_interruptible,
 )
-from kubectl_nodelife.commands.cluster.direct import target_of
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
-from kubectl_nodelife.commands.drain_plan import choose_nodes
-from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, LEASE, cluster_rows
-from kubectl_nodelife.commands.enforcing import controller_names
+from kubectl_nodelife.commands.enforce_flags import controller_names
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, Row, rows
 from kubectl_nodelife.report import terminal

@@ -10,14 +10,14 @@ import click
 from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
 from kubectl_nodelife.answers.repair import repair_document
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.acting import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, require_pods
-from kubectl_nodelife.commands.carrying_out import send_repairs
 from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.durations import duration_ns
 from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.write_flags import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
+from kubectl_nodelife.commands.write_sending import send_repairs
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, context_of, health_of_nodes

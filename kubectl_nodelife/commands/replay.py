@@ -10,11 +10,11 @@ import click
 
 from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.dump_traces import drain_traces_of, traces_of_dump
+from kubectl_nodelife.commands.drain_review import drain_traces, review_page
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
-from kubectl_nodelife.commands.reviewing import drain_traces, review_page
-from kubectl_nodelife.commands.tracing import read_traces
+from kubectl_nodelife.commands.replay_sources import read_traces
+from kubectl_nodelife.commands.replay_sources_of_dump import drain_traces_of, traces_of_dump
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 from kubectl_nodelife.report import terminal

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.acting import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.commands.write_flags import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -120,7 +120,7 @@ def undo(
     if where.filename or act.dry_run == CLIENT:
         query = _query(UNDO, where, name, output)
         return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
-    from kubectl_nodelife.commands.rolling_back import roll_back
+    from kubectl_nodelife.commands.rollout_undo import roll_back
 
     return roll_back(where, name, to_revision, act, output)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.enforcing import orders_of
+from kubectl_nodelife.commands.enforce_flags import orders_of
 from kubectl_nodelife.daemon.enforce.limits import CAPS, caps_of, set_of
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import DeletePod

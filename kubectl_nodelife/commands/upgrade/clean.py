@@ -13,11 +13,11 @@ from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.clean import Cleaner, check_over
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, NAME, RunLease
-from kubectl_nodelife.commands.acting import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.ordering import order_flags, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_left_objects, read_run
+from kubectl_nodelife.commands.write_flags import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.controllers.upgrade.cleaning import (
     LeftObject,
     Leftover,

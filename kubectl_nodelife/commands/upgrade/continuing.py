@@ -15,13 +15,13 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     read_lease,
     with_policy,
 )
-from kubectl_nodelife.commands.acting import run_interruptible
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_run
 from kubectl_nodelife.commands.upgrade.ordering import ask_leader, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_run
+from kubectl_nodelife.commands.write_flags import run_interruptible
 from kubectl_nodelife.controllers.upgrade.document import RunDocument, Wish
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.errors import Refused

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.commands.acting import environ, identity_of
 from kubectl_nodelife.commands.flags import Connection, connection_arguments
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags
+from kubectl_nodelife.commands.write_flags import environ, identity_of
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     policy_from,

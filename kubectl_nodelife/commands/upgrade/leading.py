@@ -17,10 +17,10 @@ from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.opening import new_run_id
 from kubectl_nodelife.acts.upgrade.running import LeadOrder, Opening
 from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
-from kubectl_nodelife.commands.acting import environ, identity_of, run_interruptible
 from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
 from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.write_flags import environ, identity_of, run_interruptible
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts

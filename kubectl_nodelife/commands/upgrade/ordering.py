@@ -18,9 +18,9 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     open_document,
     read_lease,
 )
-from kubectl_nodelife.commands.acting import environ, identity_of
 from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.write_flags import environ, identity_of
 from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, Wish
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.engine.token_bucket import TokenBucket

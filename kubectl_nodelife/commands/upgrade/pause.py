@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.acts.upgrade.run_edits import edit_run, pause_wish, pausing, read_lease
-from kubectl_nodelife.commands.acting import run_interruptible
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.ordering import (
     ask_leader,
@@ -13,6 +12,7 @@ from kubectl_nodelife.commands.upgrade.ordering import (
     order_flags,
     order_session,
 )
+from kubectl_nodelife.commands.write_flags import run_interruptible
 from kubectl_nodelife.daemon.enforce.announcer import whoever
 from kubectl_nodelife.report import terminal
 

@@ -9,12 +9,12 @@ import click
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.opening import open_run
-from kubectl_nodelife.commands.acting import ActFlags
-from kubectl_nodelife.commands.acting import is_confirmed as is_confirmed_act
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags, lead_run
+from kubectl_nodelife.commands.write_flags import ActFlags
+from kubectl_nodelife.commands.write_flags import is_confirmed as is_confirmed_act
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.errors import BadInput, NotFound

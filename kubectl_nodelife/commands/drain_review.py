@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.tracing import Traces
+from kubectl_nodelife.commands.replay_sources import Traces
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.workload import PodDisruptionBudget

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from kubectl_nodelife.acts.carrier import HELD, make_carrier
 from kubectl_nodelife.acts.session import ActOrder, act_session
-from kubectl_nodelife.commands.acting import (
+from kubectl_nodelife.commands.cluster.direct import target_of
+from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.write_flags import (
     SERVER,
     ActFlags,
     environ,
@@ -16,8 +18,6 @@ from kubectl_nodelife.commands.acting import (
     is_confirmed,
     run_interruptible,
 )
-from kubectl_nodelife.commands.cluster.direct import target_of
-from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.engine.actions import Action, RollBackDaemonSet, SetPodReady
 from kubectl_nodelife.engine.calls import Result

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.commands.cluster.dump import Dump, load
-from kubectl_nodelife.commands.reviewing import DrainTraces
-from kubectl_nodelife.commands.tracing import Traces
+from kubectl_nodelife.commands.drain_review import DrainTraces
+from kubectl_nodelife.commands.replay_sources import Traces
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.documents import Json
 from kubectl_nodelife.kube.kinds import Kind

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kubectl_nodelife.answers.daemonset import daemon_sets
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.acting import ActFlags
 from kubectl_nodelife.commands.answering import daemonset as answering
 from kubectl_nodelife.commands.answering.query import as_sent
 from kubectl_nodelife.commands.answering.set_words import UNDO
-from kubectl_nodelife.commands.carrying_out import ROLLOUT, send_rollback
 from kubectl_nodelife.commands.cluster.look import look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Output
+from kubectl_nodelife.commands.write_flags import ActFlags
+from kubectl_nodelife.commands.write_sending import ROLLOUT, send_rollback
 from kubectl_nodelife.engine.actions import RollBackDaemonSet
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
 from kubectl_nodelife.report import terminal
