@@ -54,7 +54,7 @@ class PodGCController:
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
-    reads_pod_conditions = False
+    reads_conditions_of: frozenset[str] = frozenset()
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings

@@ -8,13 +8,20 @@ of healthy nodes need no events.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from copy import copy
 from typing import cast
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put, Unreadable
+from kubectl_nodelife.engine.events import (
+    Change,
+    ConditionsChanged,
+    Gone,
+    Heartbeats,
+    Put,
+    Unreadable,
+)
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
@@ -196,6 +203,24 @@ class Cache:
             return None
         self._heartbeat(event.node).follow(event, now_ns)
         return self._heartbeat_change(event.node, event.cause)
+
+    def apply_conditions(self, event: ConditionsChanged, owners: Container[str]) -> list[Change]:
+        """Take in changes of conditions. The changes of those pods alone whose controlling owner is
+        of a kind in `owners` ("": nobody controls it).
+        """
+        pods = self.pods
+        changed: list[Change] = []
+        for old, new, cause in event.changes:
+            meta = new.metadata
+            key = (meta.namespace, meta.name)
+            if pods.get(key) is old:
+                pods[key] = new
+            else:
+                self.set("Pod", key, new)
+            owner = controller_of(meta)
+            if (owner.kind if owner is not None else "") in owners:
+                changed.append(Change("Pod", old, new, cause))
+        return changed
 
     def fill(
         self, objects: Iterable[KubeObject], now_ns: int, unreadable: Iterable[Unreadable] = ()

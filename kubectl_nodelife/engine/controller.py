@@ -1,8 +1,8 @@
 """The interface of a controller: it is told of changes and returns actions, without I/O.
 
 All methods may be generators; the engine exhausts them in order, and takes time off between two
-actions where it runs live. A controller keeps its own memory, reads the cache, and never writes to
-it.
+actions where it runs live. What `changed` returns as a list is handed out as one. A controller
+keeps its own memory, reads the cache, and never writes to it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Controller(Protocol):
     name: str
     watches: frozenset[str]
     """The kinds of which it is told each change."""
-    reads_pod_conditions: bool
-    """False: it is not told of a change of nothing but what a pod's status says within its phase.
-    A lost zone is tens of thousands of these.
+    reads_conditions_of: frozenset[str]
+    """Of whose pods it is told when nothing changes but what their status says within its phase:
+    kinds of controlling owners, "" for pods that nobody controls. A lost zone is tens of thousands
+    of these changes.
     """
 
     def start(self, cache: Cache, now_ns: int) -> Actions:

@@ -20,10 +20,19 @@ from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller, TurnPart
-from kubectl_nodelife.engine.events import Change, Event, Gone, Outcome, Put, Synced
+from kubectl_nodelife.engine.events import (
+    Change,
+    ConditionsChanged,
+    Event,
+    Gone,
+    Outcome,
+    Put,
+    Synced,
+)
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.refusal import is_refused
 from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -81,9 +90,11 @@ class Engine:
         self._watchers: dict[str, list[Controller]] = {
             kind: [c for c in self.controllers if kind in c.watches] for kind in watched
         }
-        self._condition_readers: list[Controller] = [
-            c for c in self.controllers if "Pod" in c.watches and c.reads_pod_conditions
-        ]
+        owners = {kind for c in self.controllers for kind in c.reads_conditions_of}
+        self._condition_readers: dict[str, list[Controller]] = {
+            owner: [c for c in self._watchers.get("Pod", ()) if owner in c.reads_conditions_of]
+            for owner in owners
+        }
 
     def fork(self, numbers: ActionNumbers | None = None) -> Engine:
         """Another engine at the same point, with a cache of its own: both go on apart from here.
@@ -135,7 +146,9 @@ class Engine:
                 except Exception as error:
                     self._note_bug(controller.name, _about(taken), error, now_ns)
                     continue
-                if actions:
+                if type(actions) is list:
+                    yield self._decide(TurnPart(controller.name, _about(taken), actions), now_ns)
+                elif actions:
                     yield from self._settle(controller.name, taken, actions, now_ns)
                 elif cache.quarantine.bugs:
                     cache.quarantine.worked(controller.name, _about(taken))
@@ -191,7 +204,8 @@ class Engine:
         """Those who want to know."""
         old, new = change.old, change.new
         if type(new) is Pod and type(old) is Pod and same_but_for_conditions(old, new):
-            return self._condition_readers
+            owner = controller_of(new.metadata)
+            return self._condition_readers.get(owner.kind if owner is not None else "", ())
         return self._watchers.get(change.kind, ())
 
     def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
@@ -205,6 +219,8 @@ class Engine:
             if type(event) is Outcome:
                 if not event.done:  # what is done, the controllers took for done when they decided
                     taken.append(event)
+            elif type(event) is ConditionsChanged:
+                taken += self._take_in_conditions(event, now_ns)
             elif type(event) is Synced:
                 self._unsynced.discard(event.kind)
             else:
@@ -216,6 +232,15 @@ class Engine:
                 if change is not None and self.started:
                     taken.append(change)
         return taken
+
+    def _take_in_conditions(
+        self, event: ConditionsChanged, now_ns: int
+    ) -> Sequence[Change | Outcome]:
+        """Bring the cache up to date with pods of which somebody may want to know."""
+        if self.cache.quarantine.unreadable:
+            return self._take_in(event.puts(), now_ns)
+        changes = self.cache.apply_conditions(event, self._condition_readers)
+        return changes if self.started else ()
 
     def _settle(
         self,
@@ -246,16 +271,20 @@ class Engine:
     def _decide(self, part: TurnPart, now_ns: int) -> list[Action]:
         """All that is decided in a part of a turn; what fails in it leaves the rest to go on."""
         decided: list[Action] = []
-        give = self._numbers.give
+        quarantine = self.cache.quarantine
+        calm = not (quarantine.unreadable or quarantine.bugs)
         try:
             for action in part.actions:
-                if self._goes_out(action, now_ns):
-                    decided.append(give(action))
+                if type(action) is Requeue:
+                    self._goes_out(action, now_ns)
+                elif calm or self._goes_out(action, now_ns):
+                    decided.append(action)
         except Exception as error:
             self._note_bug(part.controller, part.about, error, now_ns)
         else:
             if self.cache.quarantine.bugs:
                 self.cache.quarantine.worked(part.controller, part.about)
+        self._numbers.give_all(decided)
         return decided
 
     def _goes_out(self, action: Action | Requeue, now_ns: int) -> TypeGuard[Action]:

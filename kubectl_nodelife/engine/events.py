@@ -8,12 +8,14 @@ so that their type alone tells them apart: `isinstance` costs several times as m
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.unreadable import Unreadable as Unreadable
 
 
@@ -24,6 +26,27 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     kind: str
     obj: KubeObject
     cause: Action | None = None
+
+
+ConditionsChange = tuple[Pod, Pod, Action | None]
+"""A pod before and after a change of nothing but what its status says within its phase, and the
+action that led to it.
+"""
+
+
+@final
+class ConditionsChanged(msgspec.Struct, frozen=True, gc=False):
+    """Pods whose conditions changed together, as those of a lost node; as many `Put`s say the same.
+
+    A live source never sends this.
+    """
+
+    changes: list[ConditionsChange]
+
+    def puts(self) -> Iterator[Put]:
+        """The same, pod by pod."""
+        for _, pod, cause in self.changes:
+            yield Put("Pod", pod, cause)
 
 
 @final
@@ -86,7 +109,17 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         return 200 <= self.code < 300
 
 
-Event = Put | Gone | Heartbeats | Synced | Outcome | Unreadable
+SingleEvent = Put | Gone | Heartbeats | Synced | Outcome | Unreadable
+Event = SingleEvent | ConditionsChanged
+
+
+def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent]:
+    """The events with each change of a pod as one of its own."""
+    for event in events:
+        if type(event) is ConditionsChanged:
+            yield from event.puts()
+        else:
+            yield event
 
 
 @final

@@ -8,13 +8,12 @@ the same loop as an asyncio task, which pauses between decisions. There are no o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.engine.executor import Executor
 
 Tick = tuple[int, Iterable[Event]]
 """An instant in ns since the epoch, and what happened until then."""
@@ -33,8 +32,17 @@ class TickSource(Protocol):
 class ActionRecorder(Protocol):
     """Keeps what was decided."""
 
-    def write(self, now_ns: int, action: Action) -> None:
-        """Note one action."""
+    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
+        """Note what was decided together."""
+        ...
+
+
+class BatchExecutor(Protocol):
+    """An executor on virtual time, where nobody waits for a pause between two actions."""
+
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Carry out what was decided together, in that order."""
+        ...
 
 
 class Host(Protocol):
@@ -51,7 +59,7 @@ class EngineHost:
     """The plain host: each decision is noted in the journal and begun by the executor."""
 
     def __init__(
-        self, engine: Engine, executor: Executor, journal: ActionRecorder | None = None
+        self, engine: Engine, executor: BatchExecutor, journal: ActionRecorder | None = None
     ) -> None:
         self.engine = engine
         self._executor = executor
@@ -61,14 +69,16 @@ class EngineHost:
         """When the engine is due."""
         return self.engine.next_due()
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
-        """The decisions of one tick, each begun before it is yielded."""
-        journal, start = self._journal, self._executor.start
-        for action in self.engine.step(now_ns, events):
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+        """The decisions of one tick, each begun before it is yielded: what was decided together, of
+        a node for example, is one.
+        """
+        journal, executor = self._journal, self._executor
+        for decided in self.engine.turns(now_ns, events):
             if journal is not None:
-                journal.write(now_ns, action)
-            start(action, now_ns)
-            yield action
+                journal.write_all(now_ns, decided)
+            executor.start_all(decided, now_ns)
+            yield decided
 
 
 def drive(source: TickSource, host: Host) -> None:

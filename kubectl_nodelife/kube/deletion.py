@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
+from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 
 DEFAULT_GRACE_SECONDS: Final = 30
 """spec.terminationGracePeriodSeconds of a pod that does not say (`SetDefaults_PodSpec`)."""
@@ -48,7 +48,7 @@ def delete_pod(pod: Pod, now_ns: int, requested: int | None = None) -> Pod | Non
             return None
         meta = replace(
             meta,
-            deletion_timestamp=_whole_seconds(now_ns + grace * SECOND_NS),
+            deletion_timestamp=whole_seconds(now_ns + grace * SECOND_NS),
             deletion_grace_period_seconds=grace,
             generation=meta.generation + 1 if meta.generation > 0 else meta.generation,
         )
@@ -79,7 +79,7 @@ def _deleted_again(meta: ObjectMeta, now_ns: int, requested: int | None) -> Obje
         ends_ns, requested = now_ns, 1 if requested else 0
     return replace(
         meta,
-        deletion_timestamp=_whole_seconds(ends_ns),
+        deletion_timestamp=whole_seconds(ends_ns),
         deletion_grace_period_seconds=requested,
     )
 
@@ -92,11 +92,7 @@ def marked_deleting(meta: ObjectMeta, now_ns: int) -> ObjectMeta:
     bumped = ends is None and meta.generation > 0
     return replace(
         meta,
-        deletion_timestamp=_whole_seconds(now_ns) if ends is None or ends > now_ns else ends,
+        deletion_timestamp=whole_seconds(now_ns) if ends is None or ends > now_ns else ends,
         deletion_grace_period_seconds=0,
         generation=meta.generation + 1 if bumped else meta.generation,
     )
-
-
-def _whole_seconds(instant_ns: int) -> Time:
-    return Time(instant_ns // SECOND_NS * SECOND_NS)

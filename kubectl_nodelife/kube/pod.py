@@ -290,8 +290,12 @@ class Pod(KubeObject, frozen=True):
         return condition is not None and condition.status == "True"
 
 
+_ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
+
+
 def same_but_for_conditions(old: Pod, new: Pod) -> bool:
-    """Whether only what the status tells within its phase can have changed, such as a condition.
+    """Whether only what the status tells of a pod that lives on can have changed, such as a
+    condition; or, of one that has ended, without a change of its phase.
 
     Quick: it compares by identity, as copies of a pod share what they have in common, and may say
     False of a pod that came anew from the wire.
@@ -299,5 +303,8 @@ def same_but_for_conditions(old: Pod, new: Pod) -> bool:
     return (
         old.spec is new.spec
         and old.metadata is new.metadata
-        and old.status.phase == new.status.phase
+        and (
+            (was := old.status.phase) == (now := new.status.phase)
+            or (was in _ALIVE_PHASES and now in _ALIVE_PHASES)
+        )
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import PodCondition, PodStatus
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, TRUE
 
 
@@ -16,7 +15,7 @@ def disruption_target(
     Follows `UpdatePodCondition`: the transition time moves only when the status does.
     """
     old = status.condition(DISRUPTION_TARGET)
-    since = Time(now_ns // SECOND_NS * SECOND_NS)
+    since = whole_seconds(now_ns)
     if old is not None and old.status == TRUE:
         if (old.reason, old.message) == (reason, message):
             return None

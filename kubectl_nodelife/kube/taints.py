@@ -227,6 +227,9 @@ def default_tolerations(
     The plugin runs on CREATE and UPDATE of pods. A toleration of the taint's key or of every key,
     for NoExecute or every effect, counts as the pod's own word, whatever its operator or seconds.
     """
+    own = {t.key for t in tolerations if t.effect in ("", NO_EXECUTE)}
+    if "" in own:
+        return tolerations
     added = tuple(
         Toleration(
             key=key, operator=TOLERATION_EXISTS, effect=NO_EXECUTE, toleration_seconds=seconds
@@ -235,7 +238,7 @@ def default_tolerations(
             (TAINT_NODE_NOT_READY, not_ready_seconds),
             (TAINT_NODE_UNREACHABLE, unreachable_seconds),
         )
-        if not any(t.key in ("", key) and t.effect in ("", NO_EXECUTE) for t in tolerations)
+        if key not in own
     )
     return tolerations + added
 

@@ -34,6 +34,12 @@ _RFC3339 = re.compile(
 )
 
 
+@lru_cache(maxsize=16)
+def whole_seconds(instant_ns: int) -> Time:
+    """The instant as `metav1.Time` keeps it. Much happens at one instant, so the last are kept."""
+    return Time(instant_ns // SECOND_NS * SECOND_NS)
+
+
 @lru_cache(maxsize=1 << 14)
 def parse_time(text: str) -> Time:
     """The instant that RFC 3339 `text` names.

@@ -152,12 +152,13 @@ class SandboxCluster:
         self.api.put("Node", replace(node, metadata=meta))
         self.world.machines.reboot(name, down_ns, back, None)
 
-    def start(self, action: Action, now_ns: int) -> None:
-        """Carry one action out against the served API."""
-        if isinstance(action, RecordEvent):
-            self.api.events.record(action, now_ns)
-        else:
-            self.world.start(action, now_ns)
+    def start_all(self, actions: Iterable[Action], now_ns: int) -> None:
+        """Carry out what was decided together against the served API."""
+        for action in actions:
+            if isinstance(action, RecordEvent):
+                self.api.events.record(action, now_ns)
+            else:
+                self.world.start(action, now_ns)
 
     def _fill(
         self, documents: Iterable[tuple[str, dict[str, object]]], objects: Iterable[KubeObject]

@@ -17,9 +17,9 @@ from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.engine.timers import Timers
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.sandbox.resources import BY_KIND
 from kubectl_nodelife.sandbox.served import ServedApi, renewed_lease
-from kubectl_nodelife.sim.api import whole_seconds
 
 _LEASE, _STATUS = "lease", "status"
 

@@ -10,7 +10,7 @@ owner leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.engine.events import ConditionsChange, ConditionsChanged, Event, Gone, Put
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds
 from kubectl_nodelife.sim.names import made_uid, name_suffix
 
@@ -33,10 +33,11 @@ CLUSTER = "cluster"
 Object = TypeVar("Object", bound=KubeObject)
 PodListener = Callable[[Pod | None, Pod | None, Action | None], None]
 NodeListener = Callable[[Node | None, Node | None, Action | None], None]
+ConditionsListener = Callable[[Sequence[ConditionsChange]], None]
 ObjectListener = Callable[[str, KubeObject | None, KubeObject | None], None]
 
 
-_LISTENERS = ("_pod_listeners", "_condition_listeners", "_node_listeners", "_object_listeners")
+_LISTENERS = ("_pod_listeners", "_conditions_listeners", "_node_listeners", "_object_listeners")
 
 
 class RunRecorder(Protocol):
@@ -44,11 +45,6 @@ class RunRecorder(Protocol):
 
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
-
-
-def whole_seconds(instant_ns: int) -> Time:
-    """The instant as `metav1.Time` keeps it."""
-    return Time(instant_ns // SECOND_NS * SECOND_NS)
 
 
 class Api:
@@ -66,7 +62,7 @@ class Api:
         self.numbers = ActionNumbers()
         self._journal = journal
         self._pod_listeners: list[PodListener] = []
-        self._condition_listeners: list[PodListener] = []
+        self._conditions_listeners: list[ConditionsListener] = []
         self._node_listeners: list[NodeListener] = []
         self._object_listeners: list[ObjectListener] = []
         self._created = 0
@@ -77,9 +73,9 @@ class Api:
         """
         self._pod_listeners.append(listener)
 
-    def on_pod_conditions(self, listener: PodListener) -> None:
-        """Have `listener` called when nothing but a pod's conditions changes."""
-        self._condition_listeners.append(listener)
+    def on_pod_conditions(self, listener: ConditionsListener) -> None:
+        """Have `listener` called when of some pods nothing but the conditions changes."""
+        self._conditions_listeners.append(listener)
 
     def on_node(self, listener: NodeListener) -> None:
         """Have `listener` called on each change of a node."""
@@ -124,14 +120,23 @@ class Api:
             if before is None or not same_but_for_conditions(before, obj):
                 self._tell_pod(before, obj, cause)
             else:
-                for on_conditions in self._condition_listeners:
-                    on_conditions(before, obj, cause)
+                for on_conditions in self._conditions_listeners:
+                    on_conditions(((before, obj, cause),))
         elif type(obj) is Node:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)
         else:
             for on_object in self._object_listeners:
                 on_object(kind, old, obj)
+
+    def put_conditions(self, changes: list[ConditionsChange]) -> None:
+        """Store pods of which nothing but the conditions changed, and tell everybody once."""
+        pods = self.store.pods
+        for _, pod, _ in changes:
+            pods[pod.key] = pod
+        self.pending.append(ConditionsChanged(changes))
+        for listener in self._conditions_listeners:
+            listener(changes)
 
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
         """Take an object out, and tell everybody; returns what was there."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import PodCondition, PodStatus
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
-from kubectl_nodelife.sim.api import whole_seconds
 
 _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 

@@ -8,12 +8,14 @@ admission, and namespaces that are being deleted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Final
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -90,7 +92,7 @@ class DisruptionController:
         if not self._listens:
             self._listens = True
             self._api.on_pod(self._pod_changed)
-            self._api.on_pod_conditions(self._pod_changed)
+            self._api.on_pod_conditions(self._conditions_changed)
         for key, ledger in self._ledgers.items():
             self._index.add(key[0], ledger.budget.spec.selector, key)
         members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
@@ -135,6 +137,10 @@ class DisruptionController:
             was, now = old if ledger in before else None, new if ledger in after else None
             ledger.pod_changed(was, now, self._owners)
             self._sync_soon(ledger)
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        for change in changes:
+            self._pod_changed(*change)
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """A budget came, went or was written by somebody else; or a workload was scaled."""

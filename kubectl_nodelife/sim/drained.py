@@ -15,10 +15,11 @@ from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT
-from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE

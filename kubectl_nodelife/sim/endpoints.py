@@ -7,11 +7,13 @@ goes to from then on. Only those Services are followed that are there at the sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.sim.acts import told
@@ -72,7 +74,7 @@ class EndpointsController:
             pods = self._api.store.pods.values()
             one.ready = {p.name: None for p in pods if _counts(service, p)}
         self._api.on_pod(self._pod_changed)
-        self._api.on_pod_conditions(self._pod_changed)
+        self._api.on_pod_conditions(self._conditions_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         pod = new or old
@@ -93,6 +95,10 @@ class EndpointsController:
             (one.back if ready else one.lost).add(pod.name)
             (one.lost if ready else one.back).discard(pod.name)
             one.cause = cause
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        for change in changes:
+            self._pod_changed(*change)
 
     def _tell(self, key: Key, now_ns: int) -> None:
         one = self._endpoints[key]

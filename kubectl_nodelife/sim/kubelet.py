@@ -23,10 +23,10 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import deletion
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.conditions import (
     RunningStatuses,
     overwritten,

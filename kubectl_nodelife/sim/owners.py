@@ -9,20 +9,21 @@ finishes anything. DaemonSets are left to their controller, static pods to their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import MakePod, deletion
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api, whole_seconds
+from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
@@ -89,7 +90,7 @@ class WorkloadControllers:
         """From now on pods are replaced. `active`: pods of owners of which not all are there."""
         self._active.update(active or {})
         self._api.on_pod(self._pod_changed)
-        self._api.on_pod_conditions(self._pod_changed)
+        self._api.on_pod_conditions(self._conditions_changed)
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """The object of that kind and name, or None."""
@@ -130,6 +131,13 @@ class WorkloadControllers:
             self._agenda.add(at_ns, OWNER, self._replace, (old, rule, cause))
         if new is None:
             self._made.pop(old.uid, None)
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        """Pods may have become Ready; as many are active as before."""
+        if self._missing:
+            for old, new, _ in changes:
+                if is_healthy(new):
+                    self._ready(old, new)
 
     def _count(self, pod: Pod | None, more: int) -> None:
         """Keep the number of an owner's active pods, where it was asked for."""

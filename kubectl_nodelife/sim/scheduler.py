@@ -21,10 +21,10 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
-from kubectl_nodelife.sim.api import Api, whole_seconds
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.store_cache import StoreCache, is_ready
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.pod_classes import PodClasses
@@ -228,7 +228,8 @@ class Scheduler:
         after = new.spec.node_name if new is not None else ""
         if new is not None and not after:
             self._unbound_changed(old, new, cause)
-        self._cache.pod_changed(old, new)
+        if old is None or new is None or old.spec is not new.spec:
+            self._cache.pod_changed(old, new)
         self.placement.pod_changed(old, new)
         if self._waiting and (
             (before and before != after) or (after and self.placement.follows_pods())

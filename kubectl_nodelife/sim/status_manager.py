@@ -13,15 +13,15 @@ scenarios say of containers and of what is left of a pod is in `container_events
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from copy import copy
 
-import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import Action, SetPodCondition
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.calls import (
@@ -42,22 +42,13 @@ from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
-
-NAME = "pod-status"
-"""The controller name in records of what a status manager sends."""
+from kubectl_nodelife.sim.status_patches import PodNews, patch_actions
 
 HOUSEKEEPING_NS = 2 * SECOND_NS
 """How long after a pod is gone its kubelet cleans up what it believed of it."""
 
 Injected = Callable[[Action], bool]
 """Whether a fault of the simulation hits the call that this action stands for."""
-
-
-class PodNews(msgspec.Struct):
-    """What led to the version of a pod that is to be sent: the sentence, and the record."""
-
-    because: str = ""
-    cause: Action | None = None
 
 
 class StatusManager:
@@ -138,7 +129,7 @@ class StatusManagers:
     def begin(self) -> None:
         """From now on statuses are kept."""
         self.api.on_pod(self._pod_changed)
-        self.api.on_pod_conditions(self._pod_changed)
+        self.api.on_pod_conditions(self._conditions_changed)
         self.kubelets.attend(on_start=self.wake)
 
     def end(self) -> None:
@@ -234,17 +225,32 @@ class StatusManagers:
                 self.of(node).machine.observe(new)
                 self.wake(node)
             return
-        manager = self._managers.get(node) or self.of(node)
-        machine = manager.machine
-        uid = machine.pods.translate_uid(new.metadata.uid)
-        if uid in machine.statuses:
-            machine.observe(new)
-            manager.news.setdefault(uid, PodNews()).cause = cause
-        else:
-            key = new.key
-            before = manager.changed.get(key)
-            manager.changed[key] = (old if before is None else before[0], cause)
-        if manager.batch_at_ns is None and self.kubelets.alive(node):
+        self._status_changed(((old, new, cause),))
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        """The same for pods of which nothing else changed."""
+        if not self.kubelets.writes:
+            self._status_changed(changes)
+
+    def _status_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        """Somebody else wrote these pods' statuses; what is of one node comes together."""
+        node, manager = "", None
+        waking: dict[str, None] = {}
+        for old, new, cause in changes:
+            if manager is None or new.spec.node_name != node:
+                node = new.spec.node_name
+                manager = self.of(node)
+                waking[node] = None
+            machine = manager.machine
+            statuses = machine.statuses
+            if statuses and (uid := machine.pods.translate_uid(new.uid)) in statuses:
+                machine.observe(new)
+                manager.news.setdefault(uid, PodNews()).cause = cause
+            else:
+                key = new.key
+                before = manager.changed.get(key)
+                manager.changed[key] = (old if before is None else before[0], cause)
+        for node in waking:
             self.wake(node)
 
     def _gone(self, pod: Pod) -> None:
@@ -326,7 +332,7 @@ class StatusManagers:
             return pod
         uid = manager.machine.pods.translate_uid(pod.uid)
         news = manager.news.get(uid) or PodNews()
-        actions = list(_records(pod, status, news, manager.machine.statuses[uid].version))
+        actions = list(patch_actions(pod, status, news, manager.machine.statuses[uid].version))
         if any(self._injected(action) for action in actions):
             return CallRefused()
         for action in actions:
@@ -356,34 +362,3 @@ class StatusManagers:
             words = "; ".join(HOLDS[word] for word in holds)
             why = f"its kubelet cannot let the object go: {words}"
             self.api.note(told(pod, "PodHeld", why, warning=True))
-
-
-def _records(pod: Pod, status: PodStatus, news: PodNews, version: int) -> Iterator[Action]:
-    """The patch, told condition by condition; the phase goes with the first."""
-    phase = status.phase if status.phase != pod.status.phase else ""
-    node = pod.spec.node_name
-    for condition in status.conditions:
-        if pod.status.condition(condition.type) == condition:
-            continue
-        because = news.because or (
-            f"the kubelet of {node} sees that {condition.type} is not what it had reported, and "
-            "sets it right"
-        )
-        yield SetPodCondition(
-            controller=NAME,
-            because=because,
-            cause=news.cause,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            condition=condition,
-            phase=phase,
-        )
-        phase = ""
-    if phase or all(c in pod.status.conditions for c in status.conditions):
-        because = news.because or (
-            f"the kubelet of {node} sees that the status is not what it had reported, and sets it "
-            "right"
-        )
-        record = told(pod, "StatusPatched", f"{because} (version {version})", cause=news.cause)
-        yield replace(record, controller=NAME)

@@ -8,7 +8,7 @@ with the next epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from kubectl_nodelife.engine.actions import (
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced
+from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced, one_by_one
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
@@ -77,7 +77,7 @@ class VirtualLeader:
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
         """What its watches tell, and what came of what it did."""
         failed = []
-        for event in events:
+        for event in one_by_one(events):
             if type(event) is Outcome:
                 if self._sent.pop(event.action.id, None) is not None:
                     failed.append(event)
@@ -232,7 +232,7 @@ class VirtualUpgrades:
         due = (self._host.next_due(), *(leader.next_due_ns() for leader in self.leaders))
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
         """One tick: the engine's decisions first, then those of each leader."""
         happened = list(events)
         yield from self._host.step(now_ns, happened)
@@ -242,7 +242,8 @@ class VirtualUpgrades:
             self._to_lead.pop()
             self.lead(now_ns)
         for leader in self.leaders:
-            yield from leader.step(now_ns)
+            for action in leader.step(now_ns):
+                yield (action,)
             if self.watch is not None:
                 self.watch.held({by for by, _ in leader.controller.holds.values()})
         self.leaders = [leader for leader in self.leaders if leader.alive]

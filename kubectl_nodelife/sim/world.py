@@ -8,7 +8,7 @@ kubelets, then controllers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Protocol, cast
 
@@ -20,11 +20,12 @@ from kubectl_nodelife.engine.actions import (
     CreateControllerRevision,
     CreatePod,
     EvictPod,
+    MarkPodNotReady,
     RaiseCollisionCount,
     RecordEvent,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Event, Outcome, Put, Synced
+from kubectl_nodelife.engine.events import ConditionsChange, Event, Outcome, Put, Synced
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
@@ -191,6 +192,19 @@ class World:
         self.agenda.run(now_ns)
         return self._tick()
 
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Carry out what was decided together, in that order."""
+        marks: list[MarkPodNotReady] = []
+        for action in actions:
+            if type(action) is MarkPodNotReady and self._faults is None:
+                marks.append(action)
+            elif type(action) is not RecordEvent:
+                if marks:
+                    self._mark(marks, now_ns)
+                self.start(action, now_ns)
+        if marks:
+            self._mark(marks, now_ns)
+
     def start(self, action: Action, now_ns: int) -> None:
         """Carry one action out."""
         if not action.writes or type(action) is RecordEvent:
@@ -256,6 +270,22 @@ class World:
         if old is None and type(new) is Pod:
             new = self.scheduler.bind(self.api.admission.admit(new))
         self.api.put(kind, new, action)
+
+    def _mark(self, marks: list[MarkPodNotReady], now_ns: int) -> None:
+        """Carry out the marks of a node's pods, and empty the list. As `_apply`, all at once."""
+        pods = self.api.store.pods
+        changes: list[ConditionsChange] = []
+        for mark in marks:
+            old = pods.get((mark.namespace, mark.pod))
+            if old is None or old.metadata.uid != mark.pod_uid:
+                self._apply(mark, now_ns)
+                continue
+            new = mark.effect(old, now_ns)
+            if type(new) is Pod and new is not old:
+                changes.append((old, new, mark))
+        if changes:
+            self.api.put_conditions(changes)
+        marks.clear()
 
     def _holds(self, action: Action, old: KubeObject | None) -> bool:
         """Whether the server takes the action; if not, it is refused here."""

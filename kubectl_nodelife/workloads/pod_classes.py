@@ -7,7 +7,9 @@ pods). Volumes are left out: claims belong to a single pod.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -94,26 +96,24 @@ class PodClasses:
     def rooms_on(self, pods: Iterable[Pod]) -> dict[str, dict[PodRequirements, int]]:
         """What these pods take of each node, and how many take the same; ended ones take nothing.
 
-        In one go, for all pods of a large cluster may be asked about.
+        In one go, for all pods of a large cluster may be asked about: those of one template mostly
+        follow one another.
         """
-        found: dict[str, dict[PodRequirements, int]] = {}
-        known = self._room
+        found: defaultdict[str, dict[PodRequirements, int]]
+        found = defaultdict(partial(defaultdict, int))
+        last, room = PodSpec(), None
         for pod in pods:
             if pod.status.phase in TERMINAL_PHASES:
                 continue
             spec = pod.spec
-            met = known.get(id(spec.containers))
-            if met is not None and _takes_the_same(met[0], spec):
-                room = met[1]
-            else:
-                room = self.room_of(pod)
-            rooms = found.get(spec.node_name)
-            if rooms is None:
-                found[spec.node_name] = {room: 1}
-            elif room in rooms:
-                rooms[room] += 1
-            else:
-                rooms[room] = 1
+            if room is None or not (
+                spec.containers is last.containers
+                and spec.init_containers is last.init_containers
+                and spec.overhead is last.overhead
+                and spec.resources is last.resources
+            ):
+                last, room = spec, self.room_of(pod)
+            found[spec.node_name][room] += 1
         return found
 
 

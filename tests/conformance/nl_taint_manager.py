@@ -23,7 +23,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.controller import Actions, flat
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.node import Node
@@ -92,7 +92,7 @@ class World:
 
     def take(self, actions: Actions) -> None:
         """Do what was decided."""
-        for action in actions:
+        for action in flat(actions):
             if isinstance(action, Requeue):
                 assert action.at_ns > self.now_ns
                 heapq.heappush(self._due, (action.at_ns, next(self._count), action.key))

@@ -6,7 +6,7 @@ the same in every tick.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -33,7 +33,7 @@ class Shadowed(Engine):
         forked.__class__ = Engine
         return forked
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
+    def turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
         events = list(events)
         controller = self.controllers[0]
         assert isinstance(controller, DaemonSetController)
@@ -43,10 +43,10 @@ class Shadowed(Engine):
             of = self.shadow if self.ticks % 3 == 0 and self.shadow is not None else self
             self.shadow = of.fork()
             self.forks_in_a_sync += in_a_sync
-        decided = []
-        for action in super().step(now_ns, events):
-            decided.append(action)
-            yield action
+        decided: list[Action] = []
+        for actions in super().turns(now_ns, events):
+            decided += actions
+            yield actions
         theirs = list(self.shadow.step(now_ns, events))
         assert theirs == decided  # their numbers differ: the cluster counts its own acts in between
         assert self.shadow.next_due() == self.next_due()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from kubectl_nodelife.engine.engine import Engine, RequeueInThePast
 from kubectl_nodelife.engine.events import (
     NO_ANSWER,
     Change,
+    ConditionsChanged,
     Event,
     Gone,
     Heartbeats,
@@ -21,7 +22,7 @@ from kubectl_nodelife.engine.events import (
     Synced,
 )
 from kubectl_nodelife.engine.loop import EngineHost, drive
-from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 
@@ -36,11 +37,11 @@ class Scribe:
         name: str,
         watches: Iterable[str],
         wake: Iterable[Requeue] = (),
-        reads_pod_conditions: bool = True,
+        reads_conditions_of: Iterable[str] = ("",),
     ) -> None:
         self.name = name
         self.watches = frozenset(watches)
-        self.reads_pod_conditions = reads_pod_conditions
+        self.reads_conditions_of = frozenset(reads_conditions_of)
         self.wake = list(wake)
         self.seen: list[str] = []
 
@@ -117,13 +118,38 @@ READY = PodStatus(conditions=(PodCondition("Ready", "True"),))
 def test_who_does_not_read_conditions_is_not_told_of_them(
     changed: dict[str, object], told: bool
 ) -> None:
-    blind = Scribe("blind", ["Pod"], reads_pod_conditions=False)
+    blind = Scribe("blind", ["Pod"], reads_conditions_of=())
     engine = Engine([blind, Scribe("other", ["Node"]), Scribe("reads", ["Pod"])], Cache())
     pod = Pod(metadata=ObjectMeta(name="p"))
     said(engine, 1, [Put("Pod", pod)])
     heard = said(engine, 2, [Put("Pod", replace(pod, **changed))])
     assert heard == ["blind Pod p 0"] * told + ["reads Pod p 0"]
     assert said(engine, 3, [Gone("Pod", pod.key)]) == ["blind Pod p 0", "reads Pod p 0"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_conditions_that_change_together_are_told_to_those_who_read_of_such_pods(
+    together: bool,
+) -> None:
+    readers = {"sets": ["ReplicaSet"], "orphans": [""], "both": ["", "ReplicaSet"], "none": []}
+    controllers = [Scribe(name, ["Pod"], (), of) for name, of in readers.items()]
+    engine = Engine(controllers, Cache())
+    owner = OwnerReference("ReplicaSet", "r", "u", controller=True)
+    pods = [
+        Pod(metadata=ObjectMeta(name="of-a-set", owner_references=(owner,))),
+        Pod(metadata=ObjectMeta(name="orphan")),
+        Pod(metadata=ObjectMeta(name="of-a-job", owner_references=(replace(owner, kind="Job"),))),
+    ]
+    said(engine, 1, [Put("Pod", pod) for pod in pods])
+    changed = ConditionsChanged([(pod, replace(pod, status=READY), None) for pod in pods])
+    events: list[Event] = [changed] if together else list(changed.puts())
+    assert said(engine, 2, events) == [
+        "sets Pod of-a-set 0",
+        "both Pod of-a-set 0",
+        "orphans Pod orphan 0",
+        "both Pod orphan 0",
+    ]
+    assert all(pod.ready() for pod in engine.cache.pods.values())
 
 
 def test_events_of_one_instant_are_in_the_cache_before_anybody_decides() -> None:
@@ -188,11 +214,11 @@ class Tape:
         self.now_ns = min(instants)
         return self.now_ns, self.ticks.get(self.now_ns, [])
 
-    def write(self, now_ns: int, action: Action) -> None:
-        self.written.append(f"{now_ns} {action.target[1][1]}")
+    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
+        self.written += [f"{now_ns} {action.target[1][1]}" for action in actions]
 
-    def start(self, action: Action, now_ns: int) -> None:
-        self.begun.append(now_ns)
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        self.begun += [now_ns] * len(actions)
 
 
 def test_the_loop_goes_from_instant_to_instant_until_the_source_ends() -> None:

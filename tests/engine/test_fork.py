@@ -5,7 +5,7 @@ been one, and a fork costs the same however many objects there are.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
@@ -43,13 +43,13 @@ class Recorder(EngineHost):
         self.ticks: list[Tick] = []
         self.decided: list[list[Action]] = []
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
         events = list(events)
         self.ticks.append((now_ns, events))
         self.decided.append([])
-        for action in super().step(now_ns, events):
-            self.decided[-1].append(action)
-            yield action
+        for actions in super().step(now_ns, events):
+            self.decided[-1] += actions
+            yield actions
 
 
 def scenario(nodes: int, pods: int, *, comes_back: bool) -> Setting:

@@ -48,7 +48,7 @@ class Decides:
     """Decides the same whenever it is told of a node; may raise instead."""
 
     name = "c"
-    reads_pod_conditions = False
+    reads_conditions_of: frozenset[str] = frozenset()
 
     def __init__(self, *actions: Action, watches: Iterable[str] = ("Node",)) -> None:
         self.watches = frozenset(watches)

@@ -11,12 +11,14 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     DeletePod,
+    MarkPodNotReady,
     QueueNode,
     RecordEvent,
     RemoveTaints,
 )
-from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
+from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, one_by_one
 from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, SCRIPT
 from kubectl_nodelife.sim.api import Api
@@ -102,6 +104,26 @@ def test_what_is_not_there_is_refused(action: Action, code: int) -> None:
     made.start(action, 0)
     assert outcomes(next_events(made)) == [code]
     assert [(f.action, f.code) for f in made.failures] == [(action, code)]
+
+
+def mark(name: str, uid: str) -> MarkPodNotReady:
+    condition = PodCondition("Ready", "False")
+    return MarkPodNotReady(
+        controller="c", because="", namespace="default", pod=name, pod_uid=uid, condition=condition
+    )
+
+
+def test_what_is_decided_together_comes_to_the_same_as_one_by_one() -> None:
+    uid = world().api.store.pods[("default", "p")].uid
+    decided = [mark("p", uid), EVENT, mark("p", "old"), mark("gone", "x"), add_taint()]
+    together, singly = world(), world()
+    together.start_all(decided, 0)
+    for action in decided:
+        singly.start(action, 0)
+    assert together.api.store.pods == singly.api.store.pods
+    assert [(f.action, f.code) for f in together.failures] == [(decided[2], 404), (decided[3], 404)]
+    of_pods = [e for e in one_by_one(next_events(together)) if not isinstance(e, Outcome)]
+    assert of_pods == [e for e in next_events(singly) if not isinstance(e, Outcome)]
 
 
 def test_a_fault_leaves_things_as_they_are() -> None:

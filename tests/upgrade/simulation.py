@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,11 +145,11 @@ class Fleet(VirtualUpgrades):
         """The world's next tick; None once the run is over, and its judges have heard."""
         return None if self.over and not self.coming else self.world.next(due_ns)
 
-    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[object]:
-        for action in super().step(now_ns, events):
-            if isinstance(action, Action):
+    def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+        for actions in super().step(now_ns, events):
+            for action in actions:
                 self.judges.decided(action)
-            yield action
+            yield actions
 
     def make_leader(self, *parts: Any) -> VirtualLeader:
         return FaultyLeader(self, *parts)

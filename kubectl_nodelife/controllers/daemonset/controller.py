@@ -62,7 +62,7 @@ class DaemonSetController:
 
     name = CONTROLLER
     watches = frozenset({"DaemonSet", "ControllerRevision", "Pod", "Node"})
-    reads_pod_conditions = True
+    reads_conditions_of = frozenset({"DaemonSet", ""})
 
     def __init__(self, settings: Settings, backoff: FailedPodsBackoff | None = None) -> None:
         self.rules = behaviour_of((1, settings.profile.minor), settings.gates)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from copy import copy
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
 from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass
@@ -72,7 +72,7 @@ class NodeLifecycleController:
 
     name = "node-lifecycle"
     watches = frozenset({"Node", "Pod", "Heartbeat"})
-    reads_pod_conditions = False
+    reads_conditions_of: frozenset[str] = frozenset()
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
@@ -203,7 +203,8 @@ class NodeLifecycleController:
 
     def _pod_changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Only a pod that came to a node is of interest. Follows `podUpdated`."""
-        pod, old = cast("Pod | None", change.new), cast("Pod | None", change.old)
+        old: Any = change.old
+        pod: Any = change.new
         if pod is None or not pod.spec.node_name:
             return ()
         if old is not None and old.spec.node_name == pod.spec.node_name:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.cache import Heartbeat
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED, NODE_STATUS_UNKNOWN
 
 # What a silent kubelet's node gets as Unknown; NetworkUnavailable is not the kubelet's.
@@ -256,7 +256,7 @@ def _take_lease(
 
 def _lost_conditions(node: Node, created: Time, now_ns: int) -> tuple[NodeCondition, ...]:
     """Step E: the conditions of a lost node that are not Unknown yet, as Unknown."""
-    now = Time(now_ns // SECOND_NS * SECOND_NS)
+    now = whole_seconds(now_ns)
     lost = []
     for type_ in CONDITIONS_OF_A_KUBELET:
         present = node.status.condition(type_)

@@ -240,22 +240,23 @@ def _mark_pods(
     lost: Action | None,
     pods: list[Pod],
     now_ns: int,
-) -> Iterator[Action]:
+) -> list[Action]:
     """Mark the node's pods in the pass that took Ready from True.
 
     Follows `monitorNodeHealth`.
     """
     observed, current = verdict.observed.status, verdict.current
     assert current is not None
+    events: list[Action] = []
     if current.status != "True" and observed == "True":
         because = f"Ready of node {node.name} turned {current.status}"
         message = f"Node {node.name} status is now: NodeNotReady"
-        yield _node_event(node, "NodeNotReady", message, because, lost, bare=True)
+        events.append(_node_event(node, "NodeNotReady", message, because, lost, bare=True))
     elif observed == "True":
         pods = []
     memory.retry.discard(node.name)
     cause = lost or memory.ready_cause.get(node.name)
-    yield from mark(memory, pods, node.name, now_ns, cause)
+    return events + mark(memory, pods, node.name, now_ns, cause)
 
 
 def mark(

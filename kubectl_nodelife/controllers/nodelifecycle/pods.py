@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, MarkPodNotReady, RecordEvent
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 
 CONTROLLER = "node-lifecycle"
 
@@ -29,7 +28,7 @@ def mark_pods_not_ready(
     by_pod_worker: bool = False,
 ) -> list[Action]:
     """Set Ready=False on each pod of the node that has the condition with another status."""
-    now = Time(now_ns // SECOND_NS * SECOND_NS)
+    now = whole_seconds(now_ns)
     marks: list[Action] = []
     before, condition = PodCondition(), PodCondition()
     for pod in pods:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints, SetNodeLabels
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import (
     LABEL_ARCH,
     LABEL_ARCH_BETA,
@@ -86,7 +85,7 @@ def swap_taints(
     addition fails, unlike upstream, since what comes of the addition is known only later.
     """
     if add:
-        stamp = Time(now_ns // SECOND_NS * SECOND_NS)
+        stamp = whole_seconds(now_ns)
         taints = tuple(Taint(t.key, t.effect, t.value, stamp) for t in add)
         yield AddTaints(
             controller=CONTROLLER,

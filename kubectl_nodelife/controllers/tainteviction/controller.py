@@ -11,8 +11,9 @@ observedGeneration.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
+from itertools import islice
 from typing import Any, Final, cast
 
 from kubectl_nodelife.controllers.tainteviction.delete import (
@@ -38,7 +39,7 @@ from kubectl_nodelife.controllers.tainteviction.tolerance import tolerated_stay
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions
+from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node, Taint
@@ -49,6 +50,8 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 _TRIES: Final = 5
 _RETRY_NS: Final = 10 * MILLISECOND_NS
 _NOT_FOUND: Final = 404
+_AT_ONCE: Final = 100
+"""So many timers of one instant are one part of a turn: a live driver may pause after each."""
 
 
 class TaintEvictionController:
@@ -56,7 +59,7 @@ class TaintEvictionController:
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
-    reads_pod_conditions = False
+    reads_conditions_of: frozenset[str] = frozenset()
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -122,8 +125,9 @@ class TaintEvictionController:
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The timers that end at the instant `key`, or the next try for the pod `key`."""
         if isinstance(key, int):
-            for work in self.workers.take_due(key):
-                yield from self._run(work, cache, now_ns)
+            due = self.workers.take_due(key)
+            while works := list(islice(due, _AT_ONCE)):
+                yield TurnPart(self.name, key, self._run_all(works, cache, now_ns))
             return
         pod_key = cast(Key, key)
         failed = self._failed_tries.get(pod_key)
@@ -150,18 +154,19 @@ class TaintEvictionController:
 
     def _node_changed(
         self, name: str, cache: Cache, now_ns: int, cause: Action | None
-    ) -> Iterator[Action | Requeue]:
+    ) -> Iterable[Action | Requeue]:
         """Follows `handleNodeUpdate`: what counts is the node as the cache shows it by now."""
+        decided: list[Action | Requeue] = []
         node = cache.node(name)
         taints = no_execute_taints(node.spec.taints) if node is not None else ()
         if not taints:
             self.tainted_nodes.pop(name, None)
             self._tainted_by.pop(name, None)
             if node is None:  # the timers of its pods go on
-                return
+                return decided
             for pod in cache.pods_on(name):
-                yield from self._cancel(pod.key, f"node {name} has no NoExecute taint", cause)
-            return
+                decided += self._cancel(pod.key, f"node {name} has no NoExecute taint", cause)
+            return decided
         self.tainted_nodes[name] = taints
         if cause is not None:
             self._tainted_by[name] = cause
@@ -173,23 +178,24 @@ class TaintEvictionController:
                 terms = self._terms(tolerations, taints, name, now_ns)
                 terms_by_tolerations[id(tolerations)] = terms
             if terms.stay.seconds is not None or pod.key in self.workers:
-                yield from self._process_pod(pod, terms, cache, now_ns, cause)
+                decided += self._process_pod(pod, terms, cache, now_ns, cause)
+        return decided
 
     def _pod_changed(
         self, key: Key, cache: Cache, now_ns: int, cause: Action | None
-    ) -> Iterator[Action | Requeue]:
+    ) -> Iterable[Action | Requeue]:
         """Follows `handlePodUpdate`: what counts is the pod as the cache shows it by now."""
         pod = cache.pods.get(key)
         if pod is None:
             self._run_now.discard(key)
-            yield from self._cancel(key, "the pod is gone", cause)
-            return
+            return self._cancel(key, "the pod is gone", cause)
         name = pod.spec.node_name
         taints = self.tainted_nodes.get(name)
-        if taints is not None:
-            terms = self._terms(pod.spec.tolerations, taints, name, now_ns)
-            cause = cause or self._tainted_by.get(name)
-            yield from self._process_pod(pod, terms, cache, now_ns, cause)
+        if taints is None:
+            return ()
+        terms = self._terms(pod.spec.tolerations, taints, name, now_ns)
+        cause = cause or self._tainted_by.get(name)
+        return self._process_pod(pod, terms, cache, now_ns, cause)
 
     def _process_pod(
         self, pod: Pod, terms: EvictionTerms, cache: Cache, now_ns: int, cause: Action | None
@@ -232,6 +238,10 @@ class TaintEvictionController:
         if self.workers.is_first_at(work):
             return [work.schedule, Requeue(self.name, work.due_ns, work.due_ns)]
         return [work.schedule]
+
+    def _run_all(self, works: Iterable[Work], cache: Cache, now_ns: int) -> Iterator[Action]:
+        for work in works:
+            yield from self._run(work, cache, now_ns)
 
     def _run(self, work: Work, cache: Cache, now_ns: int) -> list[Action]:
         """The event and the first try. Follows `deletePodHandler`."""

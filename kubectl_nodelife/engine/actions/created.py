@@ -8,9 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.decode import convert
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import whole_seconds
 
 
 def created_uid(kind: str, namespace: str, name: str, now_ns: int) -> str:
@@ -22,7 +21,7 @@ def created_uid(kind: str, namespace: str, name: str, now_ns: int) -> str:
 def created_object(obj: Any, kind: str, now_ns: int) -> Any:
     """The object with what the API server fills in at creation."""
     meta = obj.metadata
-    created = Time(now_ns // SECOND_NS * SECOND_NS)
+    created = whole_seconds(now_ns)
     uid = meta.uid or created_uid(kind, meta.namespace, meta.name, now_ns)
     return replace(obj, metadata=replace(meta, uid=uid, creation_timestamp=created))
 

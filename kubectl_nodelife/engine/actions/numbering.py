@@ -21,6 +21,16 @@ class ActionNumbers:
         self.next_id += 1
         return action
 
+    def give_all(self, actions: list[Action]) -> None:
+        """The same for a list, in its order; a copy takes the place of its action."""
+        number = self.next_id
+        for i, action in enumerate(actions):
+            if action.id:
+                actions[i] = action = replace(action)
+            force_setattr(action, "id", number)
+            number += 1
+        self.next_id = number
+
     def ensure(self, action: Action) -> None:
         """Number the action unless it has been."""
         if not action.id:
