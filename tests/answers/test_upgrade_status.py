@@ -301,3 +301,10 @@ def test_what_the_leader_said_of_the_state_before_is_not_taken_for_this_one() ->
         said = LeaderReport(run="r1", at=at(told_s), waits={"b0": "P3: waits"})
         answer = status([node("b0", mark), *TEN[1:]], lease(run(), said=said))
         assert answer["nodes"][0]["because"] == because
+
+
+def test_work_of_less_than_a_second_is_not_taken_for_work_of_which_nothing_is_known() -> None:
+    grown = Step(pool="blue", k=9, window=0)
+    estimate = status([done("b0", 60, 0), *TEN[1:]], lease(run(step=grown)))["estimate"]
+    assert estimate["assumptions"][0].startswith("the work takes 0s (the median of 1 node")
+    assert estimate["expectedSeconds"] < 30 * 60

@@ -108,7 +108,8 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
     if staying:
         named = f"{staying[0].namespace}/{staying[0].name}"
         more = f" and {len(staying) - 1} more pods" if len(staying) > 1 else ""
-        return f"{named}{more} still there" + (f": {verdict.sentence}" if verdict.sentence else "")
+        held = verdict.waits or verdict.verdict != "ready"
+        return f"{named}{more} still there" + (f": {verdict.sentence}" if held else "")
     if verdict.verdict in NO_END:
         return verdict.sentence or "the drain cannot end"
     listed_ns = p.view.pods_listed_ns

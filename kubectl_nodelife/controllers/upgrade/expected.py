@@ -36,7 +36,7 @@ def expected_work_ns(policy: UpgradePolicy) -> int:
     """How long the work on a node is expected to take."""
     if policy.work.mode is WorkMode.NOTHING:
         return 0
-    return policy.expect_work_ns or DEFAULT_WORK_NS
+    return DEFAULT_WORK_NS if policy.expect_work_ns is None else policy.expect_work_ns
 
 
 def phase_times(
