@@ -16,13 +16,13 @@ from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.preload import import_all
-from kubectl_nodelife.daemon.run import PACE
+from kubectl_nodelife.daemon.process import import_all
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.kubeconfig import Cluster, User
+from kubectl_nodelife.live.pacing import DAEMON_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target
@@ -83,7 +83,7 @@ async def running(nodes: int, pods: int, seed: int, settings: Settings) -> Async
     with tempfile.TemporaryDirectory() as folder:
         client = Client(Session(target, {}))
         journal = open_journal(str(Path(folder) / "journal.db"))
-        source = ListWatchSource(client, [resource_of(kind) for kind in KINDS], PACE)
+        source = ListWatchSource(client, [resource_of(kind) for kind in KINDS], DAEMON_PACING)
         clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
         watcher = DecisionTask(source, clock, journal.ledger, settings, list(NEEDS))
         one = Running(watcher, journal, client)

@@ -11,8 +11,7 @@ import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.assignments import parse_assignments
-from kubectl_nodelife.engine.flag_values import SettingsError
+from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kubelet.releases import rules_for

@@ -14,9 +14,8 @@ from kubectl_nodelife.commands.durations import duration_ns
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.flag_values import SettingsError
+from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput

@@ -2,7 +2,7 @@
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
-kinds concerned have been listed anew (`freshness`): what was seen before may be out of date, and a
+kinds concerned have been listed anew (`Freshness`): what was seen before may be out of date, and a
 watch that looks alive may be a dead connection. Nor does any controller decide while another
 cluster is meant or seen than the one that the plans and the journal are of. There is no upstream to
 follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew.
@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
-from kubectl_nodelife.daemon.freshness import Freshness
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.news import WATCHING, KindPhase, OtherCluster
@@ -33,6 +32,49 @@ class Lister(Protocol):
 
     def relist(self, kinds: Iterable[str]) -> None:
         """List these kinds anew, over fresh connections."""
+
+
+_WORDS_AT_MOST = 3
+
+
+class Freshness:
+    """The lists still waited for. Instants are ns of the steady clock (`live.clock.steady_ns`)."""
+
+    def __init__(self) -> None:
+        self._needed: dict[str, int] = {}  # kind -> a list must have been asked for at or after it
+        self._asked: dict[str, int] = {}  # kind -> when the newest list was asked for
+        self._because = ""
+
+    def demand(self, kinds: Iterable[str], since_ns: int, because: str) -> list[str]:
+        """Wait for a list of each of these kinds asked for at or after `since_ns`.
+
+        Returns those of which no such list has come yet, which are to be listed anew.
+        """
+        wanting = [kind for kind in kinds if self._asked.get(kind, -1) < since_ns]
+        for kind in wanting:
+            self._needed[kind] = max(since_ns, self._needed.get(kind, 0))
+        if wanting:
+            self._because = because
+        return wanting
+
+    def listed(self, kind: str, asked_ns: int) -> None:
+        """A list of the kind has come that was asked for then."""
+        self._asked[kind] = max(asked_ns, self._asked.get(kind, 0))
+        if kind in self._needed and asked_ns >= self._needed[kind]:
+            del self._needed[kind]
+
+    def excuse(self, kinds: Iterable[str]) -> None:
+        """These kinds cannot be read: nobody waits for them."""
+        for kind in kinds:
+            self._needed.pop(kind, None)
+
+    def waiting(self) -> str:
+        """Why nothing is decided, and what is waited for; "" where nothing is."""
+        if not self._needed:
+            return ""
+        kinds = sorted(self._needed)
+        named = ", ".join(kinds[:_WORDS_AT_MOST]) + (", …" if kinds[_WORDS_AT_MOST:] else "")
+        return f"{self._because}: waiting for a new list of {named}"
 
 
 class DecisionGate:

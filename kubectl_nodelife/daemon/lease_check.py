@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.backoff import Backoff
 
 READ_SECONDS = 15.0
@@ -159,7 +160,7 @@ def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
     """Whether it tells of a renewal that was not seen."""
     renewed = lease.spec.renew_time
-    if before is None or renewed is None or lease.metadata.namespace != NODE_LEASE_NAMESPACE:
+    if before is None or renewed is None or lease.metadata.namespace != NAMESPACE_NODE_LEASE:
         return False
     known = cast(Lease, before).spec.renew_time
     return known is None or renewed > known

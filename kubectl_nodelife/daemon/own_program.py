@@ -1,7 +1,7 @@
 """Notices that an upgrade has removed or replaced the program that a daemon was started from.
 
 krew unpacks the new version beside the old one, leads its link there, and then deletes the old one;
-pip puts the new one in its place. The daemon has imported all that it needs (`preload.py`) and goes
+pip puts the new one in its place. The daemon has imported all that it needs (`process.py`) and goes
 on; but it is the old version, and its user believes that the new one runs: so each answer says what
 to do. Without files it hands over (`hand_over.py`) to the program that is installed now.
 """

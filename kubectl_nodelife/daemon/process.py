@@ -7,9 +7,13 @@ delete the folder it was started from, and then it must still answer, and end in
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import os
 from collections.abc import Mapping
+from typing import Final
 
+from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.hand_over import HandOver
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
@@ -18,7 +22,6 @@ from kubectl_nodelife.daemon.logs import begin_log
 from kubectl_nodelife.daemon.options import Options, from_anywhere
 from kubectl_nodelife.daemon.ownership import claim_state, cluster_key
 from kubectl_nodelife.daemon.paths import config_file, log_path, make_private, runtime_folder
-from kubectl_nodelife.daemon.preload import import_all
 from kubectl_nodelife.daemon.run import Daemon, MakeAnswers
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
@@ -83,3 +86,15 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
 def _session(target: Target, environ: Mapping[str, str]) -> Session:
     """Connections whose errors may be logged."""
     return Session(target, environ, show_plugin_stderr=False)
+
+
+_LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
+
+
+def import_all() -> None:
+    """Import what would else be imported when it is first needed."""
+    for folder, _ in CONTROLLERS.values():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"kubectl_nodelife.controllers.{folder}")
+    for name in _LATE_MODULES:
+        importlib.import_module(name)

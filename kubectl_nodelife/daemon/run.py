@@ -33,7 +33,6 @@ from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import OwnProgram
-from kubectl_nodelife.daemon.pace import ENFORCING_PACE, PACE
 from kubectl_nodelife.daemon.paths import config_file, log_path
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch
@@ -55,6 +54,7 @@ from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.listing import read_leases
 from kubectl_nodelife.live.news import OtherCluster
+from kubectl_nodelife.live.pacing import DAEMON_PACING, ENFORCING_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import connection_warnings
@@ -91,7 +91,7 @@ class Daemon:
         self.cluster = WatchedCluster(instance.identity, target.context, target.server)
         self.config_path = config_file(dict(options.environ))
         enforces = bool(options.orders.controllers)
-        resources, pace = map(resource_of, KINDS), ENFORCING_PACE if enforces else PACE
+        resources, pace = map(resource_of, KINDS), ENFORCING_PACING if enforces else DAEMON_PACING
         self.source = ListWatchSource(self.client, resources, pace)
         clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
         self.tee = Tee(self.source)

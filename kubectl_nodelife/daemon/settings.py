@@ -14,9 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.daemon.config import ClusterConfig, Config
-from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.flag_values import SettingsError
+from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import FLAGS, GATES, Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError

@@ -26,8 +26,7 @@ from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
-
-NODE_LEASE_NAMESPACE = "kube-node-lease"
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
 
@@ -194,7 +193,7 @@ class Cache:
             kind, key, cause = event.kind, event.key, event.cause
             self.quarantine.lift(kind, key)
             old = self.set(kind, key, None)
-            if kind == "Lease" and key[0] == NODE_LEASE_NAMESPACE:
+            if kind == "Lease" and key[0] == NAMESPACE_NODE_LEASE:
                 known = self.heartbeats.pop(key[1], None)
                 return self._heartbeat_change(key[1], cause) if known else None
             return Change(kind, old, None, cause) if old is not None else None
@@ -325,7 +324,7 @@ class Cache:
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
         self.set("Lease", lease.key, lease)
-        if lease.namespace != NODE_LEASE_NAMESPACE:
+        if lease.namespace != NAMESPACE_NODE_LEASE:
             return None
         unusual = self._heartbeat(lease.name).observe(lease.spec.renew_time, now_ns)
         return self._heartbeat_change(lease.name, cause) if unusual else None

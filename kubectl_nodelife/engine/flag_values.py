@@ -1,15 +1,16 @@
 """The values of flags, read from text as the commands of Kubernetes read them.
 
 A value is a duration (ns), a rate in nodes a second, a fraction, a whole number, a bool, or the
-text of --feature-gates.
+text of --feature-gates. `parse_assignments` reads the arguments of `--set`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 
 _NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
@@ -97,3 +98,18 @@ _PARSERS: Final[dict[str, Callable[[str], float | str]]] = {
     "bool": parse_bool,
     "gates": str,
 }
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """The flags with their values, a leading `--` left out. Raises BadInput."""
+    flags: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name:
+            raise BadInput(
+                f"{assignment!r} is not FLAG=VALUE",
+                on="--set",
+                remedy="write for example --set node-monitor-grace-period=40s",
+            )
+        flags[name.removeprefix("--")] = value
+    return flags

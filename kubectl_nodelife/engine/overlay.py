@@ -29,7 +29,7 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
 )
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Heartbeats, Outcome, Put
 from kubectl_nodelife.engine.planned_view import ObjectKey, PlannedView
 from kubectl_nodelife.engine.settlement import APPLIED as APPLIED
@@ -49,6 +49,7 @@ from kubectl_nodelife.engine.settlement import (
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 _NOT_FOUND = 404
 
@@ -229,7 +230,7 @@ class Overlay(PlannedView):
                 return
 
     def _lease_renewed(self, lease: KubeObject, now_ns: int) -> list[Event]:
-        if not isinstance(lease, Lease) or lease.namespace != NODE_LEASE_NAMESPACE:
+        if not isinstance(lease, Lease) or lease.namespace != NAMESPACE_NODE_LEASE:
             return []
         before = self._cache.get("Lease", lease.key)
         renewed = lease.spec.renew_time

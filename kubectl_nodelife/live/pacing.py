@@ -1,6 +1,8 @@
-"""Timeouts, pauses and page sizes of lists and watches."""
+"""Timeouts, pauses and page sizes of lists and watches, and those that the daemon uses."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -32,3 +34,19 @@ class WatchPacing(msgspec.Struct, frozen=True):
     page_size: int = PAGE_SIZE
     gather_s: float = 0.05
     gather_by_kind: dict[str, float] = {}
+
+
+DAEMON_PACING: Final = WatchPacing(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
+
+
+"""Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
+so that our copy decides on what they decided on."""
+
+
+ENFORCING_PACING: Final = WatchPacing(
+    silence_by_kind=DAEMON_PACING.silence_by_kind,
+    gather_by_kind={**DAEMON_PACING.gather_by_kind, "DaemonSet": 0.0, "ControllerRevision": 0.0},
+)
+
+
+"""A set and its revisions are read in the order in which they change."""

@@ -11,19 +11,20 @@ import pytest
 from kubectl_nodelife.daemon.enforce import lease_reread
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import FEW, LeaseReread
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.events import Event, Put
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 NOW = 1_000 * SECOND_NS
 PERIOD_NS = 5 * SECOND_NS
 
 
 def lease(node: str, renewed_s: int) -> Lease:
-    meta = ObjectMeta(name=node, namespace=NODE_LEASE_NAMESPACE, uid=f"l-{node}")
+    meta = ObjectMeta(name=node, namespace=NAMESPACE_NODE_LEASE, uid=f"l-{node}")
     return Lease(meta, LeaseSpec(renew_time=renewed_s * SECOND_NS))
 
 

@@ -16,17 +16,18 @@ from kubectl_nodelife.daemon.enforce.tee import Tee
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach
 from kubectl_nodelife.daemon.list_changes import events_of
-from kubectl_nodelife.daemon.pace import PACE
 from kubectl_nodelife.daemon.quarantine_log import take_in
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache, Key
+from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
+from kubectl_nodelife.live.pacing import DAEMON_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 
@@ -40,7 +41,7 @@ class LiveCache:
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
         self.cache = Cache()
         self.clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
-        self._source = ListWatchSource(client, map(resource_of, kinds), PACE)
+        self._source = ListWatchSource(client, map(resource_of, kinds), DAEMON_PACING)
         self._tee = Tee(self._source)
         self._feed = self._tee.open()
         self.queue: asyncio.Queue[Any] = self._feed.queue
@@ -118,7 +119,7 @@ class LiveCache:
     def shown_keys(self, kind: str) -> Iterator[Key]:
         """The keys of all objects of a kind; the run's own Lease is in no list of nodes' Leases."""
         for obj in list(self.cache.all(kind)):
-            if kind != "Lease" or obj.key[0] == NODE_LEASE_NAMESPACE:
+            if kind != "Lease" or obj.key[0] == NAMESPACE_NODE_LEASE:
                 yield obj.key
 
     async def _take_in(self, news: Any) -> bool:

@@ -21,9 +21,8 @@ from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.commands.cluster.dump_parts import DumpPart, newest_sign, of_newest_dump
 from kubectl_nodelife.commands.cluster.merging import MergedObjects
-from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.flag_values import SettingsError
+from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput

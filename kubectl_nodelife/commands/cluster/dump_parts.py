@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
-from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT
+from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.report.ages import age
 
 APART_NS: Final = 15 * MINUTE_NS
@@ -97,7 +96,7 @@ def _only(part: DumpPart, kinds: set[str]) -> DumpPart:
 
 
 def _sign_of_life(obj: KubeObject) -> SignOfLife | None:
-    if isinstance(obj, Lease) and obj.namespace == NODE_LEASE_NAMESPACE:
+    if isinstance(obj, Lease) and obj.namespace == NAMESPACE_NODE_LEASE:
         if obj.spec.renew_time is not None:
             return SignOfLife(int(obj.spec.renew_time), f"the lease of node {obj.name}")
     elif isinstance(obj, Node):

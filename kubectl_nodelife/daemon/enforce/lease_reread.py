@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.engine.cache import NODE_LEASE_NAMESPACE, Cache
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Get, Result
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.events import Event, Put
@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.listing import list_all
 from kubectl_nodelife.live.requests import Resource
@@ -71,7 +72,7 @@ class LeaseReread:
         self._asked.append(now_ns)
         if len(self._asked) > FEW:
             return await self._is_lost_by_list(node, now_ns)
-        key = (NODE_LEASE_NAMESPACE, node)
+        key = (NAMESPACE_NODE_LEASE, node)
         answer = await self._writer.call(Get("Lease", key), timeout_s=READ_SECONDS)
         if answer.code == NOT_FOUND:
             return Result(200)
@@ -83,7 +84,7 @@ class LeaseReread:
         async with self._listing:
             if self._listed_ns < now_ns - self._period_ns:
                 try:
-                    resource = Resource(kind_named("Lease"), NODE_LEASE_NAMESPACE)
+                    resource = Resource(kind_named("Lease"), NAMESPACE_NODE_LEASE)
                     listing = await list_all(self._client, resource)
                 except NodelifeError as error:
                     return Result(503, f"the Leases cannot be listed: {error}")

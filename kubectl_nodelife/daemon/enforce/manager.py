@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import Any, Final
 
 from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
-from kubectl_nodelife.engine.assignments import parse_assignments
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.flag_values import parse_assignments
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import FLAGS

@@ -14,6 +14,7 @@ from kubectl_nodelife.engine.actions import (
     DeleteControllerRevision,
     RaiseCollisionCount,
     ReleaseObject,
+    RollBackDaemonSet,
     UpdateControllerRevision,
     UpdateDaemonSetStatus,
     camel_case,
@@ -130,4 +131,10 @@ def raise_collision_count(
         return conflict("the collision count was raised already", daemon_set)
     body = {"status": {"collisionCount": (daemon_set.status.collision_count or 0) + 1}}
     patch = Patch(*action.target, body, as_seen(action, daemon_set), "status")
+    return (yield from write(action, patch))
+
+
+def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """PATCH with the revision's data, under the version judged."""
+    patch = Patch(*action.target, action.patch, as_seen(action, seen))
     return (yield from write(action, patch))

@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
     SetPodLabel,
     SetPodPhase,
+    SetPodReady,
     SetPodReason,
 )
 from kubectl_nodelife.engine.calls.call import (
@@ -57,7 +58,7 @@ from kubectl_nodelife.engine.calls.steps import (
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE, TRUE
 
 EVICTION_RETRY_NS: Final = 5 * SECOND_NS
@@ -231,3 +232,15 @@ def is_out_of_service(node: Node) -> bool:
     ready = node.ready()
     is_ready = ready is not None and ready.status == TRUE
     return not is_ready and any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
+
+
+def set_pod_ready(action: SetPodReady, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """PATCH of one condition's status, under the version judged."""
+    changed = {
+        "type": "Ready",
+        "status": action.status,
+        "lastTransitionTime": format_time(action.at),
+    }
+    body = {"status": {"conditions": [changed]}}
+    patch = Patch(*action.target, body, as_seen(action, seen), "status")
+    return (yield from write(action, patch))
