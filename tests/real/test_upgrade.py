@@ -133,19 +133,6 @@ def test_a_job_does_the_work_and_an_agent_another(cluster: Fleet, operator: Oper
         assert_clean(cluster, operator, observer)
 
 
-def test_a_node_is_replaced_and_its_newcomer_proven(cluster: Fleet, operator: Operator) -> None:
-    with Observer(cluster, floor=8) as observer:
-        operator.begin("start", "c3", "--replace", *FLAGS)
-        cluster.await_state("c3", "Working")
-        cluster.kubelets.remove_node("c3")
-        time.sleep(1)
-        cluster.kubelets.add_node("c9", {"topology.kubernetes.io/zone": "c", "pool": "blue"})
-        assert operator.end() == 0, operator.said()
-        assert is_ready(cluster.node("c9")), operator.said()
-        assert_clean(cluster, operator, observer)
-    cluster.nodes = [*(name for name in cluster.nodes if name != "c3"), "c9"]
-
-
 def test_a_node_that_never_returns_stops_the_run_and_stays_out_of_service(
     cluster: Fleet, operator: Operator
 ) -> None:
@@ -161,7 +148,11 @@ def test_a_node_that_never_returns_stops_the_run_and_stays_out_of_service(
         assert operator.type("abort", *SETTINGS, "--yes") == 1, operator.said()
         cluster.kubelets["a3"].boots_at = 0.0
         cluster.until("a3 is back", lambda: is_ready(cluster.node("a3")))
-        assert operator.type("prove", "a3", *SETTINGS, "--yes") in (0, 1), operator.said()
+        proof = ("prove", "a3", "--ready-for", "2s", *SETTINGS, "--yes")
+        assert operator.type(*proof) == 0, operator.said()
+        assert "marks taken off: proven, and still cordoned" in operator.said()
+        assert cluster.traces() == ["a3: cordoned"], "a person takes it off"
+        cluster.api.merge("/api/v1/nodes/a3", {"spec": {"unschedulable": None}})
         assert_clean(cluster, operator, observer)
 
 

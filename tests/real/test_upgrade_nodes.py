@@ -121,7 +121,7 @@ def test_of_three_nodes_that_are_replaced_one_comes_late_and_one_never(
         cluster.await_state("a0", "Settling", "Proving")
         assert cluster.mark("a0")["for"] == "a0"
         assert operator.end() == 1, operator.said()
-        assert "c0: now Failed: its object went, and no newcomer came in time" in operator.said()
+        assert "c0: failed: its object went, and no newcomer came in time" in operator.said()
         status = operator.ask("status")
         assert (status["phase"], status["failures"]) == ("Finished", ["c0"]), operator.said()
         assert cluster.traces() == [], operator.said()

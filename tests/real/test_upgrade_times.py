@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.real.upgrading import LEASE, SETTINGS, Fleet, Observer, Operator, fleet
+from tests.real.upgrade_observer import Observer
+from tests.real.upgrading import LEASE, SETTINGS, Fleet, Operator, fleet
 
 PACE = ("--ready-for", "2s", "--node-soak", "1s", "--soak", "3s")
 BUDGET = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web"

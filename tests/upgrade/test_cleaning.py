@@ -17,6 +17,7 @@ from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     CordonOwner,
+    NodeMark,
     mark_of,
     outdated,
 )
@@ -50,6 +51,15 @@ def marked(state: Any, **fields: Any) -> Stand:
     s.add_nodes("x")
     s.mark("x", state, **fields)
     return s
+
+
+def test_a_node_whose_proof_was_given_up_is_left_as_the_run_before_had_left_it() -> None:
+    earlier = NodeMark(run="r0", state=FAILED, cordon=CordonOwner.OURS, reason="flaps")
+    s = marked(SETTLING, cordon=CordonOwner.THEIRS, earlier=earlier)
+    left, after = cleaned(s, proof_only=True)
+    assert mark_of(after) == earlier and after.spec.unschedulable and left.stays
+    _, after = cleaned(s, proof_only=True, release_failed=True)
+    assert mark_of(after) is None and not after.spec.unschedulable
 
 
 @pytest.mark.parametrize("state", [DRAINING, SOAKING, DONE])

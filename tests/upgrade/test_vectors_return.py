@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.canary_service import LABEL_SERVICE_NAME
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
-from kubectl_nodelife.engine.actions import CreateCanary, FailGoneNode, NodeMarkPatch
+from kubectl_nodelife.engine.actions import CreateCanary, FailWithoutMark, NodeMarkPatch
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.service import (
@@ -75,7 +75,7 @@ def test_a_node_that_went_and_whose_newcomer_does_not_come_has_failed_and_is_tol
     s.cache.set("Node", ("", "x"), None)
     s.run(31 * 60, every=30)
     assert s.document.failed == ("x",) and s.document.phase == "Finished"
-    (told,) = [a for a in s.did if isinstance(a, FailGoneNode)]
+    (told,) = [a for a in s.did if isinstance(a, FailWithoutMark)]
     assert (told.node, told.because) == ("x", "its object went, and no newcomer came in time")
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, CordonOwner, encode_mark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.engine.actions import NodeMarkPatch
+from kubectl_nodelife.engine.actions import FailWithoutMark, NodeMarkPatch
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import (
     DONE,
@@ -189,6 +189,51 @@ def test_prove_that_fails_leaves_no_mark_and_is_told_by_the_document() -> None:
     assert s.document.phase is RunPhase.FINISHED and s.document.failed == ("x",)
     node = s.node("x")
     assert not node.spec.taints and not node.metadata.annotations and not node.spec.unschedulable
+
+
+def failed_before(s: Stand, cordon: CordonOwner = CordonOwner.OURS) -> None:
+    """x is Failed since a run that is over."""
+    shield = ("karpenter.sh/do-not-disrupt",)
+    s.mark("x", FAILED, cordon=cordon, reason="did not come back", shield=shield)
+    node = s.node("x")
+    old = replace(s.mark_of("x"), run="r0")
+    notes = {ANNOTATION: encode_mark(old), shield[0]: "true"}
+    s.put(replace(node, metadata=replace(node.metadata, annotations=notes)))
+    s.write(proof_only=True)
+
+
+def test_prove_takes_a_node_that_a_run_before_has_left_failed_and_cordoned() -> None:
+    s = Stand(nodes=["x"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    failed_before(s)
+    s.run(120)
+    node = s.node("x")
+    assert s.document.given_back == {"x": "proven"} and not node.metadata.annotations
+    assert node.spec.unschedulable, "a person uncordons it"
+    assert not node.has_taint("nodelife.dev/unproven", "NoSchedule")
+
+
+def test_prove_that_fails_leaves_the_mark_of_the_run_before() -> None:
+    s = Stand(nodes=["x"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    failed_before(s)
+    s.canary_stays = True
+    s.run(200)
+    mark = s.mark_of("x")
+    assert s.document.failed == ("x",) and s.node("x").spec.unschedulable
+    assert (mark.run, mark.state, mark.cordon) == ("r0", FAILED, "ours")
+    assert mark.shield == ("karpenter.sh/do-not-disrupt",)
+    assert s.node("x").metadata.annotations["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_prove_says_which_node_cannot_be_proven_and_why() -> None:
+    s = Stand(nodes=["x"], work={"mode": "nothing"})
+    s.add_nodes("x", "y", "z")
+    failed_before(s, CordonOwner.THEIRS)
+    s.run(30)
+    (told,) = [a for a in s.did if isinstance(a, FailWithoutMark)]
+    assert (told.node, told.because) == ("x", "not proven: cordoned by others")
+    assert s.mark_of("x").run == "r0"
 
 
 def test_a_patch_refused_by_a_webhook_is_tried_each_minute() -> None:

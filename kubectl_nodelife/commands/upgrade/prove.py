@@ -24,6 +24,7 @@ from kubectl_nodelife.report import terminal
 @click.command("prove")
 @click.argument("nodes", nargs=-1, metavar="NODE...")
 @click.option("--prove-timeout", metavar="DURATION", help="For the proof [5m].")
+@click.option("--ready-for", metavar="DURATION", help="Ready without a break for [1m].")
 @click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
 @click.option("--canary-service", is_flag=True, help="Prove EndpointSlices as well.")
 @click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
@@ -32,6 +33,7 @@ from kubectl_nodelife.report import terminal
 def prove(
     nodes: tuple[str, ...],
     prove_timeout: str | None,
+    ready_for: str | None,
     canary_image: str | None,
     canary_service: bool,
     lease_namespace: str | None,
@@ -40,9 +42,9 @@ def prove(
 ) -> int:
     """Prove that nodes are usable: a canary pod is scheduled there, runs, and is stopped.
 
-    For new or repaired nodes. Nothing is cordoned and nobody evicted; for the minutes of the canary
-    the node has a taint, and no mark stays whatever comes of it. Exits with 1 where a node is not
-    proven. For a node of a run that is under way, use `upgrade resume --assume-done`.
+    For new or repaired nodes, those too that a run has left Failed and cordoned: these stay
+    cordoned. Nobody is evicted; the node has a taint for minutes, and no mark of the proof stays.
+    Exits with 1 where a node is not proven. For one of a run under way: `resume --assume-done`.
 
     \b
     Examples:
@@ -53,6 +55,7 @@ def prove(
         raise BadInput("no node is named", remedy="give NODE...")
     flags: dict[str, Any] = {
         "proveTimeout": prove_timeout,
+        "readyFor": ready_for,
         "canaryImage": canary_image,
         "canaryService": canary_service or None,
         "leaseNamespace": lease_namespace,

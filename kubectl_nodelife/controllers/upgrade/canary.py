@@ -158,7 +158,8 @@ def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
         namespace=p.policy.namespace,
         image=image,
         deadline_s=int(p.policy.prove_timeout_ns) // SECOND_NS,
-        tolerates_cordon=p.policy.include_cordoned and mark.cordon == "theirs",
+        tolerates_cordon=mark.cordon == "theirs"
+        and (p.policy.include_cordoned or mark.earlier is not None),
         template=p.policy.canary_template,
     )
 

@@ -14,6 +14,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
     absent_shield,
+    left_by_another,
     outdated,
 )
 from kubectl_nodelife.controllers.upgrade.policy import node_info
@@ -36,13 +37,15 @@ def claim_node(p: UpgradePass, node: Node) -> None:
         cordon = CordonOwner.THEIRS if cordoned else CordonOwner.OURS
     shields = p.policy.shield and not proof_only
     annotations, labels = absent_shield(node) if shields else ({}, {})
+    earlier = left_by_another(node, p.document.run) if proof_only else None
     mark = NodeMark(
         run=p.document.run,
         state=NodeState.DRAINING,
         claimed=p.stamp,
         cordon=cordon,
-        shield=(*annotations, *labels),
+        shield=earlier.shield if earlier else (*annotations, *labels),
         before=_before(p, node),
+        earlier=replace(earlier, before=NodeBefore()) if earlier else None,
     )
     state = NodeState.SETTLING if proof_only else NodeState.DRAINING
     p.memory.named.discard(node.name)

@@ -89,8 +89,10 @@ def _note_unproven(p: UpgradePass) -> None:
     """A node that was to be proven and is no candidate is not proven, and the document says so."""
     known = {*p.next.given_back, *p.next.failed}
     left = tuple(name for name in p.skipped if name not in known and name not in p.marks)
-    if left:
+    if left and not p.is_under_way("Lease", p.policy.lease_key):
         p.edit(failed=(*p.next.failed, *left))
+        for name in left:
+            p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 
 def _pool(p: UpgradePass, name: str) -> str:

@@ -99,7 +99,10 @@ def leftovers(
         except UnreadableMark as error:
             yield _unreadable(node, str(error), release_failed=release_failed)
             continue
-        if mark is None:
+        if mark is not None and mark.earlier is not None:
+            earlier = mark.earlier
+            yield _released(node, earlier) if release_failed else _left_again(node, earlier)
+        elif mark is None:
             if _our_taints(node) or LABEL_STATE in (node.metadata.labels or {}):
                 yield _bare(node)
         elif (
@@ -182,6 +185,21 @@ def _kept(node: Node, mark: NodeMark) -> Leftover:
             remove_taints=old,
         )
     return Leftover(node, str(mark.state), because, patch, _to_release(node), stays=True)
+
+
+def _left_again(node: Node, earlier: NodeMark) -> Leftover:
+    """Its proof was given up: it is left to a person as it was before."""
+    because = f"{earlier.state}: its proof did not end"
+    patch = MarkNode(
+        controller=CONTROLLER,
+        because=because,
+        node=node.name,
+        node_uid=node.uid,
+        remove_taints=_our_taints(node),
+        annotations={ANNOTATION: encode_mark(earlier)},
+        labels={LABEL_STATE: str(earlier.state)},
+    )
+    return Leftover(node, str(earlier.state), because, patch, _to_release(node), stays=True)
 
 
 def _bare(node: Node) -> Leftover:

@@ -35,6 +35,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
     decode_mark,
+    left_by_another,
 )
 from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -201,6 +202,8 @@ class UpgradeController:
                 self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
             if name in self.memory.hands_off:
                 p.strangers[name] = self.memory.hands_off[name]
+            elif p.document.proof_only and left_by_another(node, run) is not None:
+                pass  # of a run that is over: to be proven as it is
             elif mark is not None and mark.run != run:
                 p.strangers[name] = f"annotation {ANNOTATION} of run {mark.run}"
             elif mark is not None:

@@ -25,7 +25,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import FailGoneNode
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -191,7 +190,4 @@ def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
         because = "its object went, and no newcomer came in time"
         p.edit(failed=(*p.next.failed, name))
         p.pause_after_failures(name, because)
-        uid = p.document.step.nodes[name].uid
-        p.emit(
-            FailGoneNode(controller="upgrade", because=because, node=name, node_uid=uid),
-        )
+        p.fail_without_mark(name, p.document.step.nodes[name].uid, because)

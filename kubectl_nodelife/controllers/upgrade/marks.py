@@ -109,7 +109,8 @@ class NodeMark(_Mark, frozen=True, kw_only=True):
     """The annotation `nodelife.dev/upgrade`. `since`, `deadline`: RFC 3339, for readers alone, as
     is `claimed`, when the node was claimed.
 
-    `for_`: the node whose place this newcomer takes.
+    `for_`: the node whose place this newcomer takes. `earlier`: the mark by which a run before left
+    the node to a person, and which stands again should the node not be proven now.
     """
 
     run: str
@@ -125,6 +126,7 @@ class NodeMark(_Mark, frozen=True, kw_only=True):
     work: WorkMark = WorkMark()
     reason: str = ""
     for_: str = ""
+    earlier: NodeMark | None = None
 
 
 class UnreadableMark(ValueError):
@@ -168,6 +170,17 @@ def unproven(run: str) -> Taint:
 def outdated(run: str) -> Taint:
     """The taint of a node that is still to be done."""
     return Taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE, run)
+
+
+def left_by_another(node: Node, run: str) -> NodeMark | None:
+    """The mark by which another run left the node, Failed or Held, to a person; None for none."""
+    try:
+        mark = mark_of(node)
+    except UnreadableMark:
+        return None
+    if mark is None or mark.run == run or mark.state not in (NodeState.FAILED, NodeState.HELD):
+        return None
+    return mark
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:

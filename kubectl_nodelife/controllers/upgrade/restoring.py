@@ -65,7 +65,7 @@ def take_marks_off(
 
 
 def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
-    """A proof alone has ended, and no mark stays. `fault`: why it failed, "" where it did not.
+    """A proof alone has ended; no mark of it stays. `fault`: why it failed, "" where it did not.
 
     The document keeps which nodes were proven, so that none is taken again.
     """
@@ -77,9 +77,15 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
     elif not fault and name not in p.document.given_back:
         p.edit(given_back={**p.next.given_back, name: PROVEN})
     elif fault:
-        take_marks_off(p, node, mark, f"not proven: {p.memory.failing.get(name, fault)}")
+        because = f"not proven: {p.memory.failing.get(name, fault)}"
+        if mark.earlier is not None:
+            taint = unproven(mark.run)
+            p.change(node, mark.earlier, because, was=mark.state, remove=(taint,))
+        else:
+            take_marks_off(p, node, mark, because)
     else:
-        take_marks_off(p, node, mark, PROVEN, ReleaseNode)
+        still = ", and still cordoned" if node.spec.unschedulable else ""
+        take_marks_off(p, node, mark, f"{PROVEN}{still}", ReleaseNode)
 
 
 def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:

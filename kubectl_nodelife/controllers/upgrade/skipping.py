@@ -6,7 +6,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.marks import (
+    NodeState,
+    has_our_cordon,
+    left_by_another,
+)
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.skips import why_skipped
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
@@ -32,7 +36,9 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return "not proven"
     policy, is_fresh = p.policy, p.census.is_fresh(name)
     if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
-        policy = replace(policy, target=(), unhealthy="include")
+        left = left_by_another(node, p.document.run)
+        ours = left is not None and has_our_cordon(node, left)
+        policy = replace(policy, target=(), unhealthy="include", include_cordoned=ours)
     if is_fresh and policy is p.policy:
         why = p.readings[name].skipped
     else:

@@ -17,6 +17,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,
     DOCUMENT_LIMIT,
+    NOT_BEGUN,
     RunDocument,
     RunPhase,
     encode_document,
@@ -42,6 +43,7 @@ from kubectl_nodelife.controllers.upgrade.sightings import (
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteOfNode,
+    FailWithoutMark,
     NodeMarkPatch,
     RecordEvent,
     SetUpgradeState,
@@ -312,6 +314,11 @@ class UpgradePass:
             reason = f"{failures} failed, {tolerated} tolerated; the last: {name}: {because}"
             self.edit(phase=RunPhase.PAUSED, because=reason)
 
+    def fail_without_mark(self, name: str, uid: str, because: str) -> None:
+        """Tell that a node failed that bears no mark of the run; the document names it."""
+        told = FailWithoutMark(controller=NAME, because=because, node=name, node_uid=uid)
+        self.actions.append(told)
+
     def finish(self) -> list[Action]:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_wish:
@@ -333,7 +340,7 @@ class UpgradePass:
         annotations: dict[str, str | None] = {ANNOTATION_RUN: text}
         if self.strikes_wish:
             annotations[ANNOTATION_WISH] = None
-        stepped = (old.step.pool, old.step.k, old.step.window) != (
+        stepped = new.step.window != NOT_BEGUN and (old.step.pool, old.step.k, old.step.window) != (
             new.step.pool,
             new.step.k,
             new.step.window,

@@ -71,8 +71,8 @@ from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanar
 from kubectl_nodelife.engine.actions.upgrades import DeleteCanaryService as DeleteCanaryService
 from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
 from kubectl_nodelife.engine.actions.upgrades import DeleteOfNode as DeleteOfNode
-from kubectl_nodelife.engine.actions.upgrades import FailGoneNode as FailGoneNode
 from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode
+from kubectl_nodelife.engine.actions.upgrades import FailWithoutMark as FailWithoutMark
 from kubectl_nodelife.engine.actions.upgrades import MarkNode as MarkNode
 from kubectl_nodelife.engine.actions.upgrades import NodeMarkPatch as NodeMarkPatch
 from kubectl_nodelife.engine.actions.upgrades import OfNodeAction as OfNodeAction

@@ -107,7 +107,7 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.SetUnschedulable: attrgetter("unschedulable"),
     actions.SetPodReady: attrgetter("status"),
     actions.RollBackDaemonSet: attrgetter("revision"),
-    actions.FailGoneNode: _nothing_more,
+    actions.FailWithoutMark: _nothing_more,
     actions.NodeMarkPatch: attrgetter("from_", "to", "annotations", "labels"),
     actions.StartWork: attrgetter("try_", "mode"),
     actions.StopWork: attrgetter("try_"),

@@ -136,14 +136,12 @@ class WorkDone(NodeAction, frozen=True, kw_only=True, gc=False):
         yield "WorkDone", {"try": self.try_} | ({} if self.code is None else {"code": self.code})
 
 
-class FailGoneNode(NodeAction, frozen=True, kw_only=True, gc=False):
-    """The node's object went, and no newcomer came in time: the run's document says so."""
+class FailWithoutMark(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node failed that bears no mark of the run, whose document names it: its object went, and no
+    newcomer came in time, or it was to be proven and cannot be.
+    """
 
     writes: ClassVar[bool] = False
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        """FailNode."""
-        yield "FailNode", {"to": "Failed"}
 
 
 class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
