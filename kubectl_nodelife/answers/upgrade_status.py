@@ -175,7 +175,8 @@ def _leader(lease: Lease | None, now_ns: int) -> Json:
 
 
 def _step(run: RunDocument | None) -> Json | None:
-    if run is None:
+    """Where the growth is; None for no run, and for a proof alone, which has no steps."""
+    if run is None or run.proof_only:
         return None
     step = run.step
     return {"pool": step.pool, "k": step.k, "window": step.window, "nodes": sorted(step.nodes)}

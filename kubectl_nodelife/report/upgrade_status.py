@@ -141,8 +141,10 @@ def _estimate(estimate: dict[str, Any]) -> str:
     )
 
 
-def _step(step: dict[str, Any]) -> str:
+def _step(step: dict[str, Any] | None) -> str:
     """Where the run's growth is."""
+    if step is None:
+        return "A proof alone: no node is drained or worked on"
     names, pool = ", ".join(step["nodes"]), f" of pool {step['pool']}" if step["pool"] else ""
     if step["window"] < 0:
         return "Before the first step: no node was claimed yet"

@@ -308,3 +308,9 @@ def test_work_of_less_than_a_second_is_not_taken_for_work_of_which_nothing_is_kn
     estimate = status([done("b0", 60, 0), *TEN[1:]], lease(run(step=grown)))["estimate"]
     assert estimate["assumptions"][0].startswith("the work takes 0s (the median of 1 node")
     assert estimate["expectedSeconds"] < 30 * 60
+
+
+def test_a_proof_alone_has_no_steps() -> None:
+    answer = status(TEN, lease(run(proof_only=True)))
+    assert answer["step"] is None and answer["estimate"] is None
+    assert "A proof alone" in text(answer)

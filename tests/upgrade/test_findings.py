@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+from tests.acts.program import nodelife
 from tests.drain.build import (
     NOW,
     NOW_NS,
@@ -29,6 +31,7 @@ from tests.drain.build import (
     snapshot,
     stateful_set,
 )
+from tests.loopback import play, sandbox
 from tests.upgrade.test_plan import blue
 
 SETTINGS = make_settings("v1.36")
@@ -206,3 +209,18 @@ def test_a_limit_by_zone_that_leaves_none_is_refused() -> None:
 def test_a_window_that_is_too_short_for_any_node_is_refused() -> None:
     found = plan(namespace("nodelife"), window=["Mon-Sun 01:00-01:05"])
     assert any("the longest window is 5m" in refusal for refusal in found.refusals)
+
+
+def test_a_live_plan_reads_by_which_leases_the_control_plane_lives() -> None:
+    async def play_it() -> None:
+        fresh = {**lease("kube-scheduler", 0), "spec": {"renewTime": "2126-01-01T00:00:00.000000Z"}}
+        old = {**lease("kube-controller-manager", 0)}
+        async with sandbox(objects=[fresh, old]) as served:
+            words = ("plan", "a1", "--wait", "--target", "bootID=changed", "-o", "json")
+            ended = await nodelife(served.kubeconfig, served.folder, "upgrade", *words)
+            findings = json.loads(ended.out)["findings"]
+            checks = {finding["check"]: finding["severity"] for finding in findings}
+            assert "kube-scheduler" not in checks
+            assert checks["kube-controller-manager"] == "warning"
+
+    play(play_it)
