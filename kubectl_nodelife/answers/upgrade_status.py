@@ -39,8 +39,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_of_spec
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput, NotFound
@@ -138,7 +139,7 @@ def _policy(run: RunDocument | None, warnings: list[str]) -> UpgradePolicy | Non
     if run is None or not run.spec:
         return None
     try:
-        return policy_from(run.spec)
+        return policy_of_spec(run.spec)
     except BadInput as error:
         warnings.append(f"the run's policy cannot be read: {error}")
         return None

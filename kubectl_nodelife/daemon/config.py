@@ -13,13 +13,13 @@ No file is as good as an empty one. An unknown key is an error: a typo must not 
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import msgspec
 import yaml
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.yaml_aliases import load_documents
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -87,6 +87,5 @@ def _check_keys(path: str, where: str, found: Any, known: tuple[str, ...]) -> No
         raise BadInput("must be a map", on=on)
     for key in found:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            meant = did_you_mean(str(key), known)
             raise BadInput(f"unknown key {key!r}", on=on, remedy=meant)

@@ -23,8 +23,9 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
 from kubectl_nodelife.engine.actions import (
     Action,
     NodeMarkPatch,

@@ -40,6 +40,13 @@ from kubectl_nodelife.upgrade.plan_values import (
 _NAMED: Final = 5
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 _MINORS_BEHIND: Final = 3
+_MANAGED_UPGRADE: Final = re.compile(
+    r"\bgcloud\s+(?:beta\s+|alpha\s+)?container\s+(?:clusters|node-pools)\s+(?:upgrade|rollback)\b"
+    r"|\baws\s+eks\s+update-nodegroup-version\b"
+    r"|\beksctl\s+upgrade\s+nodegroup\b"
+    r"|\baz\s+aks\s+(?:nodepool\s+)?upgrade\b"
+)
+"""Commands by which GKE, EKS and AKS upgrade a pool, draining its nodes themselves."""
 _UPGRADERS: Final = (
     "kured",
     "system-upgrade-controller",
@@ -75,7 +82,8 @@ def find(
 ) -> list[PreflightFinding]:
     """All findings, the refusals first."""
     found = [
-        *_skew(settings, policy),
+        *version_skew(settings, policy),
+        *_managed(policy),
         *_namespaces(snapshot, policy),
         *_canary_image(policy, nodes),
         *_target(policy),
@@ -93,7 +101,7 @@ def find(
     return sorted(found, key=lambda finding: order[finding.severity])
 
 
-def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
+def version_skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     """A kubelet is never newer than the API server, nor more than three minor releases older."""
     for target in policy.target:
         if target.kind != "nodeInfo" or target.key != "kubeletVersion":
@@ -110,6 +118,19 @@ def _skew(settings: Settings, policy: UpgradePolicy) -> Iterator[PreflightFindin
         elif server - int(match[1]) > _MINORS_BEHIND:
             text = f"kubelet {target.value} is more than 3 minors older than the API server"
             yield PreflightFinding("version skew", REFUSED_BY, f"{text} (v1.{server})")
+
+
+def _managed(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
+    """A cloud's own upgrade of a pool drains by itself, as many nodes at once as it likes."""
+    found = _MANAGED_UPGRADE.search(policy.work.command)
+    if found is not None:
+        words = " ".join(found[0].split())
+        text = (
+            f"the work begins a managed pool upgrade ({words}), which drains by itself and cannot "
+            "be held back from here: run it by hand, and prove its nodes with `kubectl nodelife "
+            "upgrade prove NODE`"
+        )
+        yield PreflightFinding("managed upgrade", REFUSED_BY, text)
 
 
 def _namespaces(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[PreflightFinding]:

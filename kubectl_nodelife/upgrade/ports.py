@@ -27,6 +27,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -39,23 +40,33 @@ from kubectl_nodelife.workloads.force_advice import Release
 MEMORY_NS: Final = 10 * SECOND_NS
 
 
+DRAIN_FLAGS: Final[dict[str, tuple[str, type]]] = {
+    "force": ("force", bool),
+    "ignoreDaemonsets": ("ignore_daemonsets", bool),
+    "deleteEmptydirData": ("delete_emptydir_data", bool),
+    "gracePeriod": ("grace_period_seconds", int),
+    "podSelector": ("pod_selector", str),
+    "skipWaitForDeleteTimeout": ("skip_wait_seconds", int),
+}
+"""kubectl drain's flags in a file of kind Upgrade: the field of `DrainOptions`, and its type."""
+
+
 def drain_options(policy: UpgradePolicy) -> DrainOptions:
     """kubectl drain's flags as the policy has them; the time limit is `drain-timeout`.
 
     Raises BadInput for a flag that does not exist here.
     """
-    known = {
-        "force": "force",
-        "ignoreDaemonsets": "ignore_daemonsets",
-        "deleteEmptydirData": "delete_emptydir_data",
-        "gracePeriod": "grace_period_seconds",
-        "podSelector": "pod_selector",
-        "skipWaitForDeleteTimeout": "skip_wait_seconds",
-    }
-    unknown = sorted(set(policy.drain) - set(known))
-    if unknown:
-        raise BadInput(f"{unknown[0]!r} is not a flag of kubectl drain that an upgrade takes")
-    given: dict[str, Any] = {known[name]: value for name, value in policy.drain.items()}
+    given: dict[str, Any] = {}
+    for name, value in policy.drain.items():
+        if name not in DRAIN_FLAGS:
+            raise BadInput(
+                f"{name!r} is not a flag of kubectl drain that an upgrade takes",
+                remedy=did_you_mean(name, DRAIN_FLAGS),
+            )
+        option, type_ = DRAIN_FLAGS[name]
+        if type(value) is not type_:  # "false" is no False
+            raise BadInput(f"drain.{name} is {value!r}; it must be of type {type_.__name__}")
+        given[option] = value
     # Daemon pods stay unless somebody says otherwise: the node comes back to them.
     flags = {"ignore_daemonsets": True, **given, "timeout_ns": policy.drain_timeout_ns}
     return DrainOptions(**flags)

@@ -20,12 +20,13 @@ from kubectl_nodelife.commands.upgrade.flags import (
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     WorkMode,
-    policy_digest,
     policy_from,
     policy_mapping,
 )
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
+from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.upgrade.ports import drain_options
 
 CONNECTION = Connection()
 
@@ -95,6 +96,53 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     path.write_text("kind: Upgrade\n")
     with pytest.raises(BadInput, match="nodelife"):
         policy("-f", str(path))
+
+
+def of_file(tmp_path: Path, spec: str, *words: str) -> UpgradePolicy:
+    path = tmp_path / "upgrade.yaml"
+    path.write_text(f"apiVersion: nodelife.dev/v1alpha1\nkind: Upgrade\nspec: {spec}\n")
+    return policy("-f", str(path), *words)
+
+
+def test_every_flag_may_stand_in_a_file_under_its_name(tmp_path: Path) -> None:
+    named = of_file(
+        tmp_path,
+        "{selector: pool=blue, run: ./reboot, rerunSafe: true, target: bootID=changed,"
+        " force: true, gracePeriod: 5, window: 'Mon-Fri 22:00-04:00 UTC'}",
+    )
+    words = ("--run", "./reboot", "--rerun-safe", "--target", "bootID=changed", "--force")
+    more = ("--grace-period", "5", "--window", "Mon-Fri 22:00-04:00 UTC")
+    assert named == policy(*BLUE[:2], *words, *more)
+    whole = "{selector: pool=blue, work: {mode: run, command: x}, drain: {force: true}}"
+    assert of_file(tmp_path, whole).work.command == "x"
+    assert of_file(tmp_path, whole, "--rerun-safe").work.rerun_safe
+    assert of_file(tmp_path, whole, "--wait", "--target", "bootID=changed").work.command == ""
+    assert of_file(tmp_path, "{nodes: [a], replace: true}").work.command == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        pytest.param("{maxUnavailble: 1}", "did you mean maxUnavailable", id="a policy"),
+        pytest.param("{work: {mode: run, comand: x}}", "did you mean command", id="the work"),
+        pytest.param("{drain: {forse: true}}", "did you mean force", id="a flag of drain"),
+        pytest.param("{run: x, wait: true}", "exclude each other", id="two works"),
+        pytest.param("{run: x, work: {mode: run}}", "exclude each other", id="twice"),
+        pytest.param("{run: ''}", "is empty", id="an empty command"),
+        pytest.param("{job: {kind: Pod}}", "cannot be read", id="no file"),
+        pytest.param("{work: {mode: job, manifest: {kind: Pod}}}", "no Job", id="no Job"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, spec: str, says: str) -> None:
+    with pytest.raises(NodelifeError) as caught:
+        of_file(tmp_path, spec)
+    assert says in str(caught.value)
+
+
+def test_a_word_for_no_is_not_taken_for_yes(tmp_path: Path) -> None:
+    found = of_file(tmp_path, "{selector: a=b, nothing: true, force: 'false'}")
+    with pytest.raises(BadInput, match="force"):
+        drain_options(found)
 
 
 def test_the_work_is_one_of_five() -> None:

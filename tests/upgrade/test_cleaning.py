@@ -147,3 +147,14 @@ def test_conditions_of_a_dead_leader_are_taken_back_and_others_are_not() -> None
     change = left_conditions(node, 0)
     assert change is not None and [c.type for c in change.conditions] == ["MaintenanceInProgress"]
     assert left_conditions(s.node("x"), 0) is None
+
+
+def test_the_lines_for_a_failed_node_leave_nothing_of_ours() -> None:
+    s = marked(FAILED, shield=("karpenter.sh/do-not-disrupt",))
+    left, _ = cleaned(s)
+    assert left.by_hand == (
+        "kubectl nodelife upgrade prove x",
+        "kubectl annotate node x nodelife.dev/upgrade- karpenter.sh/do-not-disrupt-",
+        "kubectl label node x nodelife.dev/upgrade-state-",
+        "kubectl uncordon x",
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from kubectl_nodelife.controllers.upgrade.job_manifest import (
     VARIABLES,
+    UnsafeVariable,
     check_job_manifest,
     job_manifest,
 )
@@ -110,3 +111,24 @@ def test_what_is_no_job_is_refused_with_its_file(manifest: Any, because: str) ->
     with pytest.raises(BadInput, match=because) as caught:
         check_job_manifest(manifest, "upgrade-job.yaml")
     assert "upgrade-job.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["aws:///eu-1a/i-0abc", "kind://docker/kind/w", "[fd00::1]", ""])
+def test_what_nodes_say_of_themselves_is_put_in(value: str) -> None:
+    job = with_provider(value)
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == [f"reset {value}"]
+
+
+@pytest.mark.parametrize("value", ["x; reboot", "$(id)", "`id`", "a b", "a\nb", "'", "a\0b"])
+def test_what_a_shell_might_obey_is_not(value: str) -> None:
+    with pytest.raises(UnsafeVariable, match="PROVIDER_ID"):
+        with_provider(value)
+    assert job_manifest(MANIFEST, "n", "nodelife", {**VALUES, "PROVIDER_ID": value}, 1), (
+        "where it is not asked for it does not matter"
+    )
+
+
+def with_provider(value: str) -> dict[str, Any]:
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["reset $(PROVIDER_ID)"]
+    return job_manifest(manifest, "n", "nodelife", {**VALUES, "PROVIDER_ID": value}, 1)

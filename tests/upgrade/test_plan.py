@@ -175,6 +175,26 @@ def test_a_target_beyond_the_version_skew_is_refused(version: str, says: str) ->
     assert any(f.severity == "refused" and says in f.text for f in found.findings)
 
 
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("gcloud container clusters upgrade prod --node-pool blue", True),
+        ("gcloud  container node-pools rollback blue", True),
+        ("set -e; aws eks update-nodegroup-version --nodegroup-name blue", True),
+        ("eksctl upgrade nodegroup --name blue", True),
+        ("az aks nodepool upgrade -n blue", True),
+        ("az aks upgrade -n prod", True),
+        ("gcloud compute instances reset $NODE", False),
+        ("az vm restart --ids $PROVIDER_ID", False),
+    ],
+)
+def test_a_clouds_own_upgrade_of_a_pool_is_refused_as_work(command: str, is_refused: bool) -> None:
+    found = plan(blue("a1", "a2", "a3"), work={"mode": "run", "command": command})
+    texts = [f.text for f in found.findings if f.check == "managed upgrade"]
+    assert bool(texts) is is_refused and all("upgrade prove" in text for text in texts)
+    assert bool(found.refusals) is is_refused
+
+
 def test_control_plane_nodes_go_last_and_one_at_a_time() -> None:
     role = {"node-role.kubernetes.io/control-plane": "", "pool": "blue"}
     masters = [obj for i in (1, 2, 3) for obj in node(f"m{i}", metadata={"labels": role})]

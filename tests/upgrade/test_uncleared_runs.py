@@ -7,7 +7,7 @@ import pytest
 from kubectl_nodelife.acts.upgrade.opening import check_start
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, outdated
-from kubectl_nodelife.controllers.upgrade.policy import policy_digest
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
 from kubectl_nodelife.engine.actions import DeleteJob, MarkNode
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import ObjectMeta

@@ -18,7 +18,6 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     document_or_refused,
     edit_run,
     read_lease,
-    shown_policy,
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -27,7 +26,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
     outdated,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest, shown_policy
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.node import Lease, Node

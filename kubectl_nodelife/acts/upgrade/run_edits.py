@@ -6,7 +6,7 @@ of an act; where somebody was faster, it is decided anew on what he left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -26,11 +26,8 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    policy_digest,
-    policy_mapping,
-)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.shown_policy import spec_digest, spec_with
 from kubectl_nodelife.engine.actions import Changes, UpdateRun
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
@@ -115,15 +112,15 @@ def beginning(run: RunDocument) -> Edit:
     return edit
 
 
-def with_policy(policy: UpgradePolicy) -> Edit:
-    """An edit by which an open run goes on with another policy."""
+def with_policy(policy: UpgradePolicy, given: Mapping[str, Any]) -> Edit:
+    """An edit by which an open run goes on with another policy. `given`: what was given of it."""
 
     def edit(lease: Lease) -> Changes | None:
         run = open_document(lease)
-        digest = policy_digest(policy)
-        if run.policy == digest:
+        spec = spec_with(run.spec, policy, given)
+        if run.policy == spec_digest(spec):
             return None
-        changed = replace(run, policy=digest, spec=shown_policy(policy))
+        changed = replace(run, policy=spec_digest(spec), spec=spec)
         return {ANNOTATION_RUN: encode_document(changed)}
 
     return edit
@@ -157,15 +154,6 @@ def no_run(namespace: str, last: RunDocument | None = None) -> Refused:
         on=_name(namespace),
         remedy="`kubectl nodelife upgrade start` begins one",
     )
-
-
-def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
-    """The policy as it stands in the document: without the command and the Job themselves."""
-    shown = policy_mapping(policy)
-    shown["work"] = {"mode": str(policy.work.mode), "rerunSafe": policy.work.rerun_safe}
-    shown["gate"] = ""
-    shown["canaryTemplate"] = None
-    return shown
 
 
 def pause_wish(because: str, by: str) -> Wish:

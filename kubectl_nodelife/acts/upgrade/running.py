@@ -32,8 +32,10 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     pause_wish,
     read_lease,
 )
+from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, RunDocument, Verb, Wish
+from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import whoever
@@ -147,7 +149,17 @@ class _Running:
         code = await leader.run()
         if leader.ended_because:
             self._warn(f"ends: {leader.ended_because}")
+        else:
+            self._tell_left()
         return code
+
+    def _tell_left(self) -> None:
+        """The nodes that are left to a person, with kubectl's lines for them."""
+        for left in leftovers(self._cache.cache.nodes.values()):
+            if left.stays and left.state in (NodeState.FAILED, NodeState.HELD):
+                self._tell(f"node {left.node.name} is left to you: {left.because}")
+                for line in left.by_hand:
+                    self._tell(f"    {line}")
 
     async def close(self) -> None:
         """Give the Lease up, and close everything."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
@@ -22,10 +23,18 @@ from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_run
 from kubectl_nodelife.commands.upgrade.ordering import ask_leader, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.commands.write_flags import run_interruptible
-from kubectl_nodelife.controllers.upgrade.document import RunDocument, Wish
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
-from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.controllers.upgrade.document import ALL, RunDocument, Verb, Wish
+from kubectl_nodelife.controllers.upgrade.shown_policy import (
+    not_given_again,
+    policy_of_spec,
+    spec_digest,
+    spec_with,
+)
+from kubectl_nodelife.errors import BadInput, NotFound, Refused
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.upgrade.findings import version_skew
+from kubectl_nodelife.upgrade.plan_values import REFUSED_BY
 
 
 def go_on(
@@ -37,44 +46,58 @@ def go_on(
 ) -> int:
     """Have the leader do it, or lead the run and do it; the exit code. Raises NodelifeError.
 
-    `given`: work and policy that change, as a file of kind Upgrade has them.
+    `given`: work and policy that change, as a file of kind Upgrade has them. A leader that is alive
+    keeps those that it was begun with, and is not asked where others are given.
     """
     read = asyncio.run(read_run(connection, namespace))
     run = open_document(read.lease)
+    _check_names(wish, run, read.nodes)
+    if wish.verb is Verb.RESUME:
+        _check_given(run, given)
+    policy = policy_of_spec(run.spec, given)
+    changes = spec_digest(spec_with(run.spec, policy, given)) != run.policy
     holder = read.lease.spec.holder_identity if read.lease is not None else ""
-    if holder and run_interruptible(lambda: _asked(wish, given, namespace, connection, lead)):
+    if (
+        holder
+        and not changes
+        and run_interruptible(lambda: _asked(wish, namespace, connection, lead))
+    ):
         terminal.write(f"{holder} leads the run, and has been told: {wish.verb}\n")
         return 0
-    policy = policy_of_run(run, given)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
+    for finding in version_skew(look.settings, policy):
+        if finding.severity == REFUSED_BY:
+            raise Refused(finding.text, on="--target")
 
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        if given:
-            await edit_run(session, carrier, namespace, with_policy(policy), "other flags")
+        if changes:
+            await edit_run(session, carrier, namespace, with_policy(policy, given), "other flags")
         await edit_run(session, carrier, namespace, asking(wish), str(wish.verb))
         return open_document(await read_lease(session, namespace))
 
     return lead_run(policy, look, opening, connection, lead)
 
 
-def policy_of_run(run: RunDocument, given: Mapping[str, Any]) -> UpgradePolicy:
-    """The run's policy with what is given. Without its work nothing is begun. Raises BadInput."""
-    return policy_from({**run.spec, **given})
-
-
-async def _asked(
-    wish: Wish,
-    given: Mapping[str, Any],
-    namespace: str,
-    connection: Connection,
-    lead: LeadFlags,
-) -> bool:
-    """Whether a leader is there and has taken it up. Raises Refused where flags would be lost."""
-    async with order_session(connection, namespace, insecure=lead.insecure) as (session, carrier):
-        heard = await ask_leader(session, carrier, namespace, wish)
-    if heard and given:
-        raise Refused(
-            "a leader is at work, which keeps the work and the policy that it was begun with",
-            remedy="end it with Ctrl-C, then resume with other flags",
+def _check_given(run: RunDocument, given: Mapping[str, Any]) -> None:
+    """Raises BadInput where the run would go on with less caution than it was begun with."""
+    if missing := not_given_again(run.spec, given):
+        raise BadInput(
+            f"run {run.run} was begun with {' and '.join(missing)}, which no cluster keeps",
+            remedy="give it again, or --gate '' to go on without",
         )
-    return heard
+
+
+def _check_names(wish: Wish, run: RunDocument, nodes: Iterable[Node]) -> None:
+    """Raises NotFound for a node that neither the cluster nor the run knows."""
+    known = {node.name for node in nodes} | {*run.step.nodes, *run.given_back, *run.failed, ALL}
+    for name in (*wish.retry, *wish.assume_done, *wish.skip):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]}?" if near else "check the name"
+            raise NotFound("nodes", name, remedy=meant)
+
+
+async def _asked(wish: Wish, namespace: str, connection: Connection, lead: LeadFlags) -> bool:
+    """Whether a leader is there and has taken it up."""
+    async with order_session(connection, namespace, insecure=lead.insecure) as (session, carrier):
+        return await ask_leader(session, carrier, namespace, wish)

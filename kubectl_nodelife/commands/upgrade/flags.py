@@ -7,27 +7,23 @@ in a file of `kind: Upgrade`. A flag wins over the file.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.upgrade.upgrade_file import (
+    is_upgrade_file,
+    one_document,
+    spec_of_file,
+)
 from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_from
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.documents import utf8, yaml_documents
-from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.selectors import parse_selector
 
-API_VERSION: Final = "nodelife.dev/v1alpha1"
-KIND: Final = "Upgrade"
 _NO_COMMAND: Final = "\0"
-_BEGINNING: Final = 4096
-_OF_KIND: Final = re.compile(rb"""^\W*kind["']?\s*:\s*["']?Upgrade["']?\s*,?\s*$""", re.MULTILINE)
 
 
 class _Flag(NamedTuple):
@@ -135,7 +131,7 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
     """What flags and file say, in the file's names. Raises BadInput."""
     mapping: dict[str, Any] = {}
     for path in given["filename"]:
-        mapping |= _of_file(path)
+        mapping |= spec_of_file(path)
     for flag in _POLICY:
         value = given[_keyword(flag)]
         if flag.field and value not in (None, ()):
@@ -151,9 +147,12 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
     if drain:
         mapping["drain"] = {**mapping.get("drain", {}), **drain}
     if path := given["canary_template"]:
-        mapping["canaryTemplate"] = _document(path)
-    work = _work(given)
-    return mapping | ({"work": work} if work else {})
+        mapping["canaryTemplate"] = one_document(path)
+    if work := _work(given):
+        mapping["work"] = work
+    elif given["rerun_safe"] and "work" in mapping:
+        mapping["work"] = {**mapping["work"], "rerunSafe": True}
+    return mapping
 
 
 def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
@@ -174,18 +173,9 @@ def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy
 
 def split_dumps(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The flags with the files of kind Upgrade alone, and the other files, which are dumps."""
-    files = tuple(path for path in given["filename"] if _is_order(path))
+    files = tuple(path for path in given["filename"] if is_upgrade_file(path))
     dumps = tuple(path for path in given["filename"] if path not in files)
     return {**given, "filename": files}, dumps
-
-
-def _is_order(path: str) -> bool:
-    """Whether the file says at its beginning that it is of kind Upgrade."""
-    file = Path(path)
-    if not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        return _OF_KIND.search(opened.read(_BEGINNING)) is not None
 
 
 def _canary(value: Any) -> dict[str, Any]:
@@ -208,34 +198,13 @@ def _work(given: Mapping[str, Any]) -> dict[str, Any]:
     (mode,) = named
     work: dict[str, Any] = {"mode": str(mode), "rerunSafe": bool(given["rerun_safe"])}
     if mode is WorkMode.JOB:
-        work["manifest"] = _document(given["job"])
+        work["manifest"] = one_document(given["job"])
         check_job_manifest(work["manifest"], given["job"])
     elif mode in (WorkMode.RUN, WorkMode.REPLACE):
         work["command"] = given[str(mode)].replace(_NO_COMMAND, "")
     if mode is WorkMode.RUN and not work["command"].strip():
         raise BadInput("is empty", on="--run")
     return work
-
-
-def _of_file(path: str) -> Mapping[str, Any]:
-    """The spec of a file of kind Upgrade. Raises BadInput."""
-    found = _document(path)
-    if (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
-        raise BadInput(f"is no {KIND} of {API_VERSION}", on=path)
-    spec = found.get("spec")
-    if not isinstance(spec, dict):
-        raise BadInput("has no spec", on=path)
-    return spec
-
-
-def _document(path: str) -> dict[str, Any]:
-    try:
-        found = list(yaml_documents(utf8(read_named(path), path), path))
-    except InputError as error:
-        raise BadInput(str(error)) from None
-    if len(found) != 1 or not isinstance(found[0], dict):
-        raise BadInput("is not one object", on=path)
-    return found[0]
 
 
 def _option(flag: _Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

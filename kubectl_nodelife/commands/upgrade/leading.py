@@ -22,9 +22,10 @@ from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.write_flags import environ, identity_of, run_interruptible
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.controllers.upgrade.selection import is_selected
+from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration

@@ -164,7 +164,7 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
         annotations={ANNOTATION: encode_mark(failed)},
         labels={LABEL_STATE: str(NodeState.FAILED)},
     )
-    return Leftover(node, str(mark.state), because, patch, _to_release(node), stays=True)
+    return Leftover(node, str(mark.state), because, patch, _to_release(node, failed), stays=True)
 
 
 def _kept(node: Node, mark: NodeMark) -> Leftover:
@@ -184,7 +184,7 @@ def _kept(node: Node, mark: NodeMark) -> Leftover:
             node_uid=node.uid,
             remove_taints=old,
         )
-    return Leftover(node, str(mark.state), because, patch, _to_release(node), stays=True)
+    return Leftover(node, str(mark.state), because, patch, _to_release(node, mark), stays=True)
 
 
 def _left_again(node: Node, earlier: NodeMark) -> Leftover:
@@ -199,7 +199,8 @@ def _left_again(node: Node, earlier: NodeMark) -> Leftover:
         annotations={ANNOTATION: encode_mark(earlier)},
         labels={LABEL_STATE: str(earlier.state)},
     )
-    return Leftover(node, str(earlier.state), because, patch, _to_release(node), stays=True)
+    lines = _to_release(node, earlier)
+    return Leftover(node, str(earlier.state), because, patch, lines, stays=True)
 
 
 def _bare(node: Node) -> Leftover:
@@ -283,12 +284,12 @@ def _our_taints(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.key in _TAINTS)
 
 
-def _to_release(node: Node) -> tuple[str, ...]:
-    return (
-        f"kubectl nodelife upgrade prove {shlex.quote(node.name)}",
-        f"kubectl uncordon {shlex.quote(node.name)}",
-        _annotation_off(node),
-    )
+def _to_release(node: Node, mark: NodeMark) -> tuple[str, ...]:
+    """The proof, and for a node that is proven what takes our marks off, the cordon last."""
+    uncordons = f"kubectl uncordon {shlex.quote(node.name)}"
+    marks = [line for line in _released(node, mark).by_hand if line != uncordons]
+    ours = (uncordons,) if mark.cordon is CordonOwner.OURS else ()
+    return (f"kubectl nodelife upgrade prove {shlex.quote(node.name)}", *marks, *ours)
 
 
 def _annotation_off(node: Node) -> str:

@@ -1,6 +1,7 @@
 """The Job that does the work on one node (`--job FILE`): the user's manifest, bound to the node.
 
-`$(NODE)` and the other variables are put in wherever they stand in a text. Name, placement,
+`$(NODE)` and the other variables are put in wherever they stand in a text, a shell's among them:
+what a node says of itself must hold nothing that a shell would obey. Name, placement,
 tolerations of what a node under work is marked with, owner and deadline are ours; the rest is as
 the user wrote it. The Job is found again by its name: a second create is answered with 409.
 """
@@ -26,6 +27,8 @@ VARIABLES: Final = (
     "TRY",
     "TARGET",
 )
+_OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
+_PLAIN = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
 _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
@@ -33,6 +36,10 @@ _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
+
+
+class UnsafeVariable(ValueError):
+    """A node's own words would be put into the manifest, and a shell may read them there."""
 
 
 def check_job_manifest(manifest: Any, on: str) -> None:
@@ -56,7 +63,8 @@ def job_manifest(
 ) -> dict[str, Any]:
     """The Job for the node of the variables. `namespace`: where the manifest names none.
 
-    `variables` are those of VARIABLES; `deadline_s` holds where the manifest has none.
+    `variables` are those of VARIABLES; `deadline_s` holds where the manifest has none. Raises
+    UnsafeVariable.
     """
     job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
     meta = job.setdefault("metadata", {})
@@ -86,10 +94,16 @@ def job_manifest(
 
 def _fill(value: Any, variables: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: variables[match[1]], value)
+        return _REFERENCE.sub(lambda match: _checked(match[1], variables[match[1]]), value)
     if isinstance(value, dict):
         return {key: _fill(each, variables) for key, each in value.items()}
     return [_fill(each, variables) for each in value] if isinstance(value, list) else value
+
+
+def _checked(name: str, value: str) -> str:
+    if name in _OF_THE_NODE and _PLAIN.fullmatch(value) is None:
+        raise UnsafeVariable(f"$({name}) is {value[:60]!r}, which a shell might obey")
+    return value
 
 
 def _bind(pod: dict[str, Any], node: str) -> None:

@@ -8,7 +8,6 @@ IntOrString: `3` or `10%`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,6 +18,7 @@ import msgspec
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import IntOrString
@@ -235,7 +235,10 @@ def policy_from(mapping: Mapping[str, Any]) -> UpgradePolicy:
     """
     known = {field.encode_name for field in msgspec.structs.fields(UpgradePolicy)}
     if unknown := sorted(set(mapping) - known):
-        raise BadInput(f"{unknown[0]!r} is not a field of an upgrade's policy")
+        raise BadInput(
+            f"{unknown[0]!r} is not a field of an upgrade's policy",
+            remedy=did_you_mean(unknown[0], sorted(known)),
+        )
     try:
         values = {name: _parsed(name, value) for name, value in mapping.items()}
         policy = msgspec.convert(values, UpgradePolicy, dec_hook=_read, from_attributes=True)
@@ -254,12 +257,6 @@ def policy_mapping(policy: UpgradePolicy) -> dict[str, Any]:
         mapping[name] = None if value is None else format_duration(value)
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(mapping))
     return {name: value for name, value in plain.items() if value is not None}
-
-
-def policy_digest(policy: UpgradePolicy) -> str:
-    """A digest of work and policy: the run's document holds no command and no manifest itself."""
-    text = msgspec.json.encode(policy_mapping(policy), order="deterministic")
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _check(policy: UpgradePolicy) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
-from kubectl_nodelife.controllers.upgrade.job_manifest import job_manifest
+from kubectl_nodelife.controllers.upgrade.job_manifest import UnsafeVariable, job_manifest
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, is_uncordoned
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
@@ -128,6 +128,11 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
             return
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
         told = variables(p, node, mark)
+        try:
+            made = job_manifest(manifest, name, p.policy.namespace, told, seconds)
+        except UnsafeVariable as error:
+            fail(p, node, mark, f"its Job cannot be made: {error}")
+            return
         p.emit(
             CreateJob(
                 controller="upgrade",
@@ -135,7 +140,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
                 namespace=namespace,
                 name=name,
                 node=node.name,
-                manifest=job_manifest(manifest, name, p.policy.namespace, told, seconds),
+                manifest=made,
             )
         )
         return
