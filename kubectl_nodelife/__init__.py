@@ -30,14 +30,13 @@ Import rule (tests/test_layers.py holds it, as a table): a folder imports only f
 it in
 
     kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, outlook, live
-         < sandbox, snapshot, answers < daemon, report < commands < cli
+         < sandbox, snapshot, answers < daemon < acts, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
-and `sim` never each other, and `report` takes data types only. `errors` and
-`copy_on_write` may be imported by all and import nothing. `kube`, `workloads`, `engine`, `kubelet`,
-`controllers`, `drain`, `upgrade`, `outlook` and `answers` are the core: no clock, random, threads,
-sockets, asyncio, os, logging or click in there.
-Only `report` and `cli` print.
+and `sim` never each other, and `report` takes data types only. `errors` and `copy_on_write` may be
+imported by all and import nothing. `kube`, `workloads`, `engine`, `kubelet`, `controllers`,
+`drain`, `upgrade`, `outlook` and `answers` are the core: no clock, random, threads, sockets,
+asyncio, os, logging or click in there. Only `report` and `cli` print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
 - `workloads`    pure rules with several users: disruption budgets, scheduling predicates, owners
@@ -53,6 +52,7 @@ Only `report` and `cli` print.
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
 - `answers`      each answer as a document, once; terminal, socket and page show it
 - `daemon`       the per-user process: socket, single instance, config reload, journal
+- `acts`         what a person orders and watches: drain, repair, rollback, the leader of an upgrade
 - `report`       results to text, pictures and JSON
 - `commands`     one file for each verb: parse, plug together, call, report
 """
