@@ -24,12 +24,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.eviction import (
-    TERMINAL_PHASES,
-    Allowed,
-    can_ignore_budgets,
-    decide_eviction,
-)
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES, asks_budgets
 from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.waves import BudgetKey
 
@@ -61,14 +56,8 @@ class DrainFacts:
 
         None for a pod that is not Ready where its one budget lets it go all the same.
         """
-        if can_ignore_budgets(pod):
-            return []
         found = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
-        if len(found) != 1 or pod.ready():
-            return found
-        answer = decide_eviction(pod, found, self.snapshot.now_ns, dry_run=True)
-        spends = not isinstance(answer, Allowed) or not answer.guarded
-        return found if spends else []
+        return found if asks_budgets(pod, found, self.snapshot.now_ns) else []
 
 
 def drain_answer(node: str, pods: Iterable[Pod], facts: DrainFacts) -> DrainVerdict:

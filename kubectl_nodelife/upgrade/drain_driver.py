@@ -31,6 +31,7 @@ from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.workloads.capacity import COUNTED
+from kubectl_nodelife.workloads.eviction import asks_budgets
 from kubectl_nodelife.workloads.owners import NEVER, successor
 from kubectl_nodelife.workloads.waves import BudgetKey
 
@@ -221,8 +222,10 @@ class PlayedDrains:
         """How many pods that must still be evicted from the node each budget guards."""
         needs: dict[BudgetKey, int] = {}
         for actor in self._leaving(name):
-            for ledger in actor.ledgers:
-                needs[ledger.budget.key] = needs.get(ledger.budget.key, 0) + 1
+            budgets = [ledger.budget for ledger in actor.ledgers]
+            if actor.ready or asks_budgets(actor.pod, budgets, self._world.time_ns()):
+                for budget in budgets:
+                    needs[budget.key] = needs.get(budget.key, 0) + 1
         return needs
 
     def free(self, names: Sequence[str]) -> Free:

@@ -38,7 +38,7 @@ from kubectl_nodelife.controllers.upgrade.selection import (
     pool_name,
     zone_name,
 )
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_undrainable
+from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_too_few, why_undrainable
 from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, parse_window
 from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.drain.plan import make_plan
@@ -74,7 +74,6 @@ from kubectl_nodelife.upgrade.rehearsed_run import RehearsedRun
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
-LEAST_CONTROL_PLANE: Final = 3
 
 
 def make_upgrade_plan(
@@ -115,9 +114,8 @@ class _Planning:
             if node.decision == CLAIM and node.turn is None:
                 held = course.held.get(node.name)
                 node.decision = HOLD
-                node.reason = (
-                    held.because if held else "; ".join(refusals) or "its turn never comes"
-                )
+                because = held.because if held is not None else "; ".join(refusals)
+                node.reason = because or "its turn never comes: nodes before it are held"
             elif node.turn is not None and node.turn.restored:
                 node.decision, node.reason = SKIP, "its drain does not end within --drain-timeout"
         self._explain(nodes)
@@ -156,10 +154,8 @@ class _Planning:
         reason = _state_in_a_run(node)
         reason = reason or why_skipped(node, self._policy, lease_is_fresh=fresh)
         reason = reason or why_undrainable(verdict, self._policy)
-        if is_control_plane(node) and len(self._control_plane) < LEAST_CONTROL_PLANE:
-            reason = (
-                f"of {len(self._control_plane)} control-plane nodes none is taken out, of 3 one"
-            )
+        if is_control_plane(node):
+            reason = why_too_few(len(self._control_plane)) or reason
         pool = CONTROL_PLANE if is_control_plane(node) else pool_name(node, self._policy)
         decision = SKIP if reason else CLAIM
         return PlannedNode(node, pool, zone_name(node), decision, reason, verdict)
@@ -229,6 +225,8 @@ class _Planning:
         snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
         played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
         course = rehearse(self._run(candidates), played, middle)
+        if not course.turns:
+            return course, None
         drained = [c for c in candidates if c.name in course.drain_lengths_ns]
         verdicts = {node.name: node.verdict for node in nodes}
         # A leader watches for one grace period before it claims.

@@ -101,6 +101,19 @@ def decide_eviction(
     return _check_and_decrement(pod, budget, now_ns, dry_run)
 
 
+def asks_budgets(pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int) -> bool:
+    """Whether the pod's eviction spends of the budgets that match it, or is refused by them.
+
+    One that is not Ready, and that its one budget lets go all the same, does not.
+    """
+    if not budgets or can_ignore_budgets(pod):
+        return False
+    if len(budgets) > 1 or pod.ready():
+        return True
+    answer = decide_eviction(pod, budgets, now_ns, dry_run=True)
+    return not isinstance(answer, Allowed) or not answer.guarded
+
+
 def _check_and_decrement(
     pod: Pod, budget: PodDisruptionBudget, now_ns: int, dry_run: bool
 ) -> Allowed | EvictionRefused:

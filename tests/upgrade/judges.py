@@ -188,7 +188,11 @@ class Judges:
             if p.uid != gone.uid and p.metadata.deletion_timestamp is None and p.ready()
         ]
         wanted = budget.spec.min_available
-        assert isinstance(wanted, int), "the fleet's budgets say minAvailable: N"
+        if wanted is None:
+            spared = budget.spec.max_unavailable
+            assert isinstance(spared, int), "the budgets say how many, and no percentage"
+            wanted = budget.status.expected_pods - spared
+        assert isinstance(wanted, int), "the budgets say how many, and no percentage"
         if gone.ready() and len(healthy) < wanted:
             self.fault("I9", f"{gone.name} leaves {len(healthy)} healthy, budget wants {wanted}")
 

@@ -69,15 +69,14 @@ WORK: Json = {"mode": "reboot", "duration": "90s", "down": "40s", "daemonPods": 
 
 
 class Fleet(VirtualUpgrades):
-    """Twelve nodes in three zones, the world around them, and the faults of a plan."""
+    """Twelve nodes in three zones, or other `objects`, the world around, and a plan's faults."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, objects: list[Json] | None = None) -> None:
         self.plan = plan
-        content = json.dumps(
-            document(objects=fleet_objects(plan.budgets), events=[_start(plan)])
-        ).encode()
+        objects = fleet_objects(plan.budgets) if objects is None else objects
+        content = json.dumps(document(objects=objects, events=[_start(plan)])).encode()
         scenario = parse_scenario(content, "fleet.yaml")
-        setting = assemble(scenario)
+        setting = self.setting = assemble(scenario)
         settings = make_settings(setting.profile, {})
         self.timeline = Timeline(setting.start_ns)
         api = Api(self.timeline, setting.start_ns, setting.cluster.copy())
@@ -99,7 +98,7 @@ class Fleet(VirtualUpgrades):
             self.timeline,
             decider_for(settings),
         )
-        count = len(NODES)
+        count = len(setting.cluster.nodes)
         self.judges = Judges(
             world,
             min_available=floor_of(count, 60),

@@ -210,7 +210,7 @@ class StandCluster:
             ),
             spec=PodSpec(node_name=node, tolerations=fields.pop("tolerations", ())),
             status=PodStatus(
-                phase="Running",
+                phase=fields.pop("phase", "Running"),
                 conditions=(PodCondition("Ready", fields.pop("ready", "True")),),
                 container_statuses=(
                     ContainerStatus("c", container_id=fields.pop("container", f"c-{name}")),

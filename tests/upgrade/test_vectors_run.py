@@ -158,6 +158,32 @@ def test_53_pods_without_a_replacement_close_the_gate_displaced() -> None:
     assert s.state("x") == DONE
 
 
+def test_53_pods_that_served_nobody_are_missed_by_nobody() -> None:
+    s = Stand(maxUnavailable=9, nodes=["x"])
+    s.add_nodes("x", "y", "z")
+    for i in range(4):
+        s.add_pod(f"crashing{i}", "x", owner=f"rs{i}", ready="False")
+    s.add_pod("worker", "x", owner="job")
+    s.settle()
+    assert words(s.did).count("EvictPod") == 5
+    s.add_pod("worker-2", "y", owner="job", born_ns=s.now_ns, phase="Succeeded", ready="False")
+    s.run(12 * 60, every=30)
+    assert "displaced" not in s.gates, "what took the worker's place has run"
+
+
+def test_a_cluster_of_control_plane_nodes_alone_is_upgraded_too() -> None:
+    labels = {"node-role.kubernetes.io/control-plane": ""}
+    three = Stand(includeControlPlane=True, selector="", nodes=["x", "y", "z"])
+    three.add_nodes("x", "y", "z", labels=labels)
+    three.settle()
+    assert len(three.claimed()) == 1
+    two = Stand(includeControlPlane=True, nodes=["x", "y"])
+    two.add_nodes("x", "y", labels=labels)
+    two.run(60)
+    assert not two.claimed() and two.document.phase == "Finished"
+    assert two.skipped["x"] == "of 2 control-plane nodes none is taken out, of 3 one"
+
+
 def test_54_what_a_dry_run_decides_is_what_a_run_decides() -> None:
     s = stand(2)
     s.settle()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
     NodeScope,
     pool_scope,
 )
@@ -69,8 +70,12 @@ class Census:
         self.counts.begin_from(base_counts)
 
     def base_counts(self) -> dict[str, int]:
-        """The numbers now, for the document of a run that begins, or `--rebase`."""
-        return {scope.key: n for scope, n in self.counts.totals().items()}
+        """The numbers now, for the document of a run that begins, or `--rebase`.
+
+        The cluster is always among them, also where all its nodes are of the control plane.
+        """
+        totals = {scope.key: n for scope, n in self.counts.totals().items()}
+        return {CLUSTER.key: 0, **totals}
 
     def scopes_of(self, name: str) -> tuple[NodeScope, ...]:
         """The scopes in which the node counts."""

@@ -70,8 +70,6 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
     if not is_control_plane(node):
         return ""
     others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
-    if len(others) < 2:
-        return f"{len(others) + 1} control-plane nodes; at least 3 are needed"
     sick = [n.name for n in others if is_ready(n) or n.name in p.census.unavailable]
     if sick:
         return f"control-plane node {sick[0]} is not available"

@@ -168,7 +168,14 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
 
 
 def note_eviction(p: UpgradePass, pod: Pod) -> None:
-    """Remember the pod whose replacement is to be looked for."""
+    """Remember the pod, and whose Ready replacement is to be looked for.
+
+    A pod that had ended, or was not Ready, is missed by nobody; a daemon pod whose set is gone is
+    made anew by nobody.
+    """
     owner = controller_of(pod.metadata)
-    uid = owner.uid if owner else ""
+    uid = owner.uid if owner is not None and pod.ready() else ""
+    if owner is not None and owner.kind == "DaemonSet":
+        daemon_set = p.cache.get("DaemonSet", (pod.namespace, owner.name))
+        uid = uid if daemon_set is not None else ""
     p.memory.evicted[pod.key] = EvictedPod(uid, p.now_ns, p.view.clock_ns)

@@ -134,7 +134,8 @@ def _without_replacement(p: UpgradePass) -> Iterator[str]:
             continue  # nobody makes it anew, or somebody has
         for other in p.cache.pods_of(pod.owner_uid):
             born = other.metadata.creation_timestamp or 0
-            if other.uid not in taken and other.ready() and born + SECOND_NS > pod.clock_ns:
+            serves = other.ready() or other.status.phase == "Succeeded"
+            if other.uid not in taken and serves and born + SECOND_NS > pod.clock_ns:
                 pod.is_replaced = True
                 taken.add(other.uid)
                 break

@@ -12,7 +12,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     left_by_another,
 )
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped
+from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_too_few
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
@@ -43,6 +43,8 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         why = p.readings[name].skipped
     else:
         why = why_skipped(node, policy, lease_is_fresh=is_fresh)
+    if not why and p.readings[name].is_control_plane and not p.document.proof_only:
+        why = why_too_few(sum(reading.is_control_plane for reading in p.readings.values()))
     if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
     return why

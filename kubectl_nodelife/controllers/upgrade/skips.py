@@ -11,6 +11,7 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.node import Node
 
 IS_THERE_ALREADY: Final = "is there already"
+LEAST_CONTROL_PLANE: Final = 3
 _NEVER: Final = frozenset({"never", "refused"})
 
 
@@ -29,6 +30,13 @@ def why_skipped(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = Tru
     if why and policy.unhealthy != "include":
         return f"unhealthy before the run: {why}"
     return ""
+
+
+def why_too_few(control_plane_nodes: int) -> str:
+    """Why no control-plane node is claimed where there are so many; "" where one may be."""
+    if control_plane_nodes >= LEAST_CONTROL_PLANE:
+        return ""
+    return f"of {control_plane_nodes} control-plane nodes none is taken out, of 3 one"
 
 
 def why_undrainable(verdict: DrainVerdict, policy: UpgradePolicy) -> str:
