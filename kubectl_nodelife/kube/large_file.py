@@ -26,7 +26,13 @@ _MOST_HEAD: Final = 1 << 20
 
 _GUESSES: Final = 2
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-_BETWEEN: Final = re.compile(rb"\s*,\s*\{\s*")
+_BETWEEN: Final = re.compile(
+    rb'\s*,\s*\{\s*(?:"(?:apiVersion|kind)"\s*:\s*"[^"\\]*"\s*,\s*)?(?:"[^"\\]*"\s*:)?'
+)
+"""With the first keys of the second item, since `},{` stands within an item, too, where a List is
+in one line; managedFields begin with an apiVersion, which no kind follows.
+"""
+
 _COMMA: Final = re.compile(rb"\s*,?\s*")
 _YAML_START: Final = re.compile(rb"^---(?=[ \t\r\n])", re.MULTILINE)
 _read_array = msgspec.json.Decoder(list[msgspec.Raw]).decode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -142,6 +142,27 @@ def test_yaml_lines_count_from_the_beginning() -> None:
     with pytest.raises(InputError) as pieces:
         load_pieces(cut(text, 100), "f", whole_bytes=100)
     assert str(whole.value) == str(pieces.value)
+
+
+@pytest.mark.parametrize("write", [compact, pretty])
+def test_items_are_found_by_what_stands_between_them(
+    write: Callable[[Json], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = [{"apiVersion": "v1", "manager": name} for name in ("kubelet", "scheduler")]
+    conditions = [{"type": "Ready"}, {"type": "Initialized"}]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{i}", "namespace": "d", "managedFields": managed},
+            "status": {"conditions": conditions},
+        }
+        for i in range(60)
+    ]
+    monkeypatch.setattr(large_file, "_scanned_items", None)  # which takes many times as long
+    for document in ({**LIST, "items": pods}, {**RAW, "items": [*map(without_kind, pods)]}):
+        found = load_pieces(cut(write(document), 6000), "f", whole_bytes=100)
+        assert len(list(found.objects)) == 60
 
 
 def test_one_long_item_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
