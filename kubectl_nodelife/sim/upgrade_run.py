@@ -239,8 +239,8 @@ class VirtualUpgrades:
         yield from self._host.step(now_ns, happened)
         for leader in self.leaders:
             leader.take_in(happened, now_ns)
-        while self._to_lead:
-            self._to_lead.pop()
+        if self._to_lead:
+            self._to_lead.clear()  # one of them gets the Lease, the others are answered 409
             self.lead(now_ns)
         for leader in self.leaders:
             for action in leader.step(now_ns):
@@ -252,8 +252,8 @@ class VirtualUpgrades:
     def lead(self, now_ns: int) -> VirtualLeader:
         """A process takes the Lease, with the next epoch."""
         cache = self._host.engine.cache.fork()
-        lease = cache.get("Lease", self.policy.lease_key)
-        assert isinstance(lease, Lease)
+        lease = self._lease()
+        assert lease is not None
         epoch = (lease.spec.lease_transitions or 0) + 1
         spec = replace(lease.spec, holder_identity=f"simulation-{epoch}", lease_transitions=epoch)
         lease = replace(lease, spec=spec)
