@@ -196,7 +196,7 @@ class Leader:
     def _step(self, controller: UpgradeController) -> bool:
         """Whether anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
-        self._blind = cache.blind() or self._why_shut()
+        self._blind = cache.blind() or why_shut(self._session, self._lease)
         if bool(self._blind) != bool(self._told_blind):
             self._parts.tell(f"waits: {self._blind}" if self._blind else "sees the whole cluster")
             self._told_blind = self._blind
@@ -223,20 +223,6 @@ class Leader:
             report = encode_report(report_of(controller.last))
             self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided
-
-    def _why_shut(self) -> str:
-        """Why nothing could be written now: then nothing is decided, and no node's clock runs."""
-        session = self._session
-        if not self._lease.keeper.leads():
-            return f"{self._lease} is not held"
-        if session.kill_switch.present:
-            return "the ConfigMap kube-system/nodelife-stop is there"
-        if session.intents.error:
-            return f"the journal cannot be written: {session.intents.error}"
-        for breaker in session.guard.breakers.values():
-            if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
-                return breaker.because
-        return ""
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
@@ -346,6 +332,23 @@ def _mark_or_none(node: Node | None) -> NodeMark | None:
         return mark_of(node) if node is not None else None
     except UnreadableMark:
         return None
+
+
+def why_shut(session: ActSession, lease: RunLease) -> str:
+    """Why nothing could be written now; "" where it could.
+
+    Then nothing is decided either, and no node's clock runs: it fails none that nobody could prove.
+    """
+    if not lease.keeper.leads():
+        return f"{lease} is not held"
+    if session.kill_switch.present:
+        return "the ConfigMap kube-system/nodelife-stop is there"
+    if session.intents.error:
+        return f"the journal cannot be written: {session.intents.error}"
+    for breaker in session.guard.breakers.values():
+        if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
+            return breaker.because
+    return ""
 
 
 class _Teller:

@@ -16,6 +16,8 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Lease
 
 ANNOTATION_REPORT: Final = "nodelife.dev/upgrade-report"
+REPORT_LIMIT: Final = 96 * 1024
+"""In bytes: all annotations of an object together may have 256 KiB, the run's document half."""
 MOST_NODES: Final = 100
 MOST_WORDS: Final = 300
 _NOTHING_MORE: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
@@ -79,8 +81,14 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
 
 
 def encode_report(report: LeaderReport) -> str:
-    """The annotation's text."""
-    return msgspec.json.encode(report).decode()
+    """The annotation's text. It goes with each renewal of the Lease, which must not fail for it: a
+    report that is too long tells of the gates alone.
+    """
+    text = msgspec.json.encode(report)
+    if len(text) > REPORT_LIMIT:
+        gates = {gate: because[:MOST_WORDS] for gate, because in report.gates.items()}
+        text = msgspec.json.encode(LeaderReport(at=report.at, gates=gates))
+    return text.decode()
 
 
 def report_on(lease: Lease | None) -> LeaderReport:

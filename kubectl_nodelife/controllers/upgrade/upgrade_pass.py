@@ -323,8 +323,9 @@ class UpgradePass:
         """The decisions, that about the document first."""
         if self.next != self.document or self.strikes_wish:
             key = self.policy.lease_key
-            if not self.is_under_way("Lease", key):
-                update = self._update()
+            update = None if self.is_under_way("Lease", key) else self._update()
+            # a document that is full, and says so, stays as it is
+            if update is not None and update.effect(self.lease, self.now_ns) is not self.lease:
                 self.memory.pending.sent(update)
                 self.actions.insert(0, update)
         return self.actions
@@ -333,8 +334,9 @@ class UpgradePass:
         old, new = self.document, self.next
         namespace, name = self.policy.lease_key
         text = encode_document(new)
-        if len(text) > DOCUMENT_LIMIT:
-            because = f"the run's document is full: {len(text)} of {DOCUMENT_LIMIT} bytes"
+        size = len(text.encode())
+        if size > DOCUMENT_LIMIT:
+            because = f"the run's document is full: {size} of {DOCUMENT_LIMIT} bytes"
             new = replace(old, phase=RunPhase.PAUSED, because=because)
             text = encode_document(new)
         annotations: dict[str, str | None] = {ANNOTATION_RUN: text}

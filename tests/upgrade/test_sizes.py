@@ -1,0 +1,42 @@
+"""What is written on the Lease stays within what the API server takes, counted in bytes."""
+
+from __future__ import annotations
+
+from kubectl_nodelife.controllers.upgrade.document import (
+    DOCUMENT_LIMIT,
+    RunPhase,
+    encode_document,
+)
+from kubectl_nodelife.controllers.upgrade.leader_report import (
+    MOST_NODES,
+    MOST_WORDS,
+    REPORT_LIMIT,
+    LeaderReport,
+    encode_report,
+)
+from tests.upgrade.stand import Stand
+
+WHOLE_LIMIT = 256 * 1024
+"""`TotalAnnotationSizeLimitB` of apimachinery's validation."""
+
+
+def test_a_report_of_long_words_never_costs_the_lease() -> None:
+    words = {f"node-{n}": "\u8282" * MOST_WORDS for n in range(MOST_NODES)}
+    text = encode_report(
+        LeaderReport(at="now", gates={"blind": "why"}, waits=words, holds=words, skipped=words)
+    )
+    assert len(text.encode()) <= REPORT_LIMIT and "blind" in text
+    short = LeaderReport(at="now", waits={"a": "S4"})
+    assert '"a":"S4"' in encode_report(short)
+    assert REPORT_LIMIT + DOCUMENT_LIMIT < WHOLE_LIMIT
+
+
+def test_a_document_that_is_full_pauses_the_run_counted_in_bytes() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y", "z")
+    room = DOCUMENT_LIMIT - len(encode_document(s.document).encode()) - 100
+    s.write(given_back={"gone": "\u8282" * (room // 3)})
+    s.settle()
+    assert s.document.phase is RunPhase.PAUSED and "is full" in s.document.because
+    assert len(encode_document(s.document).encode()) <= DOCUMENT_LIMIT + 128, "but for that"
+    assert not s.claimed()
