@@ -7,7 +7,6 @@ against a real API server.
 from __future__ import annotations
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSetStatus
@@ -41,25 +40,25 @@ CASES = (
     Case(
         "SetNodeConditions",
         (NODE,),
-        lambda f: act.SetNodeConditions(**node_of(f), conditions=(UNKNOWN,)),
+        lambda f: actions.SetNodeConditions(**node_of(f), conditions=(UNKNOWN,)),
         NODE_KEEPS,
     ),
     Case(
         "AddTaints",
         (NODE,),
-        lambda f: act.AddTaints(**node_of(f), taints=(Taint("k", "NoExecute", "v", STAMP),)),
+        lambda f: actions.AddTaints(**node_of(f), taints=(Taint("k", "NoExecute", "v", STAMP),)),
         NODE_KEEPS,
     ),
     Case(
         "RemoveTaints",
         (NODE,),
-        lambda f: act.RemoveTaints(**node_of(f), taints=(Taint("old", "NoSchedule"),)),
+        lambda f: actions.RemoveTaints(**node_of(f), taints=(Taint("old", "NoSchedule"),)),
         NODE_KEEPS,
     ),
     Case(
         "SetNodeLabels",
         (NODE,),
-        lambda f: act.SetNodeLabels(**node_of(f), labels={"c": "d"}),
+        lambda f: actions.SetNodeLabels(**node_of(f), labels={"c": "d"}),
         NODE_KEEPS,
     ),
     Case(
@@ -71,37 +70,39 @@ CASES = (
     Case(
         "SetPodCondition",
         (POD,),
-        lambda f: act.SetPodCondition(**pod_of(f), condition=TARGET),
+        lambda f: actions.SetPodCondition(**pod_of(f), condition=TARGET),
         POD_KEEPS,
     ),
     Case(
         "MarkPodNotReady",
         (POD,),
-        lambda f: act.MarkPodNotReady(**pod_of(f), condition=NOT_READY),
+        lambda f: actions.MarkPodNotReady(**pod_of(f), condition=NOT_READY),
         POD_KEEPS,
     ),
     Case(
         "SetPodReason",
         (POD,),
-        lambda f: act.SetPodReason(**pod_of(f), reason="NodeLost", message="m"),
+        lambda f: actions.SetPodReason(**pod_of(f), reason="NodeLost", message="m"),
         POD_KEEPS,
     ),
     Case(
         "SetPodPhase",
         (POD,),
-        lambda f: act.SetPodPhase(**pod_of(f), phase="Failed", if_node_gone="n1"),
+        lambda f: actions.SetPodPhase(**pod_of(f), phase="Failed", if_node_gone="n1"),
         POD_KEEPS,
     ),
-    Case("DeletePod", (POD,), lambda f: act.DeletePod(**pod_of(f))),
+    Case("DeletePod", (POD,), lambda f: actions.DeletePod(**pod_of(f))),
     Case(
         "DeletePod of pod-gc",
         (POD,),
-        lambda f: act.DeletePod(**pod_of(f), grace_period_seconds=0, force=True, if_node_gone="n1"),
+        lambda f: actions.DeletePod(
+            **pod_of(f), grace_period_seconds=0, force=True, if_node_gone="n1"
+        ),
     ),
     Case(
         "DeletePod if unchanged",
         (POD,),
-        lambda f: act.DeletePod(**pod_of(f), grace_period_seconds=0, if_unchanged=True),
+        lambda f: actions.DeletePod(**pod_of(f), grace_period_seconds=0, if_unchanged=True),
     ),
     Case(
         "SetPodReady",
@@ -217,7 +218,7 @@ CASES = (
     Case(
         "RecordEvent",
         (NODE,),
-        lambda f: act.RecordEvent(
+        lambda f: actions.RecordEvent(
             **{**WHO, "controller": "node-lifecycle"},
             kind="Node",
             name="n1",

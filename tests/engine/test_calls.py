@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import (
     CONVERSATIONS,
@@ -88,19 +87,19 @@ GONE = no(404, "NotFound")
 CONFLICT = no(409, "Conflict")
 LOST = no(0)
 
-MARK = act.MarkPodNotReady(
+MARK = actions.MarkPodNotReady(
     **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("Ready", "False")
 )
-TAINT = act.AddTaints(**WHO, node="n1", node_uid="u-n", taints=(Taint("k", "NoExecute"),))
-UNTAINT = act.RemoveTaints(**WHO, node="n1", node_uid="u-n", taints=(OLD,))
-UNKNOWN = act.SetNodeConditions(
+TAINT = actions.AddTaints(**WHO, node="n1", node_uid="u-n", taints=(Taint("k", "NoExecute"),))
+UNTAINT = actions.RemoveTaints(**WHO, node="n1", node_uid="u-n", taints=(OLD,))
+UNKNOWN = actions.SetNodeConditions(
     **WHO, node="n1", node_uid="u-n", conditions=(NodeCondition("Ready", "Unknown"),)
 )
-LABEL = act.SetNodeLabels(**WHO, node="n1", node_uid="u-n", labels={"a": "b"})
-DELETE = act.DeletePod(**WHO, namespace="d", pod="p", pod_uid="u-p")
+LABEL = actions.SetNodeLabels(**WHO, node="n1", node_uid="u-n", labels={"a": "b"})
+DELETE = actions.DeletePod(**WHO, namespace="d", pod="p", pod_uid="u-p")
 ORPHAN = replace(DELETE, grace_period_seconds=0, force=True, if_node_gone="n1")
 OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service="n1")
-TARGETED = act.SetPodCondition(
+TARGETED = actions.SetPodCondition(
     **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("DisruptionTarget", "True")
 )
 EVICT = actions.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
@@ -122,7 +121,7 @@ ADOPT = actions.AdoptObject(
     object_uid="u-p",
     owner=OwnerReference("DaemonSet", "s", "u-s", "apps/v1", True, True),
 )
-MARKED = act.SetPodPhase(
+MARKED = actions.SetPodPhase(
     **WHO, namespace="d", pod="p", pod_uid="u-p", phase="Failed", if_node_gone="n1"
 )
 DELETING = Time(NOW)

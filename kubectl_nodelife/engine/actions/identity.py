@@ -17,24 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine.actions import (
-    Action,
-    AddTaints,
-    CancelEviction,
-    DeletePod,
-    MarkPodNotReady,
-    QueueNode,
-    RecordEvent,
-    RemoveTaints,
-    ScheduleEviction,
-    SetNodeConditions,
-    SetNodeLabels,
-    SetPodCondition,
-    SetPodPhase,
-    SetPodReason,
-    SetZoneState,
-    UnqueueNode,
-)
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.node import Taint
 
 _KEY_BYTES: Final = 16
@@ -48,12 +31,9 @@ def action_identity(action: Action) -> str:
     Two that differ only in `because`, `cause`, `id`, a message or an instant have the same key. An
     Event is that of the action which it tells of, so there the cause counts.
     """
-    key = (action.controller, type(action).__name__, action.target, action.uid, _data(action))
+    data = _row(type(action))(action)
+    key = (action.controller, type(action).__name__, action.target, action.uid, data)
     return blake2b(_encode(key), digest_size=_KEY_BYTES).hexdigest()
-
-
-def _data(action: Action) -> Any:
-    return _row(type(action))(action)
 
 
 @cache
@@ -74,21 +54,23 @@ def _taints(taints: Iterable[Taint]) -> list[tuple[str, str, str]]:
 
 
 _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
-    SetNodeConditions: lambda a: sorted((c.type, c.status) for c in a.conditions),
-    AddTaints: lambda a: _taints(a.taints),
-    RemoveTaints: lambda a: _taints(a.taints),
-    SetNodeLabels: attrgetter("labels"),
-    SetPodCondition: attrgetter("condition.type", "condition.status", "condition.reason", "phase"),
-    MarkPodNotReady: _nothing_more,
-    SetPodReason: attrgetter("reason"),
-    SetPodPhase: attrgetter("phase"),
-    DeletePod: attrgetter("grace_period_seconds", "force"),
-    RecordEvent: lambda a: (a.type, a.reason, action_identity(a.cause) if a.cause else ""),
-    SetZoneState: attrgetter("from_", "to", "rate"),
-    QueueNode: attrgetter("zone"),
-    UnqueueNode: attrgetter("zone"),
-    ScheduleEviction: attrgetter("due_ns", "toleration_seconds"),
-    CancelEviction: attrgetter("due_ns"),
+    actions.SetNodeConditions: lambda a: sorted((c.type, c.status) for c in a.conditions),
+    actions.AddTaints: lambda a: _taints(a.taints),
+    actions.RemoveTaints: lambda a: _taints(a.taints),
+    actions.SetNodeLabels: attrgetter("labels"),
+    actions.SetPodCondition: attrgetter(
+        "condition.type", "condition.status", "condition.reason", "phase"
+    ),
+    actions.MarkPodNotReady: _nothing_more,
+    actions.SetPodReason: attrgetter("reason"),
+    actions.SetPodPhase: attrgetter("phase"),
+    actions.DeletePod: attrgetter("grace_period_seconds", "force"),
+    actions.RecordEvent: lambda a: (a.type, a.reason, action_identity(a.cause) if a.cause else ""),
+    actions.SetZoneState: attrgetter("from_", "to", "rate"),
+    actions.QueueNode: attrgetter("zone"),
+    actions.UnqueueNode: attrgetter("zone"),
+    actions.ScheduleEviction: attrgetter("due_ns", "toleration_seconds"),
+    actions.CancelEviction: attrgetter("due_ns"),
     actions.CreatePod: attrgetter("node", "owner_uid", "revision"),
     actions.SetPodLabel: attrgetter("key", "value"),
     actions.AdoptObject: attrgetter("owner.uid"),

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.calls import (
     daemonset_calls,
@@ -37,16 +36,16 @@ from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import DaemonSet
 
 CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], Conversation]]] = {
-    act.SetNodeConditions: node_calls.set_node_conditions,
-    act.AddTaints: node_calls.change_taints,
-    act.RemoveTaints: node_calls.change_taints,
-    act.SetNodeLabels: node_calls.set_node_labels,
+    actions.SetNodeConditions: node_calls.set_node_conditions,
+    actions.AddTaints: node_calls.change_taints,
+    actions.RemoveTaints: node_calls.change_taints,
+    actions.SetNodeLabels: node_calls.set_node_labels,
     actions.SetUnschedulable: node_calls.set_unschedulable,
-    act.SetPodCondition: pod_calls.set_pod_condition,
-    act.MarkPodNotReady: pod_calls.mark_pod_not_ready,
-    act.SetPodReason: pod_calls.set_pod_reason,
-    act.SetPodPhase: pod_calls.set_pod_phase,
-    act.DeletePod: pod_calls.delete_pod,
+    actions.SetPodCondition: pod_calls.set_pod_condition,
+    actions.MarkPodNotReady: pod_calls.mark_pod_not_ready,
+    actions.SetPodReason: pod_calls.set_pod_reason,
+    actions.SetPodPhase: pod_calls.set_pod_phase,
+    actions.DeletePod: pod_calls.delete_pod,
     actions.EvictPod: pod_calls.evict_pod,
     actions.SetPodReady: pod_calls.set_pod_ready,
     actions.RollBackDaemonSet: daemonset_calls.roll_back,
@@ -73,7 +72,7 @@ CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], 
     actions.CreateJob: upgrade_calls.create,
     actions.DeleteJob: upgrade_calls.delete,
     actions.UpdateRun: upgrade_calls.update_run,
-    act.RecordEvent: event_calls.record_event,
+    actions.RecordEvent: event_calls.record_event,
 }
 
 
@@ -128,6 +127,6 @@ def _as_known(
         namespace, name = call.key
         meta = ObjectMeta(name=name, namespace=namespace, uid=action.owner.uid)
         return Answer(OK, DaemonSet(metadata=meta), now_ns=now_ns)
-    if isinstance(action, act.PodAction) and action.if_node_out_of_service:
+    if isinstance(action, actions.PodAction) and action.if_node_out_of_service:
         return Answer(OK, pod_calls.OUT_OF_SERVICE, now_ns=now_ns)
     return Answer(NOT_FOUND, reason="NotFound", now_ns=now_ns)
