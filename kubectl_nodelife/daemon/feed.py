@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from kubectl_nodelife.daemon.kinds import KindStatus
 from kubectl_nodelife.daemon.lease_check import LeasesRead
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.live.news import News
+from kubectl_nodelife.live.news import KindState, News
 
 
 class ChangeSettings(NamedTuple):
@@ -40,7 +39,7 @@ class Feed(Protocol):
         """The news, in order for each kind; orders and outcomes are put there as well."""
 
     @property
-    def states(self) -> Mapping[str, KindStatus]:
+    def states(self) -> Mapping[str, KindState]:
         """How it stands with each kind."""
 
     def relist(self, kinds: Iterable[str]) -> None:

@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
-from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES, KindStatus
+from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.news import WATCHING, KindPhase, OtherCluster
+from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, OtherCluster
 
 _PULSE_S = 0.25
 
@@ -27,7 +27,7 @@ class Lister(Protocol):
     """The part of a feed that the gate needs."""
 
     @property
-    def states(self) -> Mapping[str, KindStatus]:
+    def states(self) -> Mapping[str, KindState]:
         """How it stands with each kind."""
 
     def relist(self, kinds: Iterable[str]) -> None:

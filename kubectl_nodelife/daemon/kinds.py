@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
+
+from kubectl_nodelife.live.news import ABSENT, REFUSED, KindState
 
 # controller -> the kinds without which it would decide wrongly, and what is then not evaluated
 NEEDS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
@@ -30,29 +32,15 @@ KINDS: Final = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
 REQUIRED_WATCHES: Final = ("Node", "Lease", "Pod")
 """No decision is taken while the watch of one of these is down."""
 
-_OUT_OF_REACH = ("refused", "absent")
+_OUT_OF_REACH = (REFUSED, ABSENT)
 
 
-class KindStatus(Protocol):
-    """How it stands with one kind; `live.news.KindState` is one."""
-
-    phase: str
-    error: str
-    synced: bool
-    broken_since_ns: int | None
-    last_sign_ns: int
-    failures: int
-    retry_at_ns: int
-    nameless: int
-    nameless_because: str
-
-
-def out_of_reach(states: Mapping[str, KindStatus]) -> dict[str, str]:
+def out_of_reach(states: Mapping[str, KindState]) -> dict[str, str]:
     """The kinds that are not to be had, with what the server says."""
     return {k: s.error for k, s in states.items() if s.phase in _OUT_OF_REACH}
 
 
-def unread(states: Mapping[str, KindStatus]) -> list[str]:
+def unread(states: Mapping[str, KindState]) -> list[str]:
     """The kinds whose first list is still to come."""
     return [k for k, s in states.items() if not s.synced and s.phase not in _OUT_OF_REACH]
 
@@ -63,7 +51,7 @@ def runnable(names: Iterable[str], missing: Iterable[str]) -> list[str]:
     return [name for name in names if name in NEEDS and not NEEDS[name][0] & gone]
 
 
-def warnings(states: Mapping[str, KindStatus]) -> list[str]:
+def warnings(states: Mapping[str, KindState]) -> list[str]:
     """What may not be read, and what is not evaluated for that reason."""
     said = []
     missing = out_of_reach(states)
@@ -73,7 +61,7 @@ def warnings(states: Mapping[str, KindStatus]) -> list[str]:
     return said + failing(states)
 
 
-def failing(states: Mapping[str, KindStatus]) -> list[str]:
+def failing(states: Mapping[str, KindState]) -> list[str]:
     """A line for each error that the server fails with: of which kinds, and when it is asked again.
 
     Kinds that fail in the same way share a line: a sick server fails for all of them.
@@ -94,7 +82,7 @@ def failing(states: Mapping[str, KindStatus]) -> list[str]:
     ]
 
 
-def _nameless(states: Mapping[str, KindStatus]) -> list[str]:
+def _nameless(states: Mapping[str, KindState]) -> list[str]:
     """A line for each kind of which events came that cannot be read and tell no name."""
     return [
         f"{state.nameless} times the API server told of a {kind} that cannot be read and tells no "
@@ -104,6 +92,6 @@ def _nameless(states: Mapping[str, KindStatus]) -> list[str]:
     ]
 
 
-def retry_seconds(state: KindStatus) -> float:
+def retry_seconds(state: KindState) -> float:
     """How long nobody asks for the kind yet."""
     return round(max(0, state.retry_at_ns - time.monotonic_ns()) / 1e9, 1)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubectl_nodelife.daemon.kinds import KindStatus
+from kubectl_nodelife.live.news import KindState
 from kubectl_nodelife.live.source import ListWatchSource
 
 _MOST_WAITING = 1_000
@@ -20,7 +20,7 @@ class TeeFeed:
         self._source = source
 
     @property
-    def states(self) -> Mapping[str, KindStatus]:
+    def states(self) -> Mapping[str, KindState]:
         """How it stands with each kind."""
         return self._source.states
 
