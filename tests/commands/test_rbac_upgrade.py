@@ -47,6 +47,11 @@ def test_nothing_is_deleted_outside_the_namespaces_of_ours() -> None:
 
 
 def test_the_jobs_namespace_is_asked_for_and_can_be_named() -> None:
-    asked = {right.namespace for right in rights(UpgradePolicy(work=JOB)) if right.group == "batch"}
-    assert asked == {"infra"}
+    asked = {(r.verb, r.namespace) for r in rights(UpgradePolicy(work=JOB)) if r.group == "batch"}
+    assert {verb for verb, namespace in asked if not namespace} == {"list", "watch"}
+    assert {verb for verb, namespace in asked if namespace == "infra"} == {
+        "create",
+        "delete",
+        "get",
+    }
     assert ("infra", "batch", "jobs", "create") in granted("--namespace", "infra")

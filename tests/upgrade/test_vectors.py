@@ -109,6 +109,15 @@ def test_19_a_volume_of_a_pod_that_left_holds_the_drain_until_its_deadline() -> 
     assert "x" in s.document.given_back and not s.document.failed
 
 
+def test_19_volumes_that_cannot_be_read_are_not_taken_for_detached() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "n1", "n2")
+    s.mark("x", DRAINING)
+    s.unread = ("VolumeAttachment",)
+    s.run(60)
+    assert s.state("x") == DRAINING and "cannot be read" in s.waits_for("x")
+
+
 def test_19_a_volume_of_a_daemon_pod_that_stays_holds_nothing() -> None:
     from kubectl_nodelife.kube.pod import PersistentVolumeClaimVolume, Volume
 

@@ -42,6 +42,17 @@ WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
 )
+EVIDENCE: Final[tuple[Row, ...]] = (
+    ("apps", "daemonsets", "", _WATCHED),
+    ("storage.k8s.io", "volumeattachments", "", _WATCHED),
+)
+"""What must be seen for a drain to be over, and for a node to be well again. What is not seen is
+not good, so that without these no run is begun."""
+_OF_JOBS: Final[Row] = ("batch", "jobs", "", _WATCHED)
+_OF_SERVICES: Final[tuple[Row, ...]] = (
+    ("", "services", "", _WATCHED),
+    ("discovery.k8s.io", "endpointslices", "", _WATCHED),
+)
 WRITES: Final[tuple[Row, ...]] = (
     ("", "nodes", "", ("patch",)),
     ("", "pods", "eviction", ("create",)),
@@ -70,15 +81,15 @@ def cluster_rows() -> Iterator[Row]:
 
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
     """What must be allowed before the first write of a run with this policy."""
-    rows = [(row, "") for row in (*READS, *WRITES)]
+    rows = [(row, "") for row in (*READS, *EVIDENCE, *WRITES)]
     rows += [(LEASE, policy.lease_namespace), (CANARIES[0], policy.namespace)]
     if policy.canary_service:
-        rows.append((CANARIES[1], policy.namespace))
+        rows += [(CANARIES[1], policy.namespace), *((row, "") for row in _OF_SERVICES)]
     if policy.conditions:
         rows.append((CONDITIONS, ""))
     if policy.work.mode is WorkMode.JOB:
         meta = (policy.work.manifest or {}).get("metadata") or {}
-        rows.append((JOBS, str(meta.get("namespace") or policy.namespace)))
+        rows += [(JOBS, str(meta.get("namespace") or policy.namespace)), (_OF_JOBS, "")]
     return tuple(
         Right(group, resource, subresource, verb, namespace)
         for (group, resource, subresource, verbs), namespace in rows

@@ -1,7 +1,8 @@
 """Leads a run from the Lease to its end: what `start`, `resume`, `abort` and `prove` share.
 
-The first SIGINT asks for a pause and waits for what is in work; a second one, or SIGTERM, leaves at
-once: nodes and Lease say where the run stands, and whoever leads next goes on there.
+The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
+a terminal that closes, leaves at once: nodes and Lease say where the run stands, and whoever leads
+next goes on there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, RunDocument, Verb, Wish
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import whoever
 from kubectl_nodelife.daemon.paths import journal_path
@@ -57,7 +58,7 @@ GRANT: Final = (
 LEAST_REQUEST_S: Final = 5.0
 EVICTIONS_A_MINUTE: Final = 300
 CLAIMS_A_MINUTE: Final = 60
-GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1")
+GROUPS: Final = ("policy/v1", "coordination.k8s.io/v1", "apps/v1", "storage.k8s.io/v1")
 QPS: Final = 20.0
 BURST: Final = 40
 
@@ -89,7 +90,7 @@ async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
     act = ActOrder(
         UPGRADE,
         rights(policy),
-        GROUPS,
+        (*GROUPS, *(("batch/v1",) if policy.work.mode is WorkMode.JOB else ())),
         order.max_writes,
         insecure=order.insecure,
         caps=Caps(
@@ -171,16 +172,20 @@ class _Running:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM as the module says."""
+        """Handle signals as the module says. SIGHUP is ignored where it was (nohup)."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGINT, self._interrupt, task)
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        leaving = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            leaving.append(signal.SIGHUP)
+        for number in leaving:
+            loop.add_signal_handler(number, task.cancel)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            loop.remove_signal_handler(signal.SIGTERM)
+            for number in (signal.SIGINT, *leaving):
+                loop.remove_signal_handler(number)
 
     def _interrupt(self, task: asyncio.Task[int]) -> None:
         if self._interrupted or self._leader is None:

@@ -121,6 +121,8 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
 
 def _attached(p: UpgradePass, node: Node) -> str:
     """The volume of a pod that left and that is still attached; those of pods that stay may be."""
+    if "VolumeAttachment" in p.view.unread:
+        return "whether volumes are still attached cannot be read"
     attachments = [
         va
         for va in p.cache.all("VolumeAttachment")

@@ -8,6 +8,7 @@ from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
+    ANNOTATION_WISH,
     RunDocument,
     RunPhase,
     encode_document,
@@ -20,6 +21,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.controllers.upgrade.shown_policy import shown_policy
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
@@ -217,3 +220,21 @@ def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
         assert (await read(served, "/api/v1/nodes/b0"))["spec"]["unschedulable"] is True
 
     on(node("b0", NodeState.DRAINING), lease(None))(test)
+
+
+def test_resume_knows_its_nodes_and_asks_for_the_gate_that_the_run_had() -> None:
+    async def test(served: Sandbox) -> None:
+        ended = await upgrade(served, "resume", "--retry", "b00")
+        assert ended.code == 1 and "did you mean b0?" in ended.err, ended.err
+        assert "b00" not in (await read(served, LEASE))["metadata"]["annotations"].get(
+            ANNOTATION_WISH, ""
+        )
+        ended = await upgrade(served, "resume", "--retry", "b0")
+        assert ended.code == 2 and "--gate" in ended.err, ended.err
+        assert await phase(served) == "Paused", "nothing was done"
+
+    policy = policy_from(
+        {"work": {"mode": "run", "command": "x"}, "gate": "alerts", "nodes": ["b0"]}
+    )
+    run = RunDocument(run="r1", phase=RunPhase.PAUSED, spec=shown_policy(policy))
+    on(node("b0", NodeState.FAILED), lease(run))(test)
