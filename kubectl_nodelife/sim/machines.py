@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, SetPodCondition, put_condition
 from kubectl_nodelife.kube.duration import parse_duration
-from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
     ContainerState,
@@ -106,8 +106,9 @@ class Machines:
             return
         done = self._silence(name, "Replaced", "its machine is deleted", cause)
         self._api.drop("Node", ("", name), done)
+        drivers = self._api.store.get("CSINode", ("", name))
         self._api.drop("CSINode", ("", name), done)
-        self._after(after_ns, self._register, node, newcomer, back, done)
+        self._after(after_ns, self._register, node, drivers, newcomer, back, done)
 
     def _after(self, delay_ns: int, happening: Happening, *arguments: Any) -> None:
         self._agenda.add(self._api.now_ns + delay_ns, KUBELET, happening, *arguments)
@@ -154,7 +155,15 @@ class Machines:
         if isinstance(found, CSINode):
             self._api.put("CSINode", CSINode(metadata=found.metadata), cause)
 
-    def _register(self, old: Node, name: str, back: Return, cause: Action, at_ns: int) -> None:
+    def _register(
+        self,
+        old: Node,
+        drivers: KubeObject | None,
+        name: str,
+        back: Return,
+        cause: Action,
+        at_ns: int,
+    ) -> None:
         """A kubelet registers its node, which is not Ready until its pods run."""
         now = whole_seconds(at_ns)
         ready = NodeCondition("Ready", "False", "KubeletNotReady", "", now, now)
@@ -181,9 +190,17 @@ class Machines:
         self._kubelets.start(name, done)
         if back.ready:
             after_ns = back.pods_after_ns or 0
-            self._after(after_ns, self._becomes_ready, name, done)
+            drivers = drivers if back.drivers else None
+            self._after(after_ns, self._becomes_ready, name, drivers, done)
 
-    def _becomes_ready(self, name: str, cause: Action, at_ns: int) -> None:
+    def _becomes_ready(
+        self, name: str, drivers: KubeObject | None, cause: Action, at_ns: int
+    ) -> None:
+        """Its pods run: the network is there, and the CSI drivers of its model register."""
+        if isinstance(drivers, CSINode):
+            self._api.put(
+                "CSINode", CSINode(metadata=ObjectMeta(name=name), spec=drivers.spec), cause
+            )
         self._kubelets.report(name, {"Ready": ReportedCondition("True")}, cause)
 
     def _interrupt(self, pod: Pod, cause: Action) -> None:

@@ -60,8 +60,9 @@ class WorkAssumptions(msgspec.Struct, frozen=True):
     """What the work on a node does, in ns: it lasts `duration_ns`, give or take `jitter_ns`.
 
     `reboot`: the machine is down for the last `down_ns` of it. `kubelet`: it ends with an exchanged
-    kubelet, of `kubelet_version` or that of the target. `replace`: another node comes so long after
-    this one went. `daemon_pods_ns`: how long after the machine's return its pods are Ready.
+    kubelet, of `kubelet_version`, that of the target, or the next minor version. `replace`: another
+    node comes so long after this one went. `daemon_pods_ns`: how long after the machine's return
+    its pods are Ready.
     """
 
     mode: str = REBOOT
@@ -118,15 +119,7 @@ def read_upgrade(value: Any, at: FieldPath) -> UpgradeEvent:
         _read_fault(item, at.key("faults").item(i))
         for i, item in enumerate(sequence(upgrade.get("faults", []), at.key("faults")))
     )
-    if work.mode == KUBELET and not (work.kubelet_version or target_version(policy)):
-        remedy = "give work.kubeletVersion, or policy.target: [kubeletVersion=V]"
-        raise at.key("work").fault("says not which kubelet comes", remedy)
     return UpgradeEvent(policy, work, faults)
-
-
-def target_version(policy: UpgradePolicy) -> str:
-    """The kubelet's version that the policy asks for, "" for none."""
-    return next((t.value for t in policy.target if t.key == "kubeletVersion"), "")
 
 
 def read_upgrade_command(value: Any, at: FieldPath) -> UpgradeCommandEvent:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, TAKEN, NodeState, decode_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
@@ -22,6 +22,7 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 from kubectl_nodelife.engine.actions import (
     Action,
     EvictPod,
+    FailWithoutMark,
     NodeMarkPatch,
     SetGate,
     SetZoneState,
@@ -172,7 +173,7 @@ class UpgradeWatch:
         states = _States(done, now_ns)
         ended = [at for at, a in done if isinstance(a, UpdateRun) and a.phase in _OVER]
         fates = states.fates
-        touched = {name for names in fates.values() for name in names}
+        touched = {name for names in fates.values() for name in names} | states.replaced
         return {
             **{state: sorted(fates[state]) for state in ("done", "failed", "held")},
             "skipped": sorted(set(self.selected) - touched),
@@ -211,17 +212,25 @@ class _States:
     def __init__(self, entries: Entries, now_ns: int) -> None:
         self.longest: dict[str, float] = {}
         self.fates: dict[str, set[str]] = defaultdict(set)
+        self.replaced: set[str] = set()
         since: dict[str, tuple[str, int]] = {}
         fate: dict[str, str] = {}
         for at_ns, action in entries:
             if isinstance(action, NodeMarkPatch) and action.from_ != action.to:
-                self._left(since.pop(action.node, None), at_ns)
+                before = _replaced_by(action) or action.node
+                if before != action.node:
+                    self.replaced.add(before)
+                    fate.pop(before, None)
+                self._left(since.pop(before, since.pop(action.node, None)), at_ns)
                 if action.to:
                     since[action.node] = (action.to, at_ns)
                 if action.to in _FATES:
                     fate[action.node] = _FATES[NodeState(action.to)]
                 elif action.to:
                     fate.pop(action.node, None)
+            elif isinstance(action, FailWithoutMark):
+                self._left(since.pop(action.node, None), at_ns)
+                fate[action.node] = "failed"
         for entered in since.values():
             self._left(entered, now_ns)
         for name, word in fate.items():
@@ -231,6 +240,12 @@ class _States:
         if entered is not None and entered[0] in {*TAKEN, NodeState.SOAKING}:
             seconds = _seconds(at_ns - entered[1])
             self.longest[entered[0]] = max(seconds, self.longest.get(entered[0], 0.0))
+
+
+def _replaced_by(action: NodeMarkPatch) -> str:
+    """The node whose place this one takes, "" for none."""
+    text = action.annotations.get(ANNOTATION)
+    return decode_mark(text).for_ if text else ""
 
 
 def _zone_states(entries: Entries) -> dict[str, list[str]]:

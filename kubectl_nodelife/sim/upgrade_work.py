@@ -9,6 +9,7 @@ says Working.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -49,6 +50,7 @@ from kubectl_nodelife.sim.world import World
 FLAP_NS: Final = 15 * SECOND_NS
 FLAP_COUNT: Final = 5
 _DONE: Final = 0
+_VERSION: Final = re.compile(r"v(\d+)\.(\d+)")
 
 Told = Callable[[str, WorkReport], None]
 """Is told how the work on a node goes: the leader that started it."""
@@ -181,8 +183,11 @@ class VirtualWork:
     def _refit(self, how: str, facts: MachineFacts) -> MachineFacts:
         """The machine with what the target asks for, and without what the fault takes."""
         info = facts.node_info
-        if self._terms.kubelet_version:
-            info = replace(info, kubelet_version=self._terms.kubelet_version)
+        version = self._terms.kubelet_version
+        if not version and self._terms.mode not in (REBOOT, REPLACE):
+            version = next_minor(info.kubelet_version)
+        if version:
+            info = replace(info, kubelet_version=version)
         for target in self._policy.target:
             if target.kind == "nodeInfo" and target.value != BOOT_ID_CHANGED:
                 info = replace(info, **{_FIELD[target.key]: target.value})
@@ -254,6 +259,12 @@ _FIELD: Final = {
     "bootID": "boot_id",
 }
 _PLAIN: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
+
+
+def next_minor(version: str) -> str:
+    """The minor version that follows, v1.36.0 after v1.35.4; what is no version is the first."""
+    found = _VERSION.match(version)
+    return f"v{found[1]}.{int(found[2]) + 1}.0" if found else "v1.0.0"
 
 
 def _hits(fault: WorkFault, count: int) -> bool:

@@ -71,7 +71,6 @@ def test_a_command() -> None:
         ({"upgrade": {"selector": "a=b", "policy": {"canery": 1}}}, "upgrade.policy"),
         ({"upgrade": {"selector": "a=b", "policy": {"soak": "0s"}}}, "upgrade.policy"),
         ({"upgrade": {"selector": "a=b", "work": {"mode": "dance"}}}, "upgrade.work.mode"),
-        ({"upgrade": {"selector": "a=b", "work": {"mode": "kubelet"}}}, "upgrade.work"),
         (
             {"upgrade": {"selector": "a=b", "faults": [{"nodes": ["b7"], "how": "x"}]}},
             "upgrade.faults[0].how",

@@ -75,7 +75,6 @@ SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
     "ReleaseNode": _entered,
     "RestoreNode": _entered,
     "FailNode": _entered,
-    "FailWithoutMark": lambda detail: "failed",
     "MarkNode": lambda detail: "marks changed",
     "StartWork": lambda detail: f"work begins (--{detail['mode']})",
     "StopWork": lambda detail: f"work is stopped (try {detail['try']})",

@@ -143,6 +143,9 @@ class FailWithoutMark(NodeAction, frozen=True, kw_only=True, gc=False):
 
     writes: ClassVar[bool] = False
 
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        yield "FailNode", {"to": "Failed"}
+
 
 class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """POST of the canary pod of a node. 409: it is there already."""

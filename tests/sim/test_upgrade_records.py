@@ -1,0 +1,123 @@
+"""The records of a scenario's upgrade and `final.upgrade`: their words, in each mode and fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.sim.upgrade_reading import FAULTS
+from tests.sim.documents import Json, node, story
+
+WORDS = {
+    *("ClaimNode", "EvictPod", "StartWork", "WorkDone", "SetUpgradeState", "OpenForProof"),
+    *("CreateCanary", "DeleteCanary", "ReleaseNode", "RestoreNode", "FailNode", "SetGate"),
+    *("SetUpgradePhase", "SetWindow", "MarkNode", "RecordEvent"),
+}
+FIELDS = {
+    *("done", "failed", "held", "skipped", "seconds", "lowestAvailable", "lowestReady"),
+    *("lowestFreeShare", "zoneStates", "evictions", "movesOfAPod", "pendingPodSeconds"),
+    *("budgetZeroSeconds", "waitSeconds", "longestState"),
+}
+WORK: Json = {"mode": "reboot", "duration": "2m", "down": "1m", "daemonPods": "20s"}
+NAMES = [f"b{number}" for number in range(1, 7)]
+WAY = ["Draining", "Working", "Settling", "Proving", "Soaking", "Done"]
+
+
+def told(**upgrade: Any) -> tuple[list[Record], Json]:
+    """The upgrade's records, and its summary."""
+    objects: list[Json] = []
+    for name in NAMES:
+        one = node(name)
+        one["metadata"]["labels"]["pool"] = "blue"
+        one["status"]["allocatable"] = {
+            "cpu": "8",
+            "memory": "16Gi",
+            "pods": "110",
+            "nvidia.com/gpu": "2",
+        }
+        one["status"]["nodeInfo"] = {"bootID": f"boot-{name}", "kubeletVersion": "v1.35.2"}
+        objects.append(one)
+        drivers = {"drivers": [{"name": "csi.example", "nodeID": name}]}
+        objects.append({"kind": "CSINode", "metadata": {"name": name}, "spec": drivers})
+        objects[-1]["apiVersion"] = "storage.k8s.io/v1"
+    policy = {"soak": "1m", "maxFailures": 2, "maxUnavailable": 2, **upgrade.pop("policy", {})}
+    work = {**WORK, **upgrade.pop("work", {})}
+    act = {"selector": "pool=blue", "policy": policy, "work": work, **upgrade}
+    came = story(objects=objects, events=[{"at": "1m", "upgrade": act}], duration="2h")
+    assert came.final["upgrade"].keys() == FIELDS
+    records = [r for r in came.records if r.controller == "upgrade"]
+    assert {r.action for r in records} <= WORDS
+    return records, came.final["upgrade"]
+
+
+def way_of(records: list[Record], name: str) -> list[str]:
+    """The states of a node; a PATCH that met a conflict is told again."""
+    moves = [r.detail for r in records if r.object.name == name and r.detail.get("to")]
+    states = [str(move["to"]) for move in moves]
+    return [state for state, before in zip(states, ["", *states], strict=False) if state != before]
+
+
+@pytest.mark.parametrize("mode", ["reboot", "kubelet"])
+def test_each_node_goes_the_whole_way(mode: str) -> None:
+    records, came = told(work={"mode": mode})
+    assert came["done"] == NAMES and came["skipped"] == came["failed"] == came["held"] == []
+    for name in NAMES:
+        assert way_of(records, name) == WAY
+    of_one = {r.action: r.detail for r in records if r.object.name == "b1"}
+    assert of_one["OpenForProof"] == {"from": "Settling", "to": "Proving"}
+    assert of_one["ReleaseNode"] == {"from": "Proving", "to": "Soaking"}
+    assert of_one["SetUpgradeState"] == {"from": "Soaking", "to": "Done"}
+    assert [r.detail for r in records if r.action == "SetGate"] == [
+        {"gate": "blind", "holds": True}, {"gate": "blind", "holds": False},
+    ]  # fmt: skip
+    assert [r.detail["to"] for r in records if r.action == "SetUpgradePhase"] == ["Finished"]
+    assert [r.detail["window"] for r in records if r.action == "SetWindow"] == [1, 0]
+    counts = {r.action: 0 for r in records} | {"StartWork": 0}
+    for record in records:
+        counts[record.action] += 1
+    assert counts["StartWork"] == counts["WorkDone"] == counts["CreateCanary"] == 6
+    assert came["lowestAvailable"]["byPool"] == {"blue": 4}
+    assert came["longestState"].keys() == set(WAY[:-1])
+
+
+def test_the_newcomers_of_replaced_nodes_are_done_and_nobody_is_skipped() -> None:
+    records, came = told(work={"mode": "replace"})
+    assert came["done"] == [f"{name}-2" for name in NAMES] and came["skipped"] == []
+    assert came["longestState"]["Working"] < 130
+    assert way_of(records, "b1") == WAY[:2] and way_of(records, "b1-2") == WAY[2:]
+
+
+def test_a_replacement_that_never_comes_is_a_failure_by_name() -> None:
+    fault = {"nodes": ["b1"], "how": "never-returns"}
+    records, came = told(work={"mode": "replace"}, faults=[fault])
+    assert came["failed"] == ["b1"] and "b1" not in came["skipped"]
+    (failed,) = (r for r in records if r.action == "FailNode")
+    assert failed.object.name == "b1" and failed.detail == {"to": "Failed"}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+def test_each_fault_hits_its_node_alone(how: str) -> None:
+    policy = {"target": ["bootID=changed"]}
+    fault = {"nodes": ["b1"], "how": how}
+    records, came = told(policy=policy, faults=[fault])
+    if how == "drain-never":  # nothing runs there: there is nothing to drain
+        assert came["failed"] == []
+        return
+    assert came["failed"] == ["b1"] and "b1" not in came["done"]
+    assert way_of(records, "b1")[-1] == "Failed"
+    assert came["done"] == NAMES[1:] or how in ("never-returns", "cni"), "the zone has room"
+    (reason,) = [r.reason for r in records if r.action == "FailNode"]
+    check = {
+        "never-returns": "S2", "no-effect": "no effect", "flaps": "flaps", "cni": "S4",
+        "no-csi": "S8", "less-gpu": "S9", "canary-hangs": "P4",
+    }[how]  # fmt: skip
+    assert check in reason
+
+
+def test_faults_that_hit_some_tries_hit_no_others() -> None:
+    policy = {"target": ["bootID=changed"]}
+    fault = {"nodes": ["b2"], "how": "no-csi", "times": 1}
+    _, came = told(policy=policy, faults=[fault])
+    assert came["failed"] == ["b2"]
