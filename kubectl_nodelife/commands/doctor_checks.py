@@ -32,7 +32,7 @@ from kubectl_nodelife.daemon.paths import (
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.report.doctor import FAILED, OK, WARNING, Finding
@@ -114,7 +114,7 @@ def _cluster(target: Target) -> Iterator[Finding]:
         return
     yield Finding("cluster", OK, f"Kubernetes {version}")
     seconds = abs(skew_ns) / 1e9
-    if abs(skew_ns) > SKEW_TOLD_NS:
+    if abs(skew_ns) > SKEW_WARNED_NS:
         yield Finding("clock", WARNING, f"{seconds:.1f}s off the API server's",
                       "set this machine's clock, by NTP for instance")  # fmt: skip
     else:

@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused, Unreachable
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.clock import SKEW_TOLD_NS
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
 
@@ -144,7 +144,7 @@ class ClusterChecks:
         How far this machine's clock is off does not matter: all goes by the server's.
         """
         clock = self._writer.clock
-        if clock.spread_ns > SKEW_TOLD_NS:
+        if clock.spread_ns > SKEW_WARNED_NS:
             raise Refused(
                 f"its answers differ by {clock.spread_ns / SECOND_NS:.0f}s about the time, so that "
                 "no age can be trusted",

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.live.clock import SKEW_TOLD_NS
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
@@ -191,7 +191,7 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
             f"{left} more have been watched"
         )
     skew_ns = watcher.clock.skew_ns()
-    if abs(skew_ns) > SKEW_TOLD_NS:
+    if abs(skew_ns) > SKEW_WARNED_NS:
         said.append(clock_warning(skew_ns))
     quarantine = watcher.host.cache.quarantine
     return [*said, *kind_warnings(watcher.feed.states), *quarantine.lines()]

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
 from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.open_plans import fate_of
+from kubectl_nodelife.daemon.open_plans import outcome_of
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -265,7 +265,7 @@ class ControllerHost:
     def settle_inherited(self, now_ns: int) -> None:
         """End what a daemon before this one had planned and this one has not planned again."""
         for change in list(self.ledger.inherited()):
-            outcome, why = fate_of(change, self.overlay)
+            outcome, why = outcome_of(change, self.overlay)
             self.ledger.settle_inherited(change, outcome, now_ns, why)
 
     def _plan(self, action: Action, now_ns: int) -> list[Event]:

@@ -121,7 +121,7 @@ class DecisionTask:
         """Follow the feed until cancelled."""
         gc.disable()  # the first lists only make objects that stay
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.gate.feel_pulse())
+            group.create_task(self.gate.watch_for_standstill())
             group.create_task(self._drive())
 
     async def _drive(self) -> None:
@@ -142,7 +142,7 @@ class DecisionTask:
         """Wait for messages, or until somebody is due. What is to be decided then."""
         messages = await self._gather(due_ns)
         self.slices.begin()
-        self.gate.note_pulse()
+        self.gate.note_running()
         return await self._receive(messages)
 
     async def take(self, messages: Iterable[Message]) -> None:

@@ -47,7 +47,7 @@ WATCH_SECONDS: Final = 1.0
 
 _TICK_SECONDS: Final = 1.0
 _ABSENT_NS: Final = 3 * SECOND_NS
-_MOST_SIGHTINGS: Final = 20_000
+_MOST_OBSERVED: Final = 20_000
 _MOST_LINKS: Final = 200_000
 _MOST_QUESTIONS: Final = 200
 _AT_ONCE: Final = 200
@@ -67,7 +67,7 @@ class DivergenceRecorder:
         self._journal = journal
         self._client = client
         self._cluster = cluster
-        self._sights = NodeWriteObserver()
+        self._observer = NodeWriteObserver()
         self._lease = LeaseWatch()
         self._began_ns: int | None = None
         self._writes: dict[int, ExpectedWrite] = {}
@@ -97,18 +97,18 @@ class DivergenceRecorder:
     def saw(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
         """The cluster showed an object as `old` before, and as `new` now; None: it is gone."""
         if new is None:
-            found = self._sights.gone(old, now_ns)
+            found = self._observer.gone(old, now_ns)
         else:
             watched_ns = self._watcher.cold_since_ns
-            found = self._sights.changed(self._watcher.host, old, new, now_ns, watched_ns)
+            found = self._observer.changed(self._watcher.host, old, new, now_ns, watched_ns)
         for seen in found:
-            self._note_sighting(seen)
+            self._note_observed(seen)
 
-    def _note_sighting(self, seen: ObservedWrite) -> None:
+    def _note_observed(self, seen: ObservedWrite) -> None:
         number = self._next_seen
         self._next_seen += 1
         self._seen[number] = seen
-        if len(self._seen) > _MOST_SIGHTINGS:
+        if len(self._seen) > _MOST_OBSERVED:
             del self._seen[next(iter(self._seen))]
         if seen.what == REMOVED and not self._questions.full():
             self._questions.put_nowait(number)
@@ -197,7 +197,7 @@ class DivergenceRecorder:
 
     async def _tick(self) -> None:
         while True:
-            self.note_eyes(self._watcher.clock.now_ns())
+            self.note_watching(self._watcher.clock.now_ns())
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _housekeeping(self) -> None:
@@ -205,7 +205,7 @@ class DivergenceRecorder:
             await asyncio.sleep(_FORGET_SECONDS)
             self._forget(self._watcher.clock.now_ns() - KEPT_NS)
 
-    def note_eyes(self, now_ns: int) -> None:
+    def note_watching(self, now_ns: int) -> None:
         """Whether the cluster is in sight at this moment."""
         began = self._began_ns is not None
         self._began_ns = self._began_ns or now_ns
@@ -265,13 +265,13 @@ class DivergenceRecorder:
 
     def record(self, now_ns: int, since_ns: int) -> Observations:
         """What there is to judge from, as of now."""
-        self.note_eyes(now_ns)
+        self.note_watching(now_ns)
         watcher = self._watcher
         return Observations(
             assumed=_assumed(watcher.settings),
             since_ns=max(since_ns, self._began_ns or 0),
             writes=tuple(self._writes.values()),
-            sightings=tuple(self._seen.values()),
+            observed=tuple(self._seen.values()),
             lease=self._lease.sight,
             leaders=tuple(self._lease.leaders),
             stale=tuple(self._lease.stale),

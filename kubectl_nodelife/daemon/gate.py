@@ -174,13 +174,13 @@ class DecisionGate:
         self._clock.set()
         self._pulse, self._stood_still_s = time.monotonic(), 0.0
 
-    async def feel_pulse(self) -> None:
+    async def watch_for_standstill(self) -> None:
         """Notice when this process gets no time at all: stopped, swapped out, a frozen machine."""
         while True:
             await asyncio.sleep(_PULSE_S)
-            self.note_pulse()
+            self.note_running()
 
-    def note_pulse(self) -> None:
+    def note_running(self) -> None:
         """This process is running now."""
         now = time.monotonic()
         self._stood_still_s = max(self._stood_still_s, now - self._pulse - _PULSE_S)

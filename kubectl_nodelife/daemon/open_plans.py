@@ -17,7 +17,7 @@ from kubectl_nodelife.engine.settlement import settle_action
 _RESTARTED = "the daemon was restarted, and no longer plans it"
 
 
-def fate_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
+def outcome_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
     """(outcome, why) of an open plan that was not made again."""
     action = planned_action(change)
     if action is None:

@@ -259,7 +259,7 @@ class ObjectReader:
     def _read_document(self, document: Any, path: str) -> None:
         if isinstance(document, list):
             self.documents += 1
-            version, kind = self._told_by_path({"items": document})
+            version, kind = self._kind_by_path({"items": document})
             self._note_list(version, kind, None)
             kind = kind.removesuffix("List")
             for index, item in enumerate(document):
@@ -274,7 +274,7 @@ class ObjectReader:
             raise self._stranger(f"expected an object, got {_json_type(raw)}", path)
         version, name = raw.get("apiVersion") or api_version, raw.get("kind") or item_kind
         if not version and not name:
-            version, name = self._told_by_path(raw)
+            version, name = self._kind_by_path(raw)
         if not isinstance(version, str) or not isinstance(name, str):
             wrong = "kind" if isinstance(version, str) else "apiVersion"
             raise self._fault("expected text", join(path, wrong))
@@ -353,7 +353,7 @@ class ObjectReader:
             self._told = self.done
             self._progress(self.done)
 
-    def _told_by_path(self, raw: dict[str, Any]) -> tuple[str, str]:
+    def _kind_by_path(self, raw: dict[str, Any]) -> tuple[str, str]:
         """apiVersion and kind of what says neither, if its path does and it looks like objects."""
         items = raw.get("items")
         objects = items if isinstance(items, list) else [raw]

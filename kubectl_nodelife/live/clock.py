@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 
 SECOND_NS = 1_000_000_000
 
-SKEW_TOLD_NS = 2 * SECOND_NS
+SKEW_WARNED_NS = 2 * SECOND_NS
 """A difference between our clock and the server's that is told to the user."""
 
 _KEPT = 16
@@ -135,7 +135,7 @@ class ServerClock:
 
 def spread_warnings(clock: ServerClock) -> list[str]:
     """What is to be said where API servers behind one address disagree about the time."""
-    if clock.spread_ns <= SKEW_TOLD_NS:
+    if clock.spread_ns <= SKEW_WARNED_NS:
         return []
     seconds = clock.spread_ns / SECOND_NS
     return [f"the clocks of the API servers differ by {seconds:.0f}s; ages may be wrong by as much"]

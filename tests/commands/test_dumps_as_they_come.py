@@ -19,7 +19,7 @@ import yaml
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump import Dump, read_dump
-from kubectl_nodelife.commands.cluster.dump_files import kind_told_by
+from kubectl_nodelife.commands.cluster.dump_files import kind_of_path
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.node import Node
@@ -164,7 +164,7 @@ def test_each_tools_dump_is_read(layout: str, way: str, tmp_path: Path) -> None:
     }.items(),
 )
 def test_the_path_tells_a_kind_where_a_document_does_not(path: str, kind: str | None) -> None:
-    found = kind_told_by(path)
+    found = kind_of_path(path)
     assert (found.name if found else None) == kind
 
 

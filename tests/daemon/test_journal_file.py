@@ -14,7 +14,7 @@ import pytest
 from kubectl_nodelife.daemon import journal as journal_module
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.journal import Journal, open_journal
-from kubectl_nodelife.daemon.open_plans import fate_of, planned_action
+from kubectl_nodelife.daemon.open_plans import outcome_of, planned_action
 from kubectl_nodelife.daemon.store import ChangeFilter, Store, read_only
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
@@ -171,7 +171,7 @@ def test_a_file_of_the_version_before_is_read_and_its_open_plans_end(tmp_path: P
         assert journal.warning == ""
         (change,) = await journal.select(ChangeFilter())
         assert (change.name, change.data) == ("n1", "")
-        fate = fate_of(change, Overlay(Cache()))
+        fate = outcome_of(change, Overlay(Cache()))
         assert fate == ("superseded", "the daemon was restarted, and no longer plans it")
         await journal.close()
 
@@ -199,7 +199,7 @@ def test_open_plans_are_kept_as_data_until_they_end_and_numbers_go_on(tmp_path: 
         cache = Cache()
         shown = node("n1", taints=action.taints)
         cache.set("Node", shown.key, shown)
-        assert fate_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
+        assert outcome_of(kept[0], Overlay(cache)) == ("confirmed", "the cluster shows it")
         journal.ledger.settle_inherited(kept[0], "confirmed", T0, "the cluster shows it")
         await journal.flush()
         assert [bool(c.data) for c in await journal.select(ChangeFilter())] == [False, True]

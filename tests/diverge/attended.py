@@ -34,7 +34,7 @@ class Attended:
         """Time goes by, and the attendant looks each second."""
         for _ in range(round(seconds)):
             await self._lab.after(1, *renewing)
-            self.attendant.note_eyes(self._lab.now)
+            self.attendant.note_watching(self._lab.now)
 
     async def until_planned(self, action: str, *renewing: str) -> None:
         """Time goes by until our copy has just decided that."""
@@ -44,9 +44,9 @@ class Attended:
             await self.after(1, *renewing)
         raise AssertionError(f"{action} was never planned")
 
-    def sightings(self, what: str = "") -> list[ObservedWrite]:
+    def observed(self, what: str = "") -> list[ObservedWrite]:
         """What was seen."""
-        seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).sightings
+        seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).observed
         return [s for s in seen if not what or s.what == what]
 
 

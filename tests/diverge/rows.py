@@ -38,7 +38,7 @@ def record(*parts: ExpectedWrite | ObservedWrite | UnwatchedSpan, **more: Any) -
     return replace(
         made,
         writes=tuple(p for p in parts if isinstance(p, ExpectedWrite)),
-        sightings=tuple(p for p in parts if isinstance(p, ObservedWrite)),
+        observed=tuple(p for p in parts if isinstance(p, ObservedWrite)),
         unwatched=tuple(p for p in parts if isinstance(p, UnwatchedSpan)),
         **more,
     )

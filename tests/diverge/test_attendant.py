@@ -31,7 +31,7 @@ async def begun(folder: Path, *more: Any, refused: tuple[str, ...] = ()) -> tupl
     """A lab with two nodes, watched for longer than it is cold."""
     lab = make_lab(folder, **GRACE)
     watch = attended(lab)
-    watch.attendant.note_eyes(lab.now)
+    watch.attendant.note_watching(lab.now)
     objects = (node(), node("n2"), lease(), lease("n2"), pod(), *more)
     await lab.begin(*objects, refused=refused)
     await watch.after(50, "n1", "n2")
@@ -105,7 +105,7 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         await lab.tell(KindPhase("Pod", WATCHING, 8 * SECOND))
         assert "waiting for a new list of Pod" in lab.watcher.stands_still
         await lab.relist()
-        watch.attendant.note_eyes(lab.now)
+        watch.attendant.note_watching(lab.now)
         assert "warming up: nothing was seen for" in (await watch.answer())["because"]
 
     run(test())
@@ -136,7 +136,7 @@ def test_a_daemon_that_was_held_up_judges_nothing_of_that_time(tmp_path: Path) -
         await watch.after(40, "n2")
         await lab.after(30, "n2")  # nobody looked
         await lab.see(unknown())
-        watch.attendant.note_eyes(lab.now)
+        watch.attendant.note_watching(lab.now)
         await watch.after(2, "n2")
         assert "late" not in kinds(await watch.answer())
 
@@ -153,7 +153,7 @@ def test_plans_of_the_daemon_before_this_one_are_known(tmp_path: Path) -> None:
         later.steady, later.wall = lab.steady, lab.wall
         later.awake = lab.steady
         again = attended(later)
-        again.attendant.note_eyes(later.now)
+        again.attendant.note_watching(later.now)
         await later.begin(node(), node("n2"), lease(), lease("n2", later.now - lab.now), pod())
         await again.after(100, "n2")
         assert kinds(await again.answer()) == ["stalled", "missing"]

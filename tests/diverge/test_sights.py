@@ -47,7 +47,7 @@ def test_a_loss_with_the_silence_before_it(tmp_path: Path) -> None:
         lab, watch = await warm(tmp_path)
         await lab.after(7)
         await lab.see(unknown())
-        (seen,) = watch.sightings("lost")
+        (seen,) = watch.observed("lost")
         assert (seen.node, seen.zone, seen.ready) == ("n1", "a", "Unknown")
         assert seen.silent_ns is not None and 7 <= seen.silent_ns / SECOND < 18
 
@@ -61,7 +61,7 @@ def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
         await lab.begin(node(), lease())
         await lab.after(5)
         await lab.see(unknown())
-        assert [s.silent_ns for s in watch.sightings("lost")] == [None]
+        assert [s.silent_ns for s in watch.observed("lost")] == [None]
 
     run(test())
 
@@ -83,7 +83,7 @@ def test_a_taint_and_whether_the_conditions_ask_for_it(
         lab, watch = await warm(tmp_path)
         await lab.see(before)
         await lab.see(after)
-        (seen,) = watch.sightings(TAINTED)
+        (seen,) = watch.observed(TAINTED)
         assert (seen.own, seen.explained) == (own, explained)
         assert (seen.waiting_ns is not None) == waits
 
@@ -98,7 +98,7 @@ def test_a_taint_that_is_taken_off_while_the_conditions_ask_for_it(tmp_path: Pat
         await lab.see(unknown())
         await lab.see(with_taints(unknown(), unreachable()))
         await lab.see(node(posted_ns=SECOND))
-        assert [s.explained for s in watch.sightings("untainted")] == [False, True]
+        assert [s.explained for s in watch.observed("untainted")] == [False, True]
 
     run(test())
 
@@ -115,11 +115,11 @@ def test_cordons_drains_and_removals(tmp_path: Path) -> None:
         await lab.see(replace(evicted, status=replace(evicted.status, conditions=conditions)))
         await lab.see(node())
         await lab.see(Gone("Node", ("", "n1")))
-        words = [s.what for s in watch.sightings()]
+        words = [s.what for s in watch.observed()]
         assert words == ["cordoned", "drained", "uncordoned", "removed"]
-        (cordon,) = watch.sightings("cordoned")
+        (cordon,) = watch.observed("cordoned")
         assert cordon.author is not None and cordon.author.manager == "kubectl"
-        assert watch.sightings("drained")[0].detail == "default/p1"
+        assert watch.observed("drained")[0].detail == "default/p1"
 
     run(test())
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import document
-from kubectl_nodelife.daemon.enforce.announcer import Announcer, whoever
+from kubectl_nodelife.daemon.enforce.announcer import Announcer, user_and_host
 from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.left_behind import MOST, left_behind
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder
@@ -72,7 +72,11 @@ def test_begin_end_and_breakers_are_events_on_the_lease_and_rows() -> None:
     asyncio.run(run())
     told = [(e["reason"], e["type"], e["message"]) for e in api.events]
     assert told == [
-        ("EnforcingBegan", "Normal", f"daemonset,pod-gc by order of {whoever()}, after laptop-2"),
+        (
+            "EnforcingBegan",
+            "Normal",
+            f"daemonset,pod-gc by order of {user_and_host()}, after laptop-2",
+        ),
         ("BreakerOpened", "Warning", "surprise: another writer"),
         ("BreakerClosed", "Normal", "surprise: closed by `daemon resume`"),
         ("EnforcingEnded", "Warning", "the Lease is lost"),

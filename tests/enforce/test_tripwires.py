@@ -196,25 +196,25 @@ def test_all_at_once_is_over_after_two_calm_grace_periods() -> None:
     tripwires.trouble(NOW)
     silence(tripwires, 4)
     tripwires.trouble(NOW + grace_ns)
-    tripwires.check_calm(NOW + 3 * grace_ns)
+    tripwires.close_when_calm(NOW + 3 * grace_ns)
     assert rules(guard) == [ALL_AT_ONCE]
-    tripwires.check_calm(NOW + 3 * grace_ns + 1)
+    tripwires.close_when_calm(NOW + 3 * grace_ns + 1)
     assert rules(guard) == []
 
 
 def test_all_at_once_of_an_earlier_term_is_over_after_two_calm_grace_periods_of_this_one() -> None:
     tripwires, guard, _ = wires(node())
     guard.open(Breaker(ALL_AT_ONCE, "cut off", NOW))
-    tripwires.check_calm(NOW)
-    tripwires.check_calm(NOW + 2 * tripwires.grace_ns)
+    tripwires.close_when_calm(NOW)
+    tripwires.close_when_calm(NOW + 2 * tripwires.grace_ns)
     assert rules(guard) == [ALL_AT_ONCE]
-    tripwires.check_calm(NOW + 2 * tripwires.grace_ns + 1)
+    tripwires.close_when_calm(NOW + 2 * tripwires.grace_ns + 1)
     assert rules(guard) == []
 
 
 def test_no_calm_closes_another_rule() -> None:
     tripwires, guard, _ = wires(node())
     tripwires.sees(Put("Node", LOST), NOW)
-    tripwires.check_calm(NOW)
-    tripwires.check_calm(NOW + 10 * tripwires.grace_ns)
+    tripwires.close_when_calm(NOW)
+    tripwires.close_when_calm(NOW + 10 * tripwires.grace_ns)
     assert rules(guard) == [SURPRISE]

@@ -80,7 +80,7 @@ class LiveCache:
         """
         self._gate.begin()
         async with asyncio.TaskGroup() as group:
-            for part in (self._source.run(), self._tee.run(), self._gate.feel_pulse()):
+            for part in (self._source.run(), self._tee.run(), self._gate.watch_for_standstill()):
                 group.create_task(part)
 
     async def gather(self, patience_s: float) -> list[Any]:
@@ -95,7 +95,7 @@ class LiveCache:
             await asyncio.sleep(GATHER_S)
         while not self.queue.empty():
             messages.append(self.queue.get_nowait())
-        self._gate.note_pulse()
+        self._gate.note_running()
         if because := self._gate.check_clocks(STANDSTILL_S):
             self._go_cold(because)
         return [one for one in messages if not await self._take_in(one)]

@@ -39,7 +39,7 @@ from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, RunDo
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
-from kubectl_nodelife.daemon.enforce.announcer import whoever
+from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
 from kubectl_nodelife.engine.settings import Settings
@@ -197,10 +197,10 @@ class _Running:
 
     async def _ask_for_end(self) -> None:
         """A run is paused; a proof, which nobody would go on with, is aborted."""
-        because = f"interrupted by {whoever()}"
-        wish = pause_wish(because, whoever())
+        because = f"interrupted by {user_and_host()}"
+        wish = pause_wish(because, user_and_host())
         if self._proof_only:
-            wish = Wish(verb=Verb.ABORT, because=because, by=whoever())
+            wish = Wish(verb=Verb.ABORT, because=because, by=user_and_host())
         namespace = self._order.policy.lease_namespace
         try:
             await edit_run(self._session, self._carrier, namespace, asking(wish), because)

@@ -113,7 +113,7 @@ def archived_files(path: Path, not_opened: NotOpened) -> Iterator[ArchivedFile]:
     """
     name = str(path)
     opened = _OpenedArchive(name, _UnpackedBytes(name), not_opened)
-    with opened.damage_told(), path.open("rb") as file:
+    with opened.damage_as_input_error(), path.open("rb") as file:
         yield from opened.files(file)
 
 
@@ -171,14 +171,14 @@ class _OpenedArchive:
 
     def files(self, file: Peekable) -> Iterator[ArchivedFile]:
         """The files in it. Raises BadInput."""
-        with self.damage_told():
+        with self.damage_as_input_error():
             if first_bytes(file).startswith(_ZIP):
                 yield from self._zipped(cast(IO[bytes], file))
             else:
                 yield from self._tarred(file)
 
     @contextmanager
-    def damage_told(self) -> Iterator[None]:
+    def damage_as_input_error(self) -> Iterator[None]:
         """Raises BadInput for what reading a damaged archive raises."""
         try:
             yield
@@ -254,7 +254,7 @@ class _OpenedArchive:
 
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
         """A file's pieces; damage shows up while they are read, too."""
-        with self.damage_told():
+        with self.damage_as_input_error():
             yield from limited_pieces(file, self.name)
 
 

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import RequestedSettings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import SKEW_TOLD_NS, steady_ns
+from kubectl_nodelife.live.clock import SKEW_WARNED_NS, steady_ns
 from kubectl_nodelife.live.target import Target, connection_warnings, find_target
 from kubectl_nodelife.report import terminal
 
@@ -88,7 +88,7 @@ def server_now_ns(client: Client) -> int:
 def skew_warnings(client: Client) -> list[str]:
     """What is to be said where this machine's clock is wrong."""
     skew_ns = client.clock.skew_ns(steady_ns(), time.time_ns())
-    return [clock_warning(skew_ns)] if abs(skew_ns) > SKEW_TOLD_NS else []
+    return [clock_warning(skew_ns)] if abs(skew_ns) > SKEW_WARNED_NS else []
 
 
 def direct_source(target: Target, *, synced: bool) -> dict[str, Any]:

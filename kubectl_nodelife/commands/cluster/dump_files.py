@@ -93,10 +93,10 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
         elif holds_archive(path):
             yield from _or_refused(_in_archive(path, skipped), name, "archive")
         else:
-            yield DumpFile(name, pieces_of(path), kind_told_by(name), dump=name)
+            yield DumpFile(name, pieces_of(path), kind_of_path(name), dump=name)
 
 
-def kind_told_by(name: str) -> Kind | None:
+def kind_of_path(name: str) -> Kind | None:
     """The kind of the objects in a file of that path: `NS/pods.json`, `nodes/NAME.yaml`,
     `core_v1_pods.json`, `cluster-resources/pods/NS.json`, `NAME-events.json`; None where the path
     does not tell.
@@ -154,7 +154,7 @@ def _in_folder(folder: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
             if is_archive(name):
                 yield from _archive_in_folder(path, skipped)
             elif _plain(name).endswith(_SUFFIXES):
-                name, kind = str(path), kind_told_by(str(path))
+                name, kind = str(path), kind_of_path(str(path))
                 yield DumpFile(name, pieces_of(path), kind, found=True, dump=str(folder))
 
 
@@ -174,7 +174,7 @@ def _archive_in_folder(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
 def _in_archive(path: Path, skipped: SkippedFiles) -> Iterator[DumpFile]:
     for inside, name, pieces in archived_files(path, skipped.skip_archive):
         if _plain(name).endswith(_SUFFIXES):
-            kind = kind_told_by(name)
+            kind = kind_of_path(name)
             yield DumpFile(f"{inside}: {name}", pieces, kind, found=True, dump=inside)
 
 

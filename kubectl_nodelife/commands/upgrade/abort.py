@@ -8,7 +8,7 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.continuing import go_on
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
 from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
-from kubectl_nodelife.daemon.enforce.announcer import whoever
+from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
 
 @click.command("abort")
@@ -36,6 +36,6 @@ def abort(
       kubectl nodelife upgrade abort
       kubectl nodelife upgrade abort --now --because wrong-image
     """
-    reason = f"aborted by {whoever()}" + (f": {because}" if because else "")
-    wish = Wish(verb=Verb.ABORT, because=reason, by=whoever(), now=now)
+    reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
+    wish = Wish(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
     return go_on(wish, {}, lease_namespace, connection, lead)

@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.upgrade.ordering import (
     order_session,
 )
 from kubectl_nodelife.commands.write_flags import run_interruptible
-from kubectl_nodelife.daemon.enforce.announcer import whoever
+from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.report import terminal
 
 
@@ -30,7 +30,7 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
     Examples:
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
-    reason = f"paused by {whoever()}" + (f": {because}" if because else "")
+    reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
 
     async def work() -> int:
         session = order_session(connection, lease_namespace, insecure=insecure)
@@ -40,7 +40,7 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
                 await edit_run(opened, carrier, lease_namespace, pausing(reason), reason)
                 terminal.write("paused; nobody leads the run\n")
                 return 0
-            wish = pause_wish(reason, whoever())
+            wish = pause_wish(reason, user_and_host())
             if await ask_leader(opened, carrier, lease_namespace, wish):
                 terminal.write("paused; what is in work is proven and released\n")
                 return 0

@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.upgrade.continuing import go_on
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
 from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
-from kubectl_nodelife.daemon.enforce.announcer import whoever
+from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.errors import BadInput
 
 
@@ -48,7 +48,7 @@ def resume(
     mapping = given_mapping(given, connection)
     wish = Wish(
         verb=Verb.RESUME,
-        by=whoever(),
+        by=user_and_host(),
         retry=_names(retry),
         assume_done=_names(assume_done),
         skip=_names(skip),

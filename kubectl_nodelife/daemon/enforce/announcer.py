@@ -45,7 +45,7 @@ class Announcer:
         self._begun = True
         before = self._keeper.election.taken_from
         after = f", after {before}" if before else ""
-        self._tell(BEGAN, f"{controllers} by order of {whoever()}{after}")
+        self._tell(BEGAN, f"{controllers} by order of {user_and_host()}{after}")
 
     def ended(self, because: str) -> None:
         """They do no longer."""
@@ -90,7 +90,7 @@ class Announcer:
         self._sender.put(event)
 
 
-def whoever() -> str:
+def user_and_host() -> str:
     """Who runs this process, and where."""
     try:
         user = getpass.getuser()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.announcer import Announcer, whoever
+from kubectl_nodelife.daemon.enforce.announcer import Announcer, user_and_host
 from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
 from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
 from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
@@ -179,7 +179,7 @@ class Enforcement:
             log.info("stays behind: %s", line)
         if self._executor is not None:
             await self._executor.stop(self.keeper.is_over)
-        self._announcer.ended(f"stopped by {whoever()}")
+        self._announcer.ended(f"stopped by {user_and_host()}")
         await self._announcer.flush()
 
     def left_behind(self) -> list[str]:
@@ -290,7 +290,7 @@ class Enforcement:
                 return
             if self.keeper.error:
                 self._tripwires.trouble(now_ns)  # a renewal failed
-            self._tripwires.check_calm(now_ns)
+            self._tripwires.close_when_calm(now_ns)
             because = self._gate.closed_because()
             if because != self.why_not:
                 log.warning("enforcing: %s", because or "goes on")

@@ -143,7 +143,7 @@ class Tripwires:
         if self._gone.gone(name, self._cache, now_ns):
             self.check_gone(now_ns)
 
-    def check_calm(self, now_ns: int) -> None:
+    def close_when_calm(self, now_ns: int) -> None:
         """Close `all at once` where the connection has worked for two grace periods.
 
         One that an earlier term or process opened counts from the first look at it.

@@ -99,15 +99,15 @@ def dump_observations(
     settled = tuple(w for w in missing if outlook.now_ns - w.time_ns > reading_ns)
     nodes = [node for node in outlook.cache.all("Node") if isinstance(node, Node)]
     pods = [pod for pod in outlook.cache.all("Pod") if isinstance(pod, Pod)]
-    sightings = [seen for node in nodes for seen in _of_node(outlook, node)]
-    losses = [seen for seen in sightings if seen.what == LOST]
+    observed = [seen for node in nodes for seen in _of_node(outlook, node)]
+    losses = [seen for seen in observed if seen.what == LOST]
     if len({lost.at_ns for lost in losses}) < 2:  # one kubelet's clock may be wrong
-        sightings = [seen for seen in sightings if seen.what != LOST]
+        observed = [seen for seen in observed if seen.what != LOST]
     return Observations(
         assumed=_assumed(outlook),
         since_ns=min(_created(nodes), default=outlook.now_ns),
         writes=settled,
-        sightings=(*sightings, *_drained(pods)),
+        observed=(*observed, *_drained(pods)),
         lease=_lease(outlook),
         unwatched=(UnwatchedSpan(outlook.now_ns, None, blind),) if blind else (),
         evaluated=(LIFECYCLE, EVICTION) if "Pod" not in lacking else (LIFECYCLE,),

@@ -163,7 +163,7 @@ class Observations(msgspec.Struct, frozen=True):
     assumed: AssumedSettings
     since_ns: int
     writes: tuple[ExpectedWrite, ...] = ()
-    sightings: tuple[ObservedWrite, ...] = ()
+    observed: tuple[ObservedWrite, ...] = ()
     lease: LeaseObservation = LeaseObservation(error="it was not read yet")
     leaders: tuple[tuple[int, str], ...] = ()
     stale: tuple[UnwatchedSpan, ...] = ()

@@ -34,7 +34,7 @@ from kubectl_nodelife.outlook.replay.actors import of_manager, owner_of_taint
 def others(record: Observations) -> Iterator[Divergence]:
     """Findings from what was seen, one for each node and thing done, oldest first."""
     alike: dict[tuple[str, ...], list[ObservedWrite]] = {}
-    for seen in sorted(record.sightings, key=lambda s: s.at_ns):
+    for seen in sorted(record.observed, key=lambda s: s.at_ns):
         if seen.at_ns >= record.since_ns and _is_told(seen):
             author = seen.author.manager if seen.author is not None else ""
             detail = "" if seen.what == DRAINED else seen.detail

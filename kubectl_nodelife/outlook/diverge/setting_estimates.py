@@ -84,7 +84,7 @@ def _telling(record: Observations, passes_ns: int) -> list[ObservedWrite]:
     One that came late says nothing where the leader changed meanwhile, since its clocks began anew.
     """
     known = []
-    for lost in record.sightings:
+    for lost in record.observed:
         if lost.what != LOST or lost.silent_ns is None:
             continue
         began = lost.at_ns - lost.silent_ns
@@ -144,7 +144,7 @@ def _roundest(low_ns: int, high_ns: int) -> int:
 def guess_period(record: Observations) -> SettingEstimate | None:
     """node-monitor-period from the distances of the passes that called nodes lost."""
     assumed = record.assumed.period_ns
-    times = _instants([s for s in record.sightings if s.what == LOST])
+    times = _instants([s for s in record.observed if s.what == LOST])
     apart = [
         b - a
         for a, b in pairwise(times)
@@ -197,7 +197,7 @@ def guess_rates(record: Observations) -> Iterable[SettingEstimate]:
 def _token_distances(record: Observations) -> Iterable[tuple[int, ObservedWrite]]:
     """Distances of two taints of one zone where the second node had been waiting for its token."""
     zones: dict[str, list[ObservedWrite]] = {}
-    for seen in record.sightings:
+    for seen in record.observed:
         is_from_queue = seen.own and seen.explained and seen.waiting_ns is not None
         if seen.what == TAINTED and is_from_queue and seen.detail.endswith(f":{NO_EXECUTE}"):
             zones.setdefault(seen.zone, []).append(seen)
@@ -253,11 +253,11 @@ def _round_rate(low: float, high: float) -> float:
     return float(f"{(low + high) / 2:.2g}")
 
 
-def _instants(sightings: Iterable[ObservedWrite]) -> list[int]:
+def _instants(observed: Iterable[ObservedWrite]) -> list[int]:
     """The instants, those of one pass as one."""
     times: list[int] = []
     last = None
-    for at in sorted(s.at_ns for s in sightings):
+    for at in sorted(s.at_ns for s in observed):
         if last is None or at - last > _SAME_PASS_NS:
             times.append(at)
         last = at
