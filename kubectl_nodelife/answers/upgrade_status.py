@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.answers.api import document
-from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, RunNodes
+from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, RunNodes, seconds_since
 from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
@@ -230,16 +230,19 @@ def _gates(
     if run is None or run.phase in OVER:
         return found
     if run.phase is RunPhase.PAUSED:
-        found.append({"gate": "paused", "because": run.because})
+        found.append({"gate": "paused", "because": run.because, "toldSecondsAgo": None})
     if policy is not None and policy.window:
         windows = [parse_window(text) for text in policy.window]
         if closes_ns(windows, now_ns) is None:
             opens = opens_ns(windows, now_ns)
             until = f"; the next opens {format_time(opens)}" if opens is not None else ""
-            found.append({"gate": "window", "because": f"no window is open{until}"})
-    told = {"paused", "window"}
+            because = f"no window is open{until}"
+            found.append({"gate": "window", "because": because, "toldSecondsAgo": None})
+    ago = seconds_since(now_ns, said.at)
     return found + [
-        {"gate": gate, "because": why} for gate, why in said.gates.items() if gate not in told
+        {"gate": gate, "because": why, "toldSecondsAgo": ago}
+        for gate, why in said.gates.items()
+        if gate not in ("paused", "window")
     ]
 
 

@@ -97,7 +97,9 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
     for gate in status["gates"]:
         if gate["because"] == status["because"]:
             continue  # a pause: the first line says it
-        yield f"Held by gate {gate['gate']}: {gate['because']}"
+        ago = gate["toldSecondsAgo"]
+        told = "" if ago is None else f" (told {_span(ago)} ago)"
+        yield f"Held by gate {gate['gate']}{told}: {gate['because']}"
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:
         held.setdefault(hold["because"], []).append(hold["what"])

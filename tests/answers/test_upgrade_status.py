@@ -147,7 +147,8 @@ def test_a_leader_lives_while_its_lease_is_renewed() -> None:
 
 def test_a_pause_is_a_gate_and_trouble() -> None:
     answer = status(TEN, lease(run(RunPhase.PAUSED, because="2 nodes failed")))
-    assert answer["gates"] == [{"gate": "paused", "because": "2 nodes failed"}]
+    told = {"gate": "paused", "because": "2 nodes failed", "toldSecondsAgo": None}
+    assert answer["gates"] == [told]
     assert has_trouble(answer) and not has_trouble(status(TEN, lease(run())))
 
 
@@ -289,7 +290,9 @@ def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
         waits={"b0": "S4: Ready"},
     )
     nodes = [node("b0", DRAINING), *TEN[1:]]
-    assert [g["gate"] for g in status(nodes, lease(run(), said=said))["gates"]] == ["zone"]
+    now = status(nodes, lease(run(), said=said))
+    assert [g["gate"] for g in now["gates"]] == ["zone"]
+    assert "Held by gate zone (told 5s ago): a is sick" in text(now)
     dead = status(nodes, lease(run(), said=said, age_s=600))
     assert not dead["gates"] and not dead["holds"]
     assert dead["nodes"][0]["because"] == "before its leader went: S4: Ready"

@@ -16,7 +16,14 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
 
 _LOOK_SECONDS = 2.0
-_CHANGING = ("renewedSecondsAgo", "sinceSeconds", "deadlineSeconds", "epoch", "estimate")
+_CHANGING = (
+    "renewedSecondsAgo",
+    "toldSecondsAgo",
+    "sinceSeconds",
+    "deadlineSeconds",
+    "epoch",
+    "estimate",
+)
 
 
 @click.command("status")
