@@ -30,6 +30,7 @@ from kubectl_nodelife.controllers.upgrade.growth import (
 )
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
+from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.skipping import REFILLS_NS
 from kubectl_nodelife.controllers.upgrade.windows import fits, longest_ns, opens_ns
 from kubectl_nodelife.kube.duration import format_duration
@@ -304,11 +305,14 @@ class _Rehearsal:
             self._leave(name)
             return
         turn.drained_ns = now_ns
+        if self._policy.work.mode is WorkMode.REPLACE:
+            self._zones.leave(name)
         self._timeline.at(now_ns + self._times.work_ns, self._worked, turn)
         self._pass_soon()
 
     def _worked(self, turn: NodeTurn) -> None:
         turn.worked_ns = self._timeline.now_ns
+        self._zones.come_back(turn.name)
         self._timeline.at(turn.worked_ns + self._times.settle_ns, self._settled, turn)
 
     def _settled(self, turn: NodeTurn) -> None:

@@ -30,6 +30,7 @@ class RehearsedZones:
         self._sizes = Counter(zone_of.values())
         self._sick = Counter(zone_of[name] for name in self._not_ready if name in zone_of)
         self._out: set[str] = set()
+        self._gone: set[str] = set()
         self._ours: Counter[str] = Counter()
 
     def hold(self, name: str) -> str:
@@ -47,6 +48,20 @@ class RehearsedZones:
             self._out.add(name)
             self._ours[self._zone_of[name]] += 1
             self._sick[self._zone_of[name]] -= name in self._not_ready
+
+    def leave(self, name: str) -> None:
+        """The node's object goes: its zone is smaller until `come_back`."""
+        if name in self._out:
+            self.give_back(name)
+            self._sizes[self._zone_of[name]] -= 1
+            self._gone.add(name)
+
+    def come_back(self, name: str) -> None:
+        """Its newcomer is there, and not yet well."""
+        if name in self._gone:
+            self._gone.remove(name)
+            self._sizes[self._zone_of[name]] += 1
+            self.take(name)
 
     def give_back(self, name: str) -> None:
         """The node is well."""
