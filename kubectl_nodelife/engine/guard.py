@@ -39,6 +39,7 @@ HALF_OPEN_NS: Final = 30 * SECOND_NS
 ERRORS: Final = 5
 LAST_WRITES: Final = 10
 TOO_MANY_REQUESTS: Final = 429
+_REFUSED: Final = range(400, 500)
 _RETRY_NS: Final = SECOND_NS
 _SHOWN_NS: Final = 15 * SECOND_NS
 """Within this the cluster shows what was sent, or it was refused."""
@@ -290,14 +291,15 @@ class Guard:
     def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
         """What came of it: errors of the server open the breaker for that verb and kind.
 
-        An eviction that a budget refuses has written nothing, and is not counted.
+        What the API server refuses (4xx) has written nothing: it does not count towards the total,
+        nor an eviction that a budget refuses towards the deletions.
         """
         if self._recovering is not None and self._recovering[0] is action:
             self._recovering = None
-        if isinstance(action, EvictPod) and code == TOO_MANY_REQUESTS:
+        if code in _REFUSED and not isinstance(action, RecordEvent):
             self.sent -= 1
-            if self._deletions:
-                self._deletions.pop()
+        if isinstance(action, EvictPod) and code == TOO_MANY_REQUESTS and self._deletions:
+            self._deletions.pop()
         if isinstance(action, (RecordEvent, EvictPod)) or self.caps.errors is None:
             return
         verb = verb_of(action)

@@ -146,6 +146,17 @@ def test_total() -> None:
     assert isinstance(send(guard, CREATE, OPEN, NOW), Refuse)
 
 
+@pytest.mark.parametrize("code", [403, 404, 409, 422, 429])
+def test_what_is_refused_has_written_nothing(code: int) -> None:
+    guard = Guard(Caps(total=1, errors=None))
+    for _ in range(3):
+        assert send(guard, CREATE, OPEN, NOW) == GO
+        guard.ended(CREATE, code, "no", NOW)
+    assert send(guard, CREATE, OPEN, NOW) == GO
+    guard.ended(CREATE, 0, "nobody knows whether it was done", NOW)
+    assert isinstance(send(guard, CREATE, OPEN, NOW), Refuse)
+
+
 def of_zones(zones: dict[str, tuple[int, int]]) -> WriteConditions:
     """Zone -> (nodes, of these tainted); node n is in zone z."""
     named = {

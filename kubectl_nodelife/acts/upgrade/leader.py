@@ -23,6 +23,7 @@ from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import about_of, sentences_of
+from kubectl_nodelife.acts.upgrade.write_stops import used_up, why_shut
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.leader_report import (
     ANNOTATION_REPORT,
@@ -36,7 +37,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
+from kubectl_nodelife.engine.guard import WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
@@ -167,6 +168,8 @@ class Leader:
             decided = self._step(self._controller)
             if self._controller.superseded:
                 return self._end(self._controller.superseded)
+            if not self._outstanding and (why := used_up(self._session)):
+                return self._end(why)
             if not decided and not self._outstanding:
                 code = self._parts.over(self._controller.is_over)
                 if code is not None:
@@ -332,23 +335,6 @@ def _mark_or_none(node: Node | None) -> NodeMark | None:
         return mark_of(node) if node is not None else None
     except UnreadableMark:
         return None
-
-
-def why_shut(session: ActSession, lease: RunLease) -> str:
-    """Why nothing could be written now; "" where it could.
-
-    Then nothing is decided either, and no node's clock runs: it fails none that nobody could prove.
-    """
-    if not lease.keeper.leads():
-        return f"{lease} is not held"
-    if session.kill_switch.present:
-        return "the ConfigMap kube-system/nodelife-stop is there"
-    if session.intents.error:
-        return f"the journal cannot be written: {session.intents.error}"
-    for breaker in session.guard.breakers.values():
-        if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
-            return breaker.because
-    return ""
 
 
 class _Teller:

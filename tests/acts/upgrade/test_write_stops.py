@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kubectl_nodelife.acts.upgrade.leader import why_shut
-from kubectl_nodelife.engine.guard import HALF_OPEN_NS, Breaker
+from kubectl_nodelife.acts.upgrade.write_stops import used_up, why_shut
+from kubectl_nodelife.engine.guard import HALF_OPEN_NS, Breaker, Caps
 
 NOW_NS = 10 * HALF_OPEN_NS
 
@@ -40,3 +40,12 @@ def test_without_lease_switch_or_journal_nothing_is_decided() -> None:
 def test_an_open_breaker_holds_decisions_until_one_write_may_try() -> None:
     assert "5 of the last 10" in shut(guard=breaker(HALF_OPEN_NS - 1))
     assert shut(guard=breaker(HALF_OPEN_NS)) == "", "else no write would ever close it"
+
+
+def test_a_leader_that_has_sent_twice_what_its_plan_needs_ends_and_says_so() -> None:
+    def ends(total: int | None, sent: int) -> str:
+        guard = SimpleNamespace(caps=Caps(total=total), sent=sent)
+        return used_up(cast(Any, SimpleNamespace(guard=guard)))
+
+    assert not ends(10, 9) and not ends(None, 10_000)
+    assert "10 writes" in ends(10, 10) and "upgrade status" in ends(10, 10)
