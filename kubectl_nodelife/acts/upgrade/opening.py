@@ -8,7 +8,7 @@ the Lease knows nothing of.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kubectl_nodelife.acts.carrier import Carrier
@@ -34,6 +34,12 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_time, to_datetime
 
 _TOLD = 5
+_DIGEST = "sha256:"
+_HIDDEN = {
+    "work.digest": "the command or the Job",
+    "gate": "the command of --gate",
+    "canaryTemplate": "the pod of --canary-template",
+}
 
 
 def new_run_id(now_ns: int) -> str:
@@ -138,15 +144,30 @@ def check_no_strangers(nodes: Iterable[Node], last: RunDocument | None) -> None:
 
 
 def differences(run: RunDocument, policy: UpgradePolicy) -> str:
-    """Which fields of the policy differ from the run's, with both values."""
-    wanted, there = shown_policy(policy), run.spec
-    found = [
-        f"{key} {_shown(there.get(key))}, not {_shown(value)}"
-        for key, value in wanted.items()
-        if there.get(key) != value
-    ]
-    return "; ".join(found) or "the command, the Job, the gate or the template differ"
+    """Which fields of the policy differ from the run's, with both values, in words."""
+    wanted, there = dict(_fields(shown_policy(policy))), dict(_fields(run.spec))
+    found = []
+    for key in sorted(wanted.keys() | there.keys()):
+        theirs, ours = there.get(key), wanted.get(key)
+        if theirs == ours:
+            continue
+        if f"{theirs or ours}".startswith(_DIGEST):
+            found.append(f"{_HIDDEN.get(key, key)} differs")
+        else:
+            found.append(f"{key} is {_shown(theirs)} there, {_shown(ours)} here")
+    return "; ".join(found)
+
+
+def _fields(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each field with its path, such as `work.mode`."""
+    for key, value in mapping.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _shown(value: Any) -> str:
-    return "none" if value in (None, "", [], {}) else str(value)
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(map(str, value))
+    return "none" if value in (None, "", {}) else str(value)
