@@ -152,6 +152,20 @@ def test_20_never_for_60s_while_draining_is_given_back_without_a_failure() -> No
     assert s.claimed() == ["y"]
 
 
+def test_a_node_that_another_program_takes_while_it_is_drained_is_given_back() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y")
+    s.verdicts["x"] = DrainVerdict("slow")
+    s.add_pod("p", "x")
+    s.settle()
+    assert s.state("x") == DRAINING
+    s.edit("x", spec={"taints": (Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule"),)})
+    s.settle()
+    assert s.state("x") == "" and not s.node("x").spec.unschedulable
+    assert "autoscaler is about to delete it" in s.skipped["x"] and not s.document.given_back
+    assert "StartWork" not in words(s.did)
+
+
 def test_21_uncordoned_while_draining_is_held_and_nothing_more_is_evicted() -> None:
     s = one(DRAINING)
     s = Stand(nodes=["x"], maxUnavailable=5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubectl_nodelife.controllers.upgrade.availability import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
@@ -43,8 +44,9 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if name in p.document.given_back:
         give_back(p, node, mark, p.document.given_back[name], entry=True)
         return
-    if p.phase is RunPhase.ABORTING:
-        give_back(p, node, mark, "the run is aborted", entry=False)
+    ends = "the run is aborted" if p.phase is RunPhase.ABORTING else foreign_mark(node)
+    if ends:
+        give_back(p, node, mark, ends, entry=False)
         return
     note_containers(p, name)
     p.memory.claim_seen_ns.setdefault(name, p.now_ns)
