@@ -85,7 +85,7 @@ def explanation_of(
 
 
 def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
-    """What must be said first of an object that hangs on one that cannot be read."""
+    """What must be said first of an object that depends on one that cannot be read."""
     if not outlook.cache.is_quarantined(kind, key):
         return []
     return ["it depends on an unreadable object: what is said here is unknown, not decided"]
@@ -146,7 +146,7 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
         raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK)
     yield from pod_sections(view.outlook, pod, services_read=_services_read(view))
     yield finding_section(view, pod)
-    if not view.watched:  # a daemon does not watch what these hang on
+    if not view.watched:  # a daemon does not watch what these depend on
         yield from drain_sections(plan_snapshot(view), pod)
 
 
@@ -186,7 +186,7 @@ def plan_snapshot(view: ClusterView) -> PlanSnapshot:
 def continued(
     told: dict[str, Any], view: ClusterView, kind: str, namespace: str, name: str
 ) -> Explanation:
-    """A daemon's explanation of a pod or a node, with what hangs on kinds that it does not watch.
+    """A daemon's explanation of a pod or a node, with what depends on kinds that it does not watch.
 
     `view`: of a node at least the node itself and its pods.
     """

@@ -281,7 +281,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
 
 
 def _span(what: str, span: Range) -> dict[str, float | None]:
-    """The ends of a time that hangs on what cannot be seen."""
+    """The ends of a time that depends on what cannot be seen."""
     earliest, latest = ("Earliest", "Latest") if what else ("earliest", "latest")
     low, high = _seconds(span.low_ns), _seconds(span.high_ns)
     return {f"{what}{earliest}Seconds": low, f"{what}{latest}Seconds": high}

@@ -25,7 +25,7 @@ def save(file: str, full: bool, connection: Connection) -> None:
     """Write what all verbs read to FILE: private, complete or not at all, packed if it ends .gz.
 
     Values of environment variables, args and commands become digests that tell equal from different
-    and nothing else; annotations go unless something hangs on them. Secrets and ConfigMaps are
+    and nothing else; annotations go unless something depends on them. Secrets and ConfigMaps are
     never read, with --full either.
 
     \b

@@ -40,9 +40,9 @@ class ChangeRecord(msgspec.Struct, gc=False):
     `cause` is the id of the change that led to this one. `node`: where the pod was that it is
     about. `why`: what the outcome was seen by, or what holds it until `held_until_ns`. `error`:
     what the API server said. `attempts`: how many requests were sent. `data`: the action itself
-    (`actions.data`), for as long as it is open. `earliest_ns`, `latest_ns`: where the instant
-    hangs on what cannot be seen from outside; `time_ns` is then the middle. `identity`: the key of
-    the action, by which another process knows it (`actions.identity`); "" in rows of releases
+    (`actions.data`), for as long as it is open. `earliest_ns`, `latest_ns`: between which instants
+    it happens, where that cannot be seen from outside; `time_ns` is the middle. `identity`: the
+    key by which another process knows the action (`actions.identity`); "" in rows of releases
     that did not keep it.
     """
 

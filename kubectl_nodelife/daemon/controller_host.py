@@ -185,7 +185,7 @@ class ControllerHost:
         return view
 
     def _onlook(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
-        """Tell the onlooker; nothing hangs on whether he understands."""
+        """Tell the onlooker; an exception of it is logged as a bug and changes nothing."""
         try:
             self.onlooker(old, new, now_ns)
         except Exception as error:

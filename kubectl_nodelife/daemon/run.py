@@ -228,7 +228,7 @@ class Daemon:
         return {"reloaded": True, "warnings": [*self.said, *self.settings_said]}
 
     async def reload(self) -> None:
-        """Read config and kubeconfig anew; what makes no sense changes nothing, and is said."""
+        """Read config and kubeconfig anew; what cannot be read changes nothing, and is told."""
         log.info("reads its files again")
         self.said = []
         await self._look_at_kubeconfig()

@@ -1,4 +1,4 @@
-"""Starts a process of this program in the background, and waits for its word that it is ready.
+"""Starts a process of this program in the background, and waits until it reports that it is ready.
 
 The child gets its secrets through a pipe, since everyone on the machine can read a process's
 arguments. It reports through another: `ready`, or the error.

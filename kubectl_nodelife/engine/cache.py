@@ -170,7 +170,7 @@ class Cache:
         return self.heartbeats.get(node)
 
     def is_quarantined(self, kind: str, key: Key) -> bool:
-        """Whether no decision on the object may be taken: it, or what it hangs on, cannot be read
+        """Whether no decision on the object may be taken: it, or what it depends on, cannot be read
         (`engine.quarantine`).
         """
         quarantine = self.quarantine

@@ -27,9 +27,9 @@ Trying = Generator[Get | Post | Replace, Answer, bool]
 class ElectionTerms(msgspec.Struct, frozen=True):
     """How long a Lease lasts, and how it is kept. The defaults are client-go's.
 
-    `counts_reacquiring`: who lost the Lease for a while and finds it as he left it begins a new
-    epoch (`leaseTransitions`), for he may have forgotten what he did in the old one. `recreates`:
-    False where a Lease that was deleted under its holder means that he is to end.
+    `counts_reacquiring`: a candidate that lost the Lease for a while and takes it again unchanged
+    raises `leaseTransitions`, since it may have forgotten what it did before. `recreates`: False
+    where a holder whose Lease is deleted has to end instead of making it again.
     """
 
     lease_duration_ns: int = 15 * SECOND_NS

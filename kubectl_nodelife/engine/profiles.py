@@ -1,4 +1,4 @@
-"""Which release's behaviour is followed: a profile name and the switches that hang on it.
+"""Which release's behaviour is followed: a profile name and the switches that depend on it.
 
 The switches are one table, since and until which release each behaviour holds; code asks
 `profile.has("decide_on_current")`, never for a version number. A profile newer than what is

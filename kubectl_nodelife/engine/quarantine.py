@@ -116,7 +116,7 @@ class Quarantine:
             self.put(one, now_ns)
 
     def holds(self, ref: Ref) -> bool:
-        """Whether the object itself cannot be read, or something that it hangs on."""
+        """Whether the object itself cannot be read, or something that it depends on."""
         return ref in self.unreadable or ref in self._related
 
     def holds_room_on(self, node: str) -> bool:
@@ -200,7 +200,7 @@ class Quarantine:
 
 
 def _hanging(found: Unreadable) -> tuple[set[Ref], set[str]]:
-    """What hangs on an object, and the node on which it is one pod of several."""
+    """What depends on an object, and the node on which it is one pod of several."""
     related = set(found.related)
     if found.kind != "Pod":
         return related, set()

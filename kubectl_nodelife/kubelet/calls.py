@@ -1,7 +1,7 @@
 """The calls that a kubelet's status sender makes, and the conversation they are made in.
 
 A sender is a generator: it yields one call after the other, as upstream's single sync thread
-does, and is sent the answer to each. So the order of calls and what hangs on an answer is written
+does, and is sent the answer to each. So the order of calls and what depends on an answer is written
 down as it happens, and neither a network nor a simulated world has to be known here.
 """
 

@@ -4,7 +4,7 @@ Actions on one object (for a pass of the node lifecycle controller: on one node 
 through one lane, one after another; lanes run beside one another, as many as upstream has workers
 (`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it is
 delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an action
-fails, those of the same decision that hang on it are not sent.
+fails, those of the same decision that depend on it are not sent.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _always(action: Action) -> bool:
 
 
 class ExecutorPort(msgspec.Struct):
-    """What the executor stands on. `deliver`: where outcomes go. Clocks in ns since the epoch."""
+    """What the executor is given. `deliver`: where outcomes go. Clocks in ns since the epoch."""
 
     cache: Cache
     guard: Guard

@@ -41,7 +41,7 @@ _STATUS_REPORT_NS = 300 * SECOND_NS
 class NextAction(msgspec.Struct, frozen=True):
     """What comes next and in how many seconds; None: not while things stay as they are.
 
-    `within`: at the earliest and at the latest, where that hangs on what cannot be seen;
+    `within`: at the earliest and at the latest, where that depends on what cannot be seen;
     `in_seconds` is then the middle.
     """
 

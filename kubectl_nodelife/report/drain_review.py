@@ -10,15 +10,11 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.replay.drain_review import DrainReview
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.table import Table, columns
 
-_POD_COLUMNS: Final = tuple(
-    map(Column, ("namespace", "pod", "left", "by", "replacement", "on", "ready", "after"))
-)
-_WORKLOAD_COLUMNS: Final = tuple(
-    map(Column, ("namespace", "owner", "moved", "fewer ready for", "none ready for"))
-)
-_BUDGET_COLUMNS: Final = tuple(map(Column, ("namespace", "budget", "needs", "at zero for")))
+_POD_COLUMNS: Final = columns("namespace | pod | left | by | replacement | on | ready | after")
+_WORKLOAD_COLUMNS: Final = columns("namespace | owner | moved | fewer ready for | none ready for")
+_BUDGET_COLUMNS: Final = columns("namespace | budget | needs | at zero for")
 UNKNOWN: Final = "<unknown>"
 
 

@@ -1,7 +1,7 @@
 """What of a node the judgement of its pods asks for: whether it is Ready, and its last heartbeat.
 
 Whether its kubelet still speaks is decided here once, for all that say something about pods that
-hang on it.
+depend on it.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_a_loss_that_nobody_writes(tmp_path: Path) -> None:
         assert "has made no write for" in made["because"]
         missing = made["items"][1]
         assert (missing["object"]["name"], missing["detail"]) == ("n1", "Ready=Unknown")
-        assert "3 more hang on it" in missing["message"]
+        assert "3 more depend on it" in missing["message"]
 
     run(test())
 

@@ -202,7 +202,7 @@ def test_thousands_of_writes_take_their_time_while_they_come() -> None:
 
 def test_what_hangs_on_a_missing_write_is_counted() -> None:
     (found,) = judged(20, *CHAIN).findings
-    assert found.message.endswith("is due for 20s and has not come; 3 more hang on it")
+    assert found.message.endswith("is due for 20s and has not come; 3 more depend on it")
     assert (found.expected_ns, found.because) == (at(0), "silent for too long")
 
 

@@ -74,7 +74,7 @@ class SetQuestion(NamedTuple):
 
 
 def reading(query: Query) -> KindsToRead:
-    """The sets of one namespace or all, with what they hang on.
+    """The sets of one namespace or all, with what they depend on.
 
     Without -A only the one namespace is read, but for the nodes, so that somebody who may not read
     more gets an answer too.
@@ -125,7 +125,7 @@ def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSet
     sets = daemon_sets(view, question.namespace or None, question.name)
     warnings = [
         w for w in view.warnings if not w.startswith(WARMING_UP)
-    ]  # sets do not hang on that
+    ]  # sets do not depend on that
     return lambda: DaemonSetsView(sets(), view.source, warnings)
 
 

@@ -102,7 +102,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "slow_start_skips_from_the_batch": (0, 14),
     "collision_count_checked": (14, None),
 }
-"""The rules that hang on the release alone."""
+"""The rules that depend on the release alone."""
 
 
 def behaviour_of(release: Release, feature_gates: Mapping[str, bool] | None = None) -> Behaviour:

@@ -59,7 +59,7 @@ _SLOW_S: Final = 5.0
 
 
 class EnforceHost(Protocol):
-    """The parts of the daemon that enforcing stands on."""
+    """What enforcing needs of the daemon."""
 
     options: Options
     target: Target

@@ -156,7 +156,7 @@ class ControllerFollower(Follower):
         return [event for action in learned for event in self._phase.done(action, now_ns)]
 
     def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """What hangs on the phase of passes and of pod-gc's runs."""
+        """What depends on the phase of passes and of pod-gc's runs."""
         return self._phase.within(action, now_ns) if self._phase is not None else None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:

@@ -4,7 +4,7 @@ A call is data: which object, what to change, and under which conditions. `reque
 it down as method, path and body; nothing here sends anything. Preconditions that the API server
 checks itself (`Uid`, `Version`) become part of the body; the others (`NodeAbsent`,
 `NodeOutOfService`, `OwnerAlive`) were established by a read right before, and stand in the call so
-that whoever looks at it sees what it hangs on.
+that whoever looks at it sees what it depends on.
 """
 
 from __future__ import annotations

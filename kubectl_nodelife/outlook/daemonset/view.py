@@ -42,14 +42,14 @@ class KindsRead(msgspec.Struct, frozen=True):
     sets: bool = True
 
     def lacking_to_count(self) -> str:
-        """What was not read and counts hang on, "" where they can be counted."""
+        """What was not read and counts depend on, "" where they can be counted."""
         return "nodes" if not self.nodes else "pods" if not self.pods else ""
 
 
 def cache_for(
     objects: Iterable[KubeObject], namespace: str | None, rules: Behaviour, name: str = ""
 ) -> Cache:
-    """A cache of what the sets of a namespace (None: of all), or the one of that name, hang on.
+    """A cache of what the sets of a namespace (None: of all), or the one of that name, depend on.
 
     Pods that another controller has are nothing to a DaemonSet, but for the room that they take,
     where the release's rules look at that.

@@ -242,7 +242,7 @@ def _of_group(group: Sequence[OverdueWrite]) -> Divergence:
         case "open":
             message = f"{what} on {where} is due for {_for(lag_ns)} and has not come"
             more = sum(lag.follow for lag in group)
-            message += f"; {more} more {'hangs' if more == 1 else 'hang'} on it" if more else ""
+            message += f"; {more} more {'depends' if more == 1 else 'depend'} on it" if more else ""
         case "never":
             message = f"{what} on {where} was due for {_for(lag_ns)}, and never came"
         case _:

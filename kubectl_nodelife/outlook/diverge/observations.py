@@ -28,7 +28,7 @@ LIFECYCLE: Final = "node-lifecycle"
 EVICTION: Final = "taint-eviction"
 POD_GC: Final = "pod-gc"
 JUDGED: Final = (LIFECYCLE, EVICTION, POD_GC)
-"""Controllers whose writes have an instant. When a DaemonSet's pod is made hangs on quotas,
+"""Controllers whose writes have an instant. When a DaemonSet's pod is made depends on quotas,
 admission and back-off, which cannot be seen."""
 
 WRITES: Final = frozenset(

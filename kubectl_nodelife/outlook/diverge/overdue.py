@@ -45,7 +45,7 @@ _MOST_TOKEN_NS: Final = 120 * SECOND_NS
 
 class OverdueWrite(msgspec.Struct, frozen=True, gc=False):
     """A write that is overdue. `state`: it is still open, came late, or never came and no longer
-    will. `lag_ns`: how long after it was due. `follow`: how many open writes hang on it.
+    will. `lag_ns`: how long after it was due. `follow`: how many open writes depend on it.
     """
 
     write: ExpectedWrite
