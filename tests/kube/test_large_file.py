@@ -148,21 +148,30 @@ def test_yaml_lines_count_from_the_beginning() -> None:
 def test_items_are_found_by_what_stands_between_them(
     write: Callable[[Json], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    managed = [{"apiVersion": "v1", "manager": name} for name in ("kubelet", "scheduler")]
-    conditions = [{"type": "Ready"}, {"type": "Initialized"}]
+    managed = [{"apiVersion": "v1", "manager": name} for name in "abcde"]
+    conditions = [{"type": name} for name in "abcde"]
     pods = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": f"p{i}", "namespace": "d", "managedFields": managed},
-            "status": {"conditions": conditions},
+            "status": {"message": "x" * 30_000, "conditions": conditions},
         }
-        for i in range(60)
+        for i in range(100)
     ]
-    monkeypatch.setattr(large_file, "_scanned_items", None)  # which takes many times as long
+    scanned = 0
+    real = large_file._scanned_items
+
+    def counted(text: bytes) -> Any:  # which takes many times as long
+        nonlocal scanned
+        scanned += len(text)
+        return real(text)
+
+    monkeypatch.setattr(large_file, "_scanned_items", counted)
     for document in ({**LIST, "items": pods}, {**RAW, "items": [*map(without_kind, pods)]}):
-        found = load_pieces(cut(write(document), 6000), "f", whole_bytes=100)
-        assert len(list(found.objects)) == 60
+        found = load_pieces(cut(write(document), 200_000), "f", whole_bytes=100)
+        assert len(found.objects) == 100
+    assert scanned < 1_000_000, "the end of each list, of two of 3 MB"
 
 
 def test_one_long_item_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
