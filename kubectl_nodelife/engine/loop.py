@@ -75,9 +75,10 @@ class EngineHost:
         """
         journal, executor = self._journal, self._executor
         for decided in self.engine.turns(now_ns, events):
-            if journal is not None:
-                journal.write_all(now_ns, decided)
-            executor.start_all(decided, now_ns)
+            if decided:
+                if journal is not None:
+                    journal.write_all(now_ns, decided)
+                executor.start_all(decided, now_ns)
             yield decided
 
 

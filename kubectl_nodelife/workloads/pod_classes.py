@@ -20,6 +20,7 @@ from kubectl_nodelife.workloads.scheduling import PodRequirements
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""
 
+_encode = msgspec.msgpack.Encoder().encode
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -52,7 +53,7 @@ class Demands:
         labels = pod.metadata.labels or _NO_LABELS
         told = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
         constraints = pod.spec.topology_spread_constraints
-        key = msgspec.json.encode((pod.namespace, told, constraints))
+        key = _encode((pod.namespace, told, constraints))
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = PodClass(pod)
@@ -65,6 +66,7 @@ class PodClasses:
     def __init__(self) -> None:
         self._demands: dict[bytes, Demands] = {}
         self._by_containers: dict[int, tuple[PodSpec, Demands]] = {}
+        self._rooms: dict[bytes, PodRequirements] = {}
         self._room: dict[int, tuple[PodSpec, PodRequirements]] = {}
 
     def demands_of(self, pod: Pod) -> Demands:
@@ -73,10 +75,8 @@ class PodClasses:
         known = self._by_containers.get(id(spec.containers))
         if known is not None and _asks_the_same(known[0], spec):
             return known[1]
-        containers = [(c.resources, c.ports) for c in spec.containers]
-        init = [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
         asked = (spec.tolerations, spec.node_selector, spec.affinity, bool(spec.scheduling_gates))
-        key = msgspec.json.encode((asked, containers, init, spec.resources, spec.overhead))
+        key = _encode((asked, _room_asked(spec)))
         found = self._demands.get(key)
         if found is None:
             found = self._demands[key] = Demands(pod)
@@ -89,7 +89,10 @@ class PodClasses:
         known = self._room.get(id(spec.containers))
         if known is not None and _takes_the_same(known[0], spec):
             return known[1]
-        found = self.demands_of(pod).wanted
+        key = _encode(_room_asked(spec))
+        found = self._rooms.get(key)
+        if found is None:
+            found = self._rooms[key] = PodRequirements(pod)
         self._room[id(spec.containers)] = (spec, found)
         return found
 
@@ -115,6 +118,13 @@ class PodClasses:
                 last, room = spec, self.room_of(pod)
             found[spec.node_name][room] += 1
         return found
+
+
+def _room_asked(spec: PodSpec) -> tuple[object, ...]:
+    """All that tells how much a pod takes of a node."""
+    containers = [(c.resources, c.ports) for c in spec.containers]
+    init = [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
+    return (containers, init, spec.resources, spec.overhead)
 
 
 def has_rules(spec: PodSpec) -> bool:
