@@ -95,7 +95,7 @@ def test_of_two_operators_one_leads_and_a_pause_is_a_word(
         assert other.type("start", "a2", *RUN, *FLAGS) == 5
         assert "is alive" in other.said() or "leads the upgrade" in other.said(), other.said()
         assert other.type("start", "b2", *RUN, *FLAGS) == 5
-        assert "with another order" in other.said()
+        assert "has another order" in other.said()
         assert other.type("pause", "--because", "lunch") == 0, other.said()
         cluster.until("it is paused", lambda: other.ask("status")["phase"] == "Paused")
         cluster.await_state("a2", "Done", "Soaking")

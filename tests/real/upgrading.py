@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ CONTROLLERS = (
     *("deployment-controller", "daemonset-controller", "job-controller"),
     *("disruption-controller", "garbage-collector-controller", "endpointslice-controller"),
 )
+NODES = tuple(f"{zone}{number}" for zone in "abc" for number in range(4))
 GRACE_S = 6
 MANAGER = (
     f"--controllers={','.join(CONTROLLERS)}",
@@ -52,11 +53,15 @@ _MARKS = (ANNOTATION, "cluster-autoscaler.kubernetes.io/scale-down-disabled", ST
 
 
 class Fleet:
-    """The cluster. `reboots`: the folder in which a node's name asks for its reboot."""
+    """The cluster. `reboots`: the folder in which a node's name asks for its reboot. The first
+    letter of a node is its zone.
+    """
 
-    def __init__(self, plane: ControlPlane, kubelets: Kubelets, reboots: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, kubelets: Kubelets, reboots: Path, nodes: Sequence[str]
+    ) -> None:
         self.plane, self.api, self.kubelets, self.reboots = plane, plane.api, kubelets, reboots
-        self.nodes = [f"{zone}{number}" for zone in "abc" for number in range(4)]
+        self.nodes = list(nodes)
         self.kubeconfig, self.account = Path(), ""
         self.operators: list[Operator] = []
 
@@ -188,6 +193,7 @@ class Operator:
             self.process = subprocess.Popen(
                 [*_PROGRAM, "upgrade", *words],
                 env=self.environment,
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -238,7 +244,7 @@ class Operator:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path) -> Iterator[Fleet]:
+def fleet(folder: Path, nodes: Sequence[str] = NODES) -> Iterator[Fleet]:
     """The cluster, furnished."""
     reboots = folder / "reboots"
     reboots.mkdir()
@@ -246,7 +252,7 @@ def fleet(folder: Path) -> Iterator[Fleet]:
         control_plane(controller_manager=MANAGER, scheduler=True) as plane,
         Kubelets(plane.api, start_s=0.5, stop_s=0.5, tick_s=0.2, reboots=reboots) as kubelets,
     ):
-        one = Fleet(plane, kubelets, reboots)
+        one = Fleet(plane, kubelets, reboots, nodes)
         one.furnish()
         yield one
 

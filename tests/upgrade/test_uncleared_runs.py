@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.acts.upgrade.opening import check_start
+from kubectl_nodelife.acts.upgrade.run_edits import shown_policy
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, outdated
 from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
@@ -12,6 +13,7 @@ from kubectl_nodelife.engine.actions import DeleteJob, MarkNode
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import LEASE_KEY, RUN
@@ -24,7 +26,7 @@ def ended(phase: RunPhase, *states: NodeState) -> Stand:
     s.add_nodes("y", *(f"x{i}" for i in range(len(states))))
     for number, state in enumerate(states):
         s.mark(f"x{number}", state)
-    s.write(phase=phase, policy=policy_digest(s.policy))
+    s.write(phase=phase, policy=policy_digest(s.policy), spec=shown_policy(s.policy))
     return s
 
 
@@ -32,7 +34,7 @@ def goes_on(s: Stand, policy: Stand | None = None) -> str:
     """The run that `start` would go on with."""
     lease = s.cache.get("Lease", LEASE_KEY)
     assert isinstance(lease, Lease)
-    return check_start(lease, s.cache.nodes.values(), (policy or s).policy)
+    return check_start(lease, s.cache.nodes.values(), (policy or s).policy, s.now_ns)
 
 
 def test_the_same_order_goes_on_with_a_finished_run_whose_marks_are_still_there() -> None:
@@ -54,6 +56,15 @@ def test_another_order_and_one_after_an_abort_are_sent_to_clean() -> None:
     with pytest.raises(Refused, match="r1 is Aborted") as refused:
         goes_on(ended(RunPhase.ABORTED, DONE))
     assert "upgrade clean" in (refused.value.remedy or "")
+
+
+def test_another_order_is_told_which_run_is_led_by_whom_since_when_and_what_differs() -> None:
+    s = ended(RunPhase.RUNNING, DONE)
+    s.now_ns += 180 * SECOND_NS
+    with pytest.raises(Refused) as refused:
+        goes_on(s, Stand(retries=3))
+    said = "run r1 (Running, begun 3m ago) has another order: retries 1, not 3; nobody leads it"
+    assert said in str(refused.value)
 
 
 def test_marks_go_last_so_that_they_tell_of_what_is_left() -> None:

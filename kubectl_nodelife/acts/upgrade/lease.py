@@ -18,9 +18,10 @@ from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 
@@ -54,6 +55,7 @@ class RunLease:
         terms = election_terms(duration_ns)
         self.keeper = LeaseKeeper(session.reader, session.now_ns, namespace, name=NAME, terms=terms)
         self._reader = session.reader
+        self._now_ns = session.now_ns
         self._on_lease = on_lease
         self._version = ""
 
@@ -96,8 +98,9 @@ class RunLease:
                 continue
             renewed = str(raw["spec"].get("renewTime"))
             if seen and renewed != seen:
+                run = run_told(_decoded(raw), self._now_ns())
                 raise Refused(
-                    f"{keeper.election.holder} leads {_run_on(raw)} and is alive",
+                    f"{keeper.election.holder} leads {run} and is alive",
                     on=str(self),
                     remedy="`kubectl nodelife upgrade status` shows it",
                 )
@@ -144,14 +147,16 @@ class RunLease:
             self._on_lease(lease)
 
 
-def _run_on(raw: dict[str, Any]) -> str:
-    """Which run a Lease tells of, and since when it is under way."""
+def run_told(lease: Lease | None, now_ns: int) -> str:
+    """`run 1122-0915-3fa2 (Running, begun 3m ago)`; `the upgrade` where none can be read."""
     try:
-        run = document_of(_decoded(raw))
+        run = document_of(lease)
     except UnreadableDocument:
         run = None
-    since = f", begun {run.started}" if run is not None and run.started else ""
-    return f"run {run.run} ({run.phase}{since})" if run is not None else "the upgrade"
+    if run is None:
+        return "the upgrade"
+    age_ns = max(0, now_ns - parse_time(run.started)) if run.started else 0
+    return f"run {run.run} ({run.phase}, begun {human_duration(age_ns)} ago)"
 
 
 def _decoded(raw: dict[str, Any]) -> Lease | None:

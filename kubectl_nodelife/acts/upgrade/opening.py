@@ -13,6 +13,7 @@ from typing import Any
 
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.lease import run_told
 from kubectl_nodelife.acts.upgrade.run_edits import (
     beginning,
     document_or_refused,
@@ -47,7 +48,9 @@ def new_run_id(now_ns: int) -> str:
     return f"{to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
 
 
-def check_start(lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy) -> str:
+def check_start(
+    lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy, now_ns: int
+) -> str:
     """The run that `start` would go on with, "" for a new one. Raises Refused."""
     run, nodes = document_or_refused(lease), list(nodes)
     if run is None or run.phase in OVER:
@@ -59,7 +62,8 @@ def check_start(lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolic
         )
     if run.policy != policy_digest(policy):
         raise Refused(
-            f"run {run.run} is {run.phase} with another order: {differences(run, policy)}",
+            f"{run_told(lease, now_ns)} has another order: {differences(run, policy)}; "
+            f"{(lease and lease.spec.holder_identity) or 'nobody'} leads it",
             remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
         )
     return run.run
@@ -77,7 +81,7 @@ async def open_run(
     namespace = policy.lease_namespace
     lease = await read_lease(session, namespace)
     known = document_or_refused(lease)
-    if not proof_only and check_start(lease, nodes, policy):
+    if not proof_only and check_start(lease, nodes, policy, session.now_ns()):
         assert known is not None
         return known
     if proof_only and known is not None and known.phase not in OVER:

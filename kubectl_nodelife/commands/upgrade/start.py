@@ -108,7 +108,7 @@ def _prepare(
 ) -> _Prepared:
     """Show the plan, or the run that is gone on with. Raises NodelifeError."""
     read = asyncio.run(read_run(connection, policy.lease_namespace))
-    goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy)
+    goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy, read.now_ns)
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
     for warning in look.warnings:
         terminal.warn(warning)
