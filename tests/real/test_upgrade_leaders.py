@@ -10,7 +10,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.real.upgrade_stages import (
     annotate,
     cordon,
     epochs_of,
+    keep_web_on,
     kill_in_phase,
     phase_of,
     run_of,
@@ -30,13 +31,17 @@ from tests.real.upgrade_stages import (
 from tests.real.upgrading import ANNOTATION, LEASE, Fleet, Operator, fleet
 
 NODES = tuple(f"a{number:02}" for number in range(20))
-SPARE = NODES[-1]
+SPARE, WEB = NODES[-1], NODES[15:]
+MET = D0, D1, W0, W1, W2, S0, S1, P0, P1, P2, K0, HOLD, THEIRS = NODES[:13]
+"""The nodes that people meet: Draining, Working, Settling, Proving, in service again, or none."""
+LEFT = {D1: "Draining", W2: "Working", S1: "Settling", P2: "Proving", K0: "Soaking"}
+"""Those that the run keeps."""
 TERMS = (
     *("--set", "node-monitor-grace-period=4s", "--set", "node-monitor-period=1s"),
     *("--lease-duration", "4s"),
 )
 FLAGS = (
-    *("--soak", "1s", "--node-soak", "5s", "--ready-for", "2s", "--prove-timeout", "25s"),
+    *("--soak", "1s", "--node-soak", "5s", "--ready-for", "2s"),
     *("--zones", "0", "--max-unavailable", "12", "--canary", "12", "--yes", *TERMS),
 )
 RUN = ("--run", REBOOT)
@@ -48,6 +53,7 @@ CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with fleet(tmp_path_factory.mktemp("upgrade"), NODES) as found:
+        keep_web_on(found, WEB)
         yield found
 
 
@@ -59,6 +65,8 @@ def stages(cluster: Fleet) -> Iterator[Stages]:
     one.release()
     for operator in cluster.operators:
         operator.kill()
+    with contextlib.suppress(Refused):
+        cluster.api.delete(f"{CONFIG_MAPS}/nodelife-stop")
     for name in NODES:
         cordon(cluster, name, off=True)
     if cluster.traces():  # a test that failed leaves nothing to the next one
@@ -119,9 +127,15 @@ def assert_refused_beside(cluster: Fleet, leader: Operator, other: Operator) -> 
     nodes = NODES[:6]
     orders = {
         "is alive": ("start", *nodes, *RUN, *TARGET, *FLAGS),
-        f"nodes {list(nodes)}, not ['{nodes[0]}']": ("start", nodes[0], *RUN, *TARGET, *FLAGS),
-        "retries 1, not 3": ("start", *nodes, *RUN, *TARGET, *FLAGS, "--retries", "3"),
-        "the command": ("start", *nodes, "--run", "true", *TARGET, *FLAGS),
+        f"nodes is {', '.join(nodes)} there, {nodes[0]} here": (
+            "start",
+            nodes[0],
+            *RUN,
+            *TARGET,
+            *FLAGS,
+        ),
+        "retries is 1 there, 3 here": ("start", *nodes, *RUN, *TARGET, *FLAGS, "--retries", "3"),
+        "differs": ("start", *nodes, "--run", "true", *TARGET, *FLAGS),
     }
     for difference, order in orders.items():
         teller = Operator(cluster, "teller")
@@ -136,10 +150,8 @@ def test_a_leader_that_was_suspended_is_succeeded_and_writes_no_more_and_an_abor
     cluster: Fleet, stages: Stages
 ) -> None:
     draining, working, settling, proving = nodes = NODES[6:10]
-    order = ("start", *nodes, *RUN, *TARGET, *FLAGS)
-    stages.hold(
-        draining=[draining], working=[working], settling=[settling], proving=[proving]
-    )
+    order = ("start", *nodes, *RUN, *TARGET, *FLAGS, "--prove-timeout", "20s")
+    stages.hold(draining=[draining], working=[working], settling=[settling], proving=[proving])
     first, second, third = (Operator(cluster, name) for name in ("first", "second", "third"))
     with Observer(cluster, floor=8) as observer:
         first.begin(*order)
@@ -182,67 +194,80 @@ def epochs_written(cluster: Fleet, since: float) -> set[int]:
     return found
 
 
-def test_people_have_the_last_word_in_each_state_and_clean_ends_what_has_no_lease_any_more(
+def test_people_have_the_last_word_in_each_state_and_clean_ends_a_run_without_a_lease(
     cluster: Fleet, stages: Stages
 ) -> None:
-    d0, d1, w0, w1, w2, s0, s1, p0, p1, p2, k0, held, theirs = nodes = NODES[:13]
-    order = ("start", *nodes, *RUN, *TARGET, *FLAGS, "--node-soak", "10m")
-    stages.hold(draining=[d0, d1], working=[w0, w1, w2], settling=[s0, s1], proving=[p0, p1, p2])
-    set_hold(cluster, held)
-    cordon(cluster, theirs)
-    one = Operator(cluster, "one")
+    stages.hold(draining=[D0, D1], working=[W0, W1, W2], settling=[S0, S1], proving=[P0, P1, P2])
+    set_hold(cluster, HOLD)
+    cordon(cluster, THEIRS)
+    one, two = (Operator(cluster, name) for name in ("one", "two"))
     with Observer(cluster, floor=8) as observer:
-        observer.cordoned_by_person(theirs)
-        one.begin(*order)
-        at = {d0: "Draining", d1: "Draining", w0: "Working", w1: "Working", w2: "Working"}
-        at |= {s0: "Settling", s1: "Settling", p0: "Proving", p1: "Proving", p2: "Proving"}
-        for name, state in {**at, k0: "Soaking"}.items():
+        observer.cordoned_by_person(THEIRS)
+        one.begin("start", *MET, *RUN, *TARGET, *FLAGS, "--node-soak", "10m")
+        for name, state in {D0: "Draining", W0: "Working", W1: "Working", **LEFT}.items():
             cluster.await_state(name, state, seconds=90)
+        cluster.await_state(S0, "Settling")
+        for name in (P0, P1):
+            cluster.await_state(name, "Proving")
+        intervene(cluster, one)
+        observer.cordoned_by_person(P1, K0)
+        assert states_of(cluster, LEFT) == LEFT
+        for name in (HOLD, THEIRS):
+            assert (cluster.state(name), cluster.mark(name)) == ("", {})
 
-        for name in (d0, w0):
-            cordon(cluster, name, off=True)
-        set_hold(cluster, d1)
-        edited = {**cluster.mark(w1), "reason": "a person knows better"}
-        annotate(cluster, w1, json.dumps(edited))
-        annotate(cluster, s0, None)
-        cluster.taint(p0, "nodelife.dev/unproven", off=True)
-        for name in (p1, k0):
-            cordon(cluster, name)
-        observer.cordoned_by_person(p1, k0)
-
-        for name in (d0, w0, p0):
-            cluster.await_state(name, "Held")
-        for name in (p1, k0):
-            cluster.until(
-                f"{name}'s cordon is theirs", lambda n=name: cluster.mark(n)["cordon"] == "theirs"
-            )
-        for name, what in ((w1, "was edited"), (s0, "was removed")):
-            said = f"node {name}: annotation {ANNOTATION} {what} by somebody else"
-            cluster.until(said, lambda text=said: text in one.said())
-            assert f"kubectl uncordon {name};" in one.said()
-            assert f"kubectl annotate node {name} {ANNOTATION}-" in one.said()
-        assert cluster.mark(w1) == edited
-        still = {d1: "Draining", w2: "Working", s1: "Settling", p2: "Proving", k0: "Soaking"}
-        assert {name: cluster.state(name) for name in still} == still
-        for name in (held, theirs):
-            assert cluster.state(name) == "" and cluster.mark(name) == {}
+        cluster.api.create(CONFIG_MAPS, {"metadata": {"name": "nodelife-stop"}})
+        cluster.until("it stops", lambda: "nodelife-stop is there" in one.said())
+        stages.release(P2)
+        cluster.until("its canary is Ready", lambda: stages.has_ready_canary(P2))
+        time.sleep(11)  # a canary that is Ready for so long has shown what it was to show
+        assert states_of(cluster, LEFT) == LEFT
 
         cluster.api.delete(LEASE)
         assert one.end(30) == 5, one.said()
+        cluster.api.delete(f"{CONFIG_MAPS}/nodelife-stop")
         assert "it was deleted" in one.said()
-        assert {name: cluster.state(name) for name in still} == still
-        two = Operator(cluster, "two")
+        assert states_of(cluster, LEFT) == LEFT
         assert two.type("clean", "--yes") == 0, two.said()
-        marked = {name: cluster.state(name) for name in nodes if cluster.state(name)}
-        failed = (w1, w2, s1, p1, p2)
-        assert marked == dict.fromkeys(failed, "Failed"), two.said()
+        failed = (W1, W2, S1, P1, P2)
+        assert states_of(cluster, MET) == dict.fromkeys(MET, "") | dict.fromkeys(failed, "Failed")
         for name in failed:
             assert f"kubectl nodelife upgrade prove {name}" in two.said()
         stages.release()
-        stays = [f"{s0}: {SCALE_DOWN}", *(f"{name}: cordoned" for name in (s0, p1, k0, theirs))]
+        stays = [f"{S0}: {SCALE_DOWN}", *(f"{name}: cordoned" for name in (S0, P1, K0, THEIRS))]
         assert_clean(cluster, two, *stays)
     assert observer.faults == []
-    cluster.api.merge(f"/api/v1/nodes/{s0}", {"metadata": {"annotations": {SCALE_DOWN: None}}})
+    cluster.api.merge(f"/api/v1/nodes/{S0}", {"metadata": {"annotations": {SCALE_DOWN: None}}})
+
+
+def intervene(cluster: Fleet, leader: Operator) -> None:
+    """People step in, a hand in each state; the leader holds or lets go, and says so."""
+    for name in (D0, W0):
+        cordon(cluster, name, off=True)
+    set_hold(cluster, D1)
+    edited = {**cluster.mark(W1), "reason": "a person knows better"}
+    annotate(cluster, W1, json.dumps(edited))
+    annotate(cluster, S0, None)
+    cluster.taint(P0, "nodelife.dev/unproven", off=True)
+    for name in (P1, K0):
+        cordon(cluster, name)
+
+    for name in (D0, W0, P0):
+        cluster.await_state(name, "Held")
+    for name in (P1, K0):
+        cluster.until(
+            f"{name}'s cordon is theirs", lambda n=name: cluster.mark(n)["cordon"] == "theirs"
+        )
+    for name, what in ((W1, "was edited"), (S0, "was removed")):
+        said = f"node {name}: annotation {ANNOTATION} {what} by somebody else"
+        cluster.until(said, lambda text=said: text in leader.said())
+        assert f"kubectl uncordon {name};" in leader.said()
+        assert f"kubectl annotate node {name} {ANNOTATION}-" in leader.said()
+    assert cluster.mark(W1) == edited
+
+
+def states_of(cluster: Fleet, names: Iterable[str]) -> dict[str, str]:
+    """The states of these nodes."""
+    return {name: cluster.state(name) for name in names}
 
 
 def set_hold(cluster: Fleet, name: str) -> None:
@@ -251,17 +276,15 @@ def set_hold(cluster: Fleet, name: str) -> None:
     cluster.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
 
 
-def test_the_kill_switch_a_sleep_a_pause_and_ctrl_c_once_and_twice(
-    cluster: Fleet, stages: Stages
-) -> None:
+def test_a_sleep_a_pause_and_ctrl_c_once_and_twice(cluster: Fleet, stages: Stages) -> None:
     nodes = NODES[12:14]
     order = ("start", *nodes, *RUN, *FLAGS, "--canary", "1")
     stages.hold(working=nodes)
     one, two, three = (Operator(cluster, name) for name in ("one", "two", "three"))
     with Observer(cluster, floor=8) as observer:
         one.begin(*order)
-        cluster.until("one works", lambda: "Working" in map(cluster.state, nodes))
-        first = next(name for name in nodes if cluster.state(name) == "Working")
+        cluster.until("one works", lambda: sum(map(stages.times_run, nodes)) == 1)
+        first = next(name for name in nodes if stages.times_run(name))
         (second,) = {*nodes} - {first}
 
         one.signal(signal.SIGSTOP)
@@ -269,19 +292,10 @@ def test_the_kill_switch_a_sleep_a_pause_and_ctrl_c_once_and_twice(
         one.signal(signal.SIGCONT)
         cluster.until("it leads anew", lambda: epochs_of(cluster, first) == {1})
 
-        stop = {"metadata": {"name": "nodelife-stop"}}
-        cluster.api.create(CONFIG_MAPS, stop)
-        time.sleep(3)  # so long until each leader has looked for it
         stages.release(first)
-        cluster.until("its work is done", lambda: cluster.kubelets[first].reboots == 1)
-        cluster.until("it says so", lambda: "nodelife-stop" in one.said())
-        assert cluster.state(first) == "Working"
-        cluster.api.delete(f"{CONFIG_MAPS}/nodelife-stop")
-        cluster.await_state(first, "Settling", "Proving")
-
         one.signal(signal.SIGINT)
         assert one.end() == 130, one.said()
-        assert "pauses, and waits for what is in work" in one.said()
+        assert "Ctrl-C once more leaves at once" in one.said()
         assert (cluster.state(first), cluster.state(second)) == ("Done", "")
         assert phase_of(cluster) == "Paused"
 
@@ -291,9 +305,11 @@ def test_the_kill_switch_a_sleep_a_pause_and_ctrl_c_once_and_twice(
         assert (cluster.state(second), phase_of(cluster)) == ("", "Paused")
         assert three.type("resume", *TERMS, "--yes") == 0, three.said()
         cluster.await_state(second, "Working")
-        two.signal(signal.SIGINT)
-        cluster.until("it pauses", lambda: phase_of(cluster) == "Paused")
-        two.signal(signal.SIGINT)
+        assert three.type("pause", "--because", "lunch") == 0, three.said()
+        assert phase_of(cluster) == "Paused" and "lunch" in run_of(cluster)["because"]
+        for _ in range(2):
+            two.signal(signal.SIGINT)
+            time.sleep(1)
         assert two.end(15) == 130, two.said()
         assert cluster.state(second) == "Working"
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tests.real.control_plane import Refused
 from tests.real.kubelet import Ailments
@@ -83,10 +83,8 @@ class Stages:
         path = "/apis/apps/v1/namespaces/shop/deployments"
         with contextlib.suppress(Refused):
             cluster.api.delete(f"{path}/{app}")
-        wanted = {"key": HOSTNAME, "operator": "In", "values": [name, self._spare]}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
         cordon(cluster, self._spare)
-        cluster.deployment(app, 1, {"requiredDuringSchedulingIgnoredDuringExecution": terms})
+        cluster.deployment(app, 1, only_on(name, self._spare))
 
         def is_there() -> bool:
             found = cluster.api.get(f"/api/v1/namespaces/shop/pods?labelSelector=app%3D{app}")
@@ -95,6 +93,27 @@ class Stages:
 
         cluster.until(f"{app} has a pod on {name}", is_there)
         cordon(cluster, self._spare, off=True)
+
+
+def only_on(*nodes: str) -> Json:
+    """A nodeAffinity."""
+    wanted = {"key": HOSTNAME, "operator": "In", "values": list(nodes)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def keep_web_on(cluster: Fleet, nodes: Sequence[str]) -> None:
+    """The pods of `web` move to these nodes: their budget makes no other drain wait."""
+    path = "/apis/apps/v1/namespaces/shop/deployments/web"
+    spec = {"template": {"spec": {"affinity": {"nodeAffinity": only_on(*nodes)}}}}
+    cluster.api.merge(path, {"spec": spec})
+
+    def has_moved() -> bool:
+        pods = cluster.api.get("/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb")["items"]
+        there = [pod["spec"].get("nodeName") in nodes and is_ready(pod) for pod in pods]
+        return len(there) == 6 and all(there)
+
+    cluster.until("web has moved", has_moved)
 
 
 def cordon(cluster: Fleet, name: str, *, off: bool = False) -> None:
