@@ -27,16 +27,16 @@ from kubectl_nodelife.outlook.diverge.observations import (
     WriteAuthor,
 )
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run, unreachable
-from tests.diverge.attended import Attended, attended, unknown, with_taints
+from tests.diverge.recorded import RecordedLab, recorded_lab, unknown, with_taints
 
 CORDON = frozenset({UNSCHEDULABLE})
 FOREIGN = Taint(key="dedicated", effect="NoExecute", value="x")
 
 
-async def warm(folder: Path) -> tuple[Lab, Attended]:
+async def warm(folder: Path) -> tuple[Lab, RecordedLab]:
     """A lab that has watched one healthy node for longer than it is cold."""
     lab = make_lab(folder)
-    watch = attended(lab)
+    watch = recorded_lab(lab)
     await lab.begin(node(), lease(), pod())
     await lab.after(60, "n1")
     return lab, watch
@@ -57,7 +57,7 @@ def test_a_loss_with_the_silence_before_it(tmp_path: Path) -> None:
 def test_a_silence_that_nobody_watched_is_not_told(tmp_path: Path) -> None:
     async def test() -> None:
         lab = make_lab(tmp_path)
-        watch = attended(lab)
+        watch = recorded_lab(lab)
         await lab.begin(node(), lease())
         await lab.after(5)
         await lab.see(unknown())

@@ -21,17 +21,17 @@ from tests.daemon.lab import (
     run,
     unreachable,
 )
-from tests.diverge.attended import Attended, attended, unknown, with_taints
+from tests.diverge.recorded import RecordedLab, recorded_lab, unknown, with_taints
 
 NOT_READY = PodCondition("Ready", "False")
 GRACE = {"node_monitor_grace_period": "40s"}
 
 
-async def begun(folder: Path, *more: Any, refused: tuple[str, ...] = ()) -> tuple[Lab, Attended]:
+async def begun(folder: Path, *more: Any, refused: tuple[str, ...] = ()) -> tuple[Lab, RecordedLab]:
     """A lab with two nodes, watched for longer than it is cold."""
     lab = make_lab(folder, **GRACE)
-    watch = attended(lab)
-    watch.attendant.note_watching(lab.now)
+    watch = recorded_lab(lab)
+    watch.recorder.note_watching(lab.now)
     objects = (node(), node("n2"), lease(), lease("n2"), pod(), *more)
     await lab.begin(*objects, refused=refused)
     await watch.after(50, "n1", "n2")
@@ -85,7 +85,7 @@ def test_a_loss_that_nobody_writes(tmp_path: Path) -> None:
 def test_cold_blind_and_back(tmp_path: Path) -> None:
     async def test() -> None:
         lab = make_lab(tmp_path, **GRACE)
-        watch = attended(lab)
+        watch = recorded_lab(lab)
         assert "still reads" in (await watch.answer())["because"]
         await lab.begin(node(), lease())
         await watch.after(3, "n1")
@@ -105,7 +105,7 @@ def test_cold_blind_and_back(tmp_path: Path) -> None:
         await lab.tell(KindPhase("Pod", WATCHING, 8 * SECOND))
         assert "waiting for a new list of Pod" in lab.watcher.stands_still
         await lab.relist()
-        watch.attendant.note_watching(lab.now)
+        watch.recorder.note_watching(lab.now)
         assert "warming up: nothing was seen for" in (await watch.answer())["because"]
 
     run(test())
@@ -136,7 +136,7 @@ def test_a_daemon_that_was_held_up_judges_nothing_of_that_time(tmp_path: Path) -
         await watch.after(40, "n2")
         await lab.after(30, "n2")  # nobody looked
         await lab.see(unknown())
-        watch.attendant.note_watching(lab.now)
+        watch.recorder.note_watching(lab.now)
         await watch.after(2, "n2")
         assert "late" not in kinds(await watch.answer())
 
@@ -152,8 +152,8 @@ def test_plans_of_the_daemon_before_this_one_are_known(tmp_path: Path) -> None:
         later = make_lab(tmp_path, **GRACE)
         later.steady, later.wall = lab.steady, lab.wall
         later.awake = lab.steady
-        again = attended(later)
-        again.attendant.note_watching(later.now)
+        again = recorded_lab(later)
+        again.recorder.note_watching(later.now)
         await later.begin(node(), node("n2"), lease(), lease("n2", later.now - lab.now), pod())
         await again.after(100, "n2")
         assert kinds(await again.answer()) == ["stalled", "missing"]
@@ -172,7 +172,7 @@ def test_a_pods_write_that_came_in_time_is_only_counted(tmp_path: Path) -> None:
             await lab.see(replace(one, status=replace(one.status, conditions=(NOT_READY,))))
         made = await watch.answer()
         assert made["writes"]["onTime"] >= 40
-        record = watch.attendant.record(lab.now, 0)
+        record = watch.recorder.record(lab.now, 0)
         assert sum(w.kind == "Pod" and w.action == "MarkPodNotReady" for w in record.writes) == 0
 
     run(test())
@@ -181,7 +181,7 @@ def test_a_pods_write_that_came_in_time_is_only_counted(tmp_path: Path) -> None:
 def test_watching_tells_again_only_what_is_new(tmp_path: Path) -> None:
     async def test() -> None:
         lab, watch = await begun(tmp_path)
-        answers = watch.attendant.watch({})
+        answers = watch.recorder.watch({})
         first = await anext(answers)
         assert first["document"]["verdict"] == "agrees"
         coming = asyncio.ensure_future(anext(answers))

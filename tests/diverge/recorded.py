@@ -1,4 +1,4 @@
-"""An attendant at a lab: the journal's batches are handed to it, and nobody answers it."""
+"""An recorder at a lab: the journal's batches are handed to it, and nobody answers it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from kubectl_nodelife.outlook.diverge.observations import ObservedWrite
 from tests.daemon.lab import CLUSTER, SECOND, Lab, node
 
 
-class Attended:
-    """The attendant, and what it has noted."""
+class RecordedLab:
+    """The recorder, and what it has noted."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self.attendant = DivergenceRecorder(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
+        self.recorder = DivergenceRecorder(lab.watcher, lab.journal, cast(Client, None), CLUSTER)
         self._listener = lab.journal.listen()
 
     async def answer(self, **query: str) -> dict[str, Any]:
         """The document, after all that the journal has told."""
         await self._lab.journal.flush()
         while not self._listener.empty():
-            self.attendant.take(self._listener.get_nowait() or [])
-        made = await self.attendant.answer({key: [value] for key, value in query.items()})
+            self.recorder.take(self._listener.get_nowait() or [])
+        made = await self.recorder.answer({key: [value] for key, value in query.items()})
         document: dict[str, Any] = made["document"]
         return document
 
     async def after(self, seconds: float, *renewing: str) -> None:
-        """Time goes by, and the attendant looks each second."""
+        """Time goes by, and the recorder looks each second."""
         for _ in range(round(seconds)):
             await self._lab.after(1, *renewing)
-            self.attendant.note_watching(self._lab.now)
+            self.recorder.note_watching(self._lab.now)
 
     async def until_planned(self, action: str, *renewing: str) -> None:
         """Time goes by until our copy has just decided that."""
@@ -46,13 +46,13 @@ class Attended:
 
     def observed(self, what: str = "") -> list[ObservedWrite]:
         """What was seen."""
-        seen = self.attendant.record(self._lab.now, self._lab.now - 3600 * SECOND).observed
+        seen = self.recorder.record(self._lab.now, self._lab.now - 3600 * SECOND).observed
         return [s for s in seen if not what or s.what == what]
 
 
-def attended(lab: Lab) -> Attended:
+def recorded_lab(lab: Lab) -> RecordedLab:
     """Call it before the lab begins."""
-    return Attended(lab)
+    return RecordedLab(lab)
 
 
 def unknown(name: str = "n1", **more: Any) -> Node:
