@@ -38,4 +38,4 @@ def abort(
     """
     reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
     wish = Wish(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
-    return go_on(wish, {}, lease_namespace, connection, lead)
+    return go_on(wish, {"leaseNamespace": lease_namespace}, connection, lead)

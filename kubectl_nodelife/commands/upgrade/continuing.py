@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.run_edits import (
@@ -19,6 +21,12 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
 from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.upgrade.detaching import (
+    NOT_DETACHED,
+    DetachFlags,
+    StartingTerminal,
+    detach,
+)
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_run
 from kubectl_nodelife.commands.upgrade.ordering import ask_leader, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_run
@@ -39,16 +47,19 @@ from kubectl_nodelife.upgrade.plan_values import REFUSED_BY
 
 def go_on(
     wish: Wish,
-    given: Mapping[str, Any],
-    namespace: str,
+    order: Mapping[str, Any],
     connection: Connection,
     lead: LeadFlags,
+    detached: DetachFlags = NOT_DETACHED,
+    begun_by: StartingTerminal | None = None,
 ) -> int:
     """Have the leader do it, or lead the run and do it; the exit code. Raises NodelifeError.
 
-    `given`: work and policy that change, as a file of kind Upgrade has them. A leader that is alive
+    `order`: work and policy that change, as a file of kind Upgrade has them. A leader that is alive
     keeps those that it was begun with, and is not asked where others are given.
     """
+    given = {name: value for name, value in order.items() if name != "leaseNamespace"}
+    namespace = str(order.get("leaseNamespace", "kube-system"))
     read = asyncio.run(read_run(connection, namespace))
     run = open_document(read.lease)
     _check_names(wish, run, read.nodes)
@@ -64,6 +75,9 @@ def go_on(
     ):
         terminal.write(f"{holder} leads the run, and has been told: {wish.verb}\n")
         return 0
+    if detached.detach:
+        handed_over = {"wish": to_builtins(wish), "given": dict(order)}
+        return detach(str(wish.verb), handed_over, connection, lead)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
     for finding in version_skew(look.settings, policy):
         if finding.severity == REFUSED_BY:
@@ -73,7 +87,10 @@ def go_on(
         if changes:
             await edit_run(session, carrier, namespace, with_policy(policy, given), "other flags")
         await edit_run(session, carrier, namespace, asking(wish), str(wish.verb))
-        return open_document(await read_lease(session, namespace))
+        opened = open_document(await read_lease(session, namespace))
+        if begun_by is not None:
+            begun_by.tell_leading(opened.run)
+        return opened
 
     return lead_run(policy, look, opening, connection, lead)
 

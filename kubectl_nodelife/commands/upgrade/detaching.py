@@ -1,4 +1,4 @@
-"""`upgrade start --detach`: the leader as a process of its own, apart from this terminal.
+"""`--detach` of `upgrade start` and `resume`: the leader as a process apart from this terminal.
 
 It is the same command in a session of its own, with its output in a log in the private state
 folder. Work and policy reach it through a pipe, as a token does: everybody on the machine can read
@@ -7,18 +7,17 @@ a process's arguments. It says through another pipe when it leads, or why it doe
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_arguments
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags
 from kubectl_nodelife.commands.write_flags import environ, identity_of
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    policy_from,
-    policy_mapping,
-)
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.spawning import NotStarted, read_secrets, spawn, tell_parent
 from kubectl_nodelife.errors import (
@@ -43,16 +42,49 @@ _BY_CODE: Final[Mapping[int, type[NodelifeError]]] = {
 }
 
 
-def detach(policy: UpgradePolicy, connection: Connection, flags: LeadFlags) -> int:
+class DetachFlags(NamedTuple):
+    """`--detach`, and the pipes of the process that it begins."""
+
+    detach: bool
+    ready_fd: int | None
+    secrets_fd: int | None
+
+
+NOT_DETACHED: Final = DetachFlags(False, None, None)
+
+
+def detach_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these flags; its callback gets one argument, `detached`."""
+
+    @functools.wraps(callback)
+    def with_flags(*args: Any, **kwargs: Any) -> Any:
+        detached = DetachFlags(*(kwargs.pop(name) for name in DetachFlags._fields))
+        return callback(*args, detached=detached, **kwargs)
+
+    decorated: Callable[..., Any] = with_flags
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS = (
+    click.option("--detach", is_flag=True, help="Lead in the background, with a log."),
+    click.option("--ready-fd", type=int, hidden=True, help="Where to say that it leads."),
+    click.option("--secrets-fd", type=int, hidden=True, help="Where its order is read from."),
+)
+
+
+def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: LeadFlags) -> int:
     """Begin the leader behind the terminal, and say how to look at it and how to end it.
 
-    Raises NodelifeError with what it says where it does not lead.
+    `order`: what the verb is handed over. Raises NodelifeError with what it says where it does not
+    lead.
     """
     log = _log_path(connection)
-    words = ["upgrade", "start", "--yes", f"--lease-duration={flags.lease_duration}"]
+    words = ["upgrade", verb, "--yes", f"--lease-duration={flags.lease_duration}"]
     words += [f"--set={assignment}" for assignment in flags.assignments]
     words += ["--insecure-enforce"] if flags.insecure else []
-    handed_over = {"token": connection.token, "policy": policy_mapping(policy)}
+    handed_over = {"token": connection.token, "order": dict(order)}
     try:
         said = spawn(
             [*words, *connection_arguments(connection)],
@@ -89,28 +121,31 @@ class StartingTerminal:
     Where nobody does, nothing is told.
     """
 
-    def __init__(self, ready_fd: int | None, secrets_fd: int | None) -> None:
-        self._ready_fd = ready_fd
-        self._handed_over: dict[str, Any] = dict(read_secrets(secrets_fd))
+    def __init__(self, flags: DetachFlags) -> None:
+        self._ready_fd = flags.ready_fd
+        self._handed_over: dict[str, Any] = dict(read_secrets(flags.secrets_fd))
 
     @property
-    def token(self) -> str:
-        """The token that was handed over, "" for none."""
-        return str(self._handed_over.get("token") or "")
+    def order(self) -> dict[str, Any] | None:
+        """What was handed over; None where nobody did."""
+        return self._handed_over.get("order")
 
-    @property
-    def policy(self) -> UpgradePolicy | None:
-        """Work and policy that were handed over; None where nobody did."""
-        mapping = self._handed_over.get("policy")
-        return None if mapping is None else policy_from(mapping)
+    def with_token(self, connection: Connection) -> Connection:
+        """The connection, with the token that was handed over."""
+        return connection._replace(token=self._handed_over.get("token") or connection.token)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """What goes wrong inside is told to it as well."""
+        try:
+            yield
+        except NodelifeError as error:
+            self._tell({"error": str(error), "code": error.exit_code})
+            raise
 
     def tell_leading(self, run: str) -> None:
         """The Lease is ours, and the run is open."""
         self._tell({"run": run, "pid": os.getpid()})
-
-    def tell_error(self, error: NodelifeError) -> None:
-        """It does not lead, and why."""
-        self._tell({"error": str(error), "code": error.exit_code})
 
     def _tell(self, word: dict[str, Any]) -> None:
         tell_parent(self._ready_fd, word)

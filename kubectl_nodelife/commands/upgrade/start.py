@@ -15,8 +15,12 @@ from kubectl_nodelife.answers.upgrade_status import upgrade_status
 from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
-from kubectl_nodelife.commands.upgrade.detaching import StartingTerminal
-from kubectl_nodelife.commands.upgrade.detaching import detach as lead_detached
+from kubectl_nodelife.commands.upgrade.detaching import (
+    DetachFlags,
+    StartingTerminal,
+    detach,
+    detach_flags,
+)
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
@@ -28,9 +32,13 @@ from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
 from kubectl_nodelife.commands.upgrade.plan import rendered
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import (
+    UpgradePolicy,
+    policy_from,
+    policy_mapping,
+)
 from kubectl_nodelife.controllers.upgrade.selection import is_selected
-from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Refused
+from kubectl_nodelife.errors import BadInput, Failed, Refused
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import render
@@ -41,17 +49,13 @@ from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 @click.command("start")
 @policy_flags
 @click.option("--dry-run", is_flag=True, help="Decide on live data, and send nothing but reads.")
-@click.option("--detach", is_flag=True, help="Lead in the background, with a log.")
-@click.option("--ready-fd", type=int, hidden=True, help="Where to say that it leads.")
-@click.option("--secrets-fd", type=int, hidden=True, help="Where token and policy are read from.")
+@detach_flags
 @lead_flags
 @connection_flags
 def start(
     given: dict[str, Any],
     dry_run: bool,
-    detach: bool,
-    ready_fd: int | None,
-    secrets_fd: int | None,
+    detached: DetachFlags,
     lead: LeadFlags,
     connection: Connection,
 ) -> int:
@@ -70,24 +74,22 @@ def start(
       kubectl nodelife upgrade start -f upgrade.yaml --yes --detach
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
-    if dry_run and detach:
+    if dry_run and detached.detach:
         raise BadInput("--dry-run and --detach exclude each other")
-    begun_by = StartingTerminal(ready_fd, secrets_fd)
-    try:
-        policy = begun_by.policy or policy_of(given, connection)
-        connection = connection._replace(token=begun_by.token or connection.token)
+    begun_by = StartingTerminal(detached)
+    with begun_by.told():
+        order = begun_by.order
+        policy = policy_of(given, connection) if order is None else policy_from(order)
+        connection = begun_by.with_token(connection)
         prepared = _prepare(policy, connection, lead, dry_run=dry_run)
         if dry_run:
             return rehearse_run(policy, prepared.look, connection)
         if not is_confirmed(lead.yes, prepared.todo, prepared.server):
             terminal.note("not confirmed: nothing was changed")
             return 0
-        if detach:
-            return lead_detached(policy, connection, lead)
+        if detached.detach:
+            return detach("start", policy_mapping(policy), connection, lead)
         return _lead(policy, prepared, connection, lead, begun_by)
-    except NodelifeError as error:
-        begun_by.tell_error(error)
-        raise
 
 
 class _Prepared(NamedTuple):

@@ -54,8 +54,9 @@ def test_a_detached_leader_is_in_a_session_of_its_own_and_ends_when_it_is_asked_
                 found = await status(served)
                 assert found["leader"]["alive"] and found["phase"] == "Running"
                 assert str(pid) in found["leader"]["holder"]
-                again = await upgrade(served, *START)
-                assert again.code == 5 and "is alive" in again.err, again.out + again.err
+                other = ("resume", "--detach", "--canary-image", "other", *SETTINGS)
+                refused = await upgrade(served, *other)
+                assert refused.code == 5 and "is alive" in refused.err, refused.out + refused.err
                 told = await upgrade(served, "abort", "--now", "--because", "enough")
                 assert told.code == 0, told.err
                 ends = time.monotonic() + 60
@@ -68,5 +69,25 @@ def test_a_detached_leader_is_in_a_session_of_its_own_and_ends_when_it_is_asked_
             found = await status(served)
             assert found["phase"] == "Aborted" and not found["leader"]["holder"]
             assert "run" in log.read_text()
+
+    play(run)
+
+
+def test_a_run_that_nobody_leads_is_resumed_in_the_background() -> None:
+    async def run() -> None:
+        generate = {"zones": 2, "nodesPerZone": 2, "podsPerNode": 1, "daemonSets": 1}
+        async with sandbox(generate=generate) as served:
+            began = await upgrade(served, *START)
+            first = int(began.out.partition("by process ")[2].split()[0])
+            os.kill(first, 9)
+            words = ("--wait", "--soak", "1s", *SETTINGS, "--lease-duration", "4s")
+            ended = await upgrade(served, "resume", "--detach", *words)
+            assert ended.code == 0, ended.out + ended.err
+            pid = int(ended.out.partition("by process ")[2].split()[0])
+            try:
+                found = await status(served)
+                assert str(pid) in found["leader"]["holder"] and found["leader"]["epoch"] == 1
+            finally:
+                os.kill(pid, 9)
 
     play(run)
