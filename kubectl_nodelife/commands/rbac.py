@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, LEASE, cluster_rows
+from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, KILL_SWITCH, LEASE, cluster_rows
 from kubectl_nodelife.commands.enforce_flags import controller_names
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, Row, rows
@@ -160,7 +160,8 @@ def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> 
 
 
 def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]:
-    roles: dict[str, list[Row]] = {"": list(cluster_rows()), lease_namespace: [LEASE]}
+    roles: dict[str, list[Row]] = {"": list(cluster_rows()), _KUBE_SYSTEM: [KILL_SWITCH]}
+    roles.setdefault(lease_namespace, []).append(LEASE)
     roles.setdefault(namespace, []).extend((*CANARIES, JOBS))
     return roles
 

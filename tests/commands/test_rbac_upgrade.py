@@ -46,6 +46,14 @@ def test_nothing_is_deleted_outside_the_namespaces_of_ours() -> None:
     assert ("pods", "create") not in everywhere and ("pods/eviction", "create") in everywhere
 
 
+def test_config_maps_are_read_where_the_kill_switch_is_alone() -> None:
+    for words in ((), ("--lease-namespace", "ops")):
+        where = {
+            namespace for namespace, _, resource, _ in granted(*words) if resource == "configmaps"
+        }
+        assert where == {"kube-system"}
+
+
 def test_the_jobs_namespace_is_asked_for_and_can_be_named() -> None:
     asked = {(r.verb, r.namespace) for r in rights(UpgradePolicy(work=JOB)) if r.group == "batch"}
     assert {verb for verb, namespace in asked if not namespace} == {"list", "watch"}

@@ -13,12 +13,12 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.daemon.permissions import Row
 
+NAMESPACE_SYSTEM: Final = "kube-system"
 _WATCHED: Final = ("list", "watch")
 READS: Final[tuple[Row, ...]] = (
     ("", "nodes", "", ("get", *_WATCHED)),
     ("", "pods", "", ("get", *_WATCHED)),
     ("coordination.k8s.io", "leases", "", ("get", *_WATCHED)),
-    ("", "configmaps", "", ("get",)),
     ("", "namespaces", "", ("get", *_WATCHED)),
 )
 WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
@@ -42,6 +42,8 @@ WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
 )
+KILL_SWITCH: Final[Row] = ("", "configmaps", "", ("get",))
+"""In kube-system alone."""
 EVIDENCE: Final[tuple[Row, ...]] = (
     ("apps", "daemonsets", "", _WATCHED),
     ("storage.k8s.io", "volumeattachments", "", _WATCHED),
@@ -82,7 +84,8 @@ def cluster_rows() -> Iterator[Row]:
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
     """What must be allowed before the first write of a run with this policy."""
     rows = [(row, "") for row in (*READS, *EVIDENCE, *WRITES)]
-    rows += [(LEASE, policy.lease_namespace), (CANARIES[0], policy.namespace)]
+    rows += [(KILL_SWITCH, NAMESPACE_SYSTEM), (LEASE, policy.lease_namespace)]
+    rows.append((CANARIES[0], policy.namespace))
     if policy.canary_service:
         rows += [(CANARIES[1], policy.namespace), *((row, "") for row in _OF_SERVICES)]
     if policy.conditions:
