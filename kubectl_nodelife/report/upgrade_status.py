@@ -81,7 +81,7 @@ class UpgradeStatusPage:
 
 def _head(status: dict[str, Any]) -> Iterable[str]:
     if not status["run"]:
-        yield "No upgrade is under way, and none was."
+        yield "No upgrade is under way, and the result of none is kept."
         return
     because = f": {status['because']}" if status["because"] else ""
     yield f"Run {status['run']}: {status['phase']}{because}"

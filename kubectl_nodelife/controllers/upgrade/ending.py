@@ -43,7 +43,8 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
-        told = f"{len(p.names_in(NodeState.DONE))} done, {len(p.skipped)} skipped or left"
+        told = f"{len(p.names_in(NodeState.DONE))} done"
+        told += f", {len(p.skipped)} skipped or left" if p.skipped else ""
         told += f"; Failed or Held: {first_names(sorted(left), 5)}" if left else ""
         step = replace(p.next.step, nodes={})
         p.edit(phase=RunPhase.FINISHED, because=told, step=step, left=left)
