@@ -12,6 +12,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
+from itertools import islice
 from math import log
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -205,7 +206,8 @@ class HighestScore:
     """The node with the highest sum of weighted scores (`node_scores`).
 
     Of all nodes of a small cluster, of the next few that fit in a large one, as kube-scheduler
-    does.
+    does. The few are of those that are preferred most: kube-scheduler looks at a hundred at least,
+    and finds some of these among them.
     """
 
     def __init__(self) -> None:
@@ -217,7 +219,7 @@ class HighestScore:
 
 
 class _Round:
-    __slots__ = ("_admitted", "_names", "_nodes", "_prefers", "_scoring")
+    __slots__ = ("_admitted", "_liked", "_names", "_nodes", "_preferred", "_prefers", "_scoring")
 
     def __init__(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> None:
         self._nodes = nodes
@@ -225,12 +227,16 @@ class _Round:
         self._scoring = scoring
         self._admitted: dict[str, bool] = {}
         self._names: list[str] | None = None
+        self._preferred: list[list[str]] | None = None
+        """The same by preference, the most preferred first."""
+        self._liked: dict[str, Preference] = {}
 
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> _Round:
         """The list of names is never changed, so that both have it."""
         other = copy(self)
         other._nodes, other._prefers, other._scoring = nodes, prefers, scoring
         self._admitted, other._admitted = fork_dict(self._admitted)
+        self._liked, other._liked = fork_dict(self._liked)
         return other
 
     def fill(self, names: Iterable[str]) -> None:
@@ -238,10 +244,13 @@ class _Round:
         self._admitted = dict.fromkeys(names, True)
 
     def update(self, name: str, admitted: bool) -> None:
-        """Take the node in, or out."""
+        """Take the node in, or out; it may be preferred more or less than before."""
         if self._admitted.get(name) != admitted:
             self._admitted[name] = admitted
-            self._names = None
+            self._names = self._preferred = None
+        if name in self._liked and self._liked[name] != (preference := self._prefers(name)):
+            self._liked[name] = preference
+            self._preferred = None
 
     def names(self) -> list[str]:
         """All of them, in the order in which they were first named."""
@@ -253,15 +262,15 @@ class _Round:
         self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
     ) -> str | None:
         """The first with the highest score, of those looked at."""
-        names = self.names()
-        enough = len(names) if self._nodes.node_count() <= SMALL else SAMPLE
         found: list[str] = []
-        for name in self._from_next(names):
-            if not has_room(name) or (obeys is not None and not obeys(name)):
-                continue
-            found.append(name)
-            if len(found) >= enough:
-                break
+        if self._nodes.node_count() <= SMALL:
+            found = [n for n in self.names() if has_room(n) and (obeys is None or obeys(n))]
+        else:
+            for names in self._by_preference():
+                fits = (n for n in self._from_next(names) if has_room(n))
+                found = list(islice((n for n in fits if obeys is None or obeys(n)), SAMPLE))
+                if found:
+                    break
         if len(found) < 2:
             return found[0] if found else None
         scores = node_scores(self._nodes, self._prefers, found, requests, siblings)
@@ -271,11 +280,21 @@ class _Round:
         """All of them, starting where the last look ended, as the scheduler goes round."""
         count = len(names)
         start = self._scoring.next
-        large = self._nodes.node_count() > SMALL
         for i in range(count):
-            if large:
-                self._scoring.next = start + i + 1
+            self._scoring.next = start + i + 1
             yield names[(start + i) % count]
+
+    def _by_preference(self) -> list[list[str]]:
+        if self._preferred is None:
+            groups: dict[Preference, list[str]] = {}
+            liked = self._liked
+            for name in self.names():
+                preference = liked.get(name)
+                if preference is None:
+                    preference = liked[name] = self._prefers(name)
+                groups.setdefault(preference, []).append(name)
+            self._preferred = [groups[preference] for preference in sorted(groups)]
+        return self._preferred
 
 
 def node_scores(

@@ -115,6 +115,13 @@ def test_14_room_is_kept_free_whatever_max_unavailable_says() -> None:
     assert "finds no other node" in reasons(large)["a0"]
 
 
+def test_pods_move_once_in_a_large_pool_too() -> None:
+    names = [f"{zone}{i:02}" for zone in "abc" for i in range(30)]
+    pods = replica_set("web", *names, *names)
+    course = plan(blue(*names), pods, maxUnavailable="10%").course
+    assert course.moves[0] < 1.05, "the taint `outdated` sends them to nodes that are done"
+
+
 def test_13_a_zone_of_one_node_is_refused() -> None:
     found = plan(blue("a1", "b1", "b2", "b3"))
     refusal = "zone a: no Ready node of its zone's 1 would be left (--allow-dark-zone)"
