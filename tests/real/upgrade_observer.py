@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from tests.real.control_plane import Refused
-from tests.real.upgrading import LEASE, STATE, ZONE, Fleet, is_ready
+from tests.real.upgrading import ANNOTATION, LEASE, STATE, ZONE, Fleet, is_ready
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ class Observer:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join(10)
-        self._look_at_deletions()
+        self._look_at_writes()
 
     def cordoned_by_person(self, *names: str) -> None:
         """From now on these nodes' cordons are somebody's, and must stay."""
@@ -112,13 +112,24 @@ class Observer:
                 name = budget["metadata"]["name"]
                 self._fault(f"budget {name}: {healthy} healthy, {desired} must be")
 
-    def _look_at_deletions(self) -> None:
-        """Pods of others leave by the Eviction API alone, as the API server has recorded it."""
+    def _look_at_writes(self) -> None:
+        """What the API server has recorded: pods of others leave by the Eviction API alone, and a
+        leader that was succeeded writes no more.
+        """
+        epochs: dict[tuple[str, str], int] = {}
         for entry in self._fleet.plane.audit()[self._known :]:
-            ref, user = entry.get("objectRef") or {}, entry["user"]["username"]
+            ref = entry.get("objectRef") or {}
+            if entry["user"]["username"] != self._fleet.account:
+                continue
             deletes = entry["verb"].startswith("delete") and ref.get("resource") == "pods"
-            if deletes and user == self._fleet.account and ref.get("namespace") != "nodelife":
+            if deletes and ref.get("namespace") != "nodelife":
                 self._fault(f"pod {ref.get('name')} was deleted, not evicted")
+            mark = mark_written(entry)
+            if mark:
+                key, epoch = (mark["run"], ref["name"]), int(mark.get("epoch", 0))
+                if epoch < epochs.get(key, 0):
+                    self._fault(f"{key[1]} is written in epoch {epoch} after {epochs[key]}")
+                epochs[key] = max(epoch, epochs.get(key, 0))
 
     def _look_at_pods(self, nodes: dict[str, Json]) -> None:
         """No ordinary pod is bound between claim and release."""
@@ -139,6 +150,15 @@ class Observer:
     def _fault(self, text: str) -> None:
         if text not in self.faults:
             self.faults.append(text)
+
+
+def mark_written(entry: Json) -> Json:
+    """The annotation on a node after a request in the audit log; empty for none."""
+    if (entry.get("objectRef") or {}).get("resource") != "nodes":
+        return {}
+    meta = (entry.get("responseObject") or {}).get("metadata") or {}
+    mark: Json = json.loads((meta.get("annotations") or {}).get(ANNOTATION, "{}"))
+    return mark
 
 
 def is_available(node: Json) -> bool:
