@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.marks import WorkMark
-from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.simulation import faults_found
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import START_NS
-from tests.upgrade.vector_cases import FAILED, REBOOTED, SETTLING, TARGET, WORKING, words
+from tests.upgrade.vector_cases import FAILED, HELD, REBOOTED, SETTLING, TARGET, WORKING, words
 
 SAFE = {"mode": "run", "command": "true", "rerunSafe": True}
 
@@ -57,14 +56,42 @@ def test_a_command_that_was_run_again_and_does_not_end_is_a_failed_try() -> None
 def test_a_leader_that_slept_knows_of_the_command_that_it_began() -> None:
     s = Stand(nodes=["x"], maxUnavailable=5)
     s.add_nodes("x", "y")
-    s.mark("x", WORKING)
-    s.lead(2)
-    s.controller.work_report("x", WorkReport(1))
+    s.settle()
+    wake_up(s)
     s.run(60)
-    assert s.state("x") == WORKING and "StartWork" not in words(s.did)
+    assert s.state("x") == WORKING and words(s.did).count("StartWork") == 1
     s.ends("x", 0)
     s.settle()
     assert s.state("x") == SETTLING
+
+
+def test_a_leader_that_slept_before_the_deed_begins_the_command_that_it_meant_to() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y")
+    while s.state("x") != WORKING:
+        s.react()
+        s.step()
+    assert "StartWork" not in words(s.did)
+    wake_up(s)
+    s.settle()
+    assert s.state("x") == WORKING and words(s.did).count("StartWork") == 1
+
+
+def test_a_leader_that_slept_does_not_take_another_ones_command_for_its_own() -> None:
+    s = Stand(nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y")
+    s.settle()
+    s.mark("x", WORKING, work=WorkMark(started=format_time(s.now_ns + SECOND_NS)))
+    wake_up(s)
+    s.settle()
+    assert s.state("x") == HELD and s.mark_of("x").reason == "unknown whether it ran"
+
+
+def wake_up(s: Stand) -> None:
+    """The same process leads in another epoch."""
+    before = s.controller
+    s.lead(s.epoch + 1)
+    s.controller.know_commands_of(before)
 
 
 def test_the_same_try_is_run_again_for_each_leader_that_dies() -> None:

@@ -30,7 +30,6 @@ from kubectl_nodelife.controllers.upgrade.leader_report import (
     encode_report,
     report_of,
 )
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark, UnreadableMark, mark_of
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
@@ -40,7 +39,6 @@ from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
@@ -116,7 +114,6 @@ class Leader:
         self._blind = "not all lists are read"
         self._told_blind = ""
         self._told_hands_off: set[str] = set()
-        self._begun: dict[WorkKey, str] = {}
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -184,12 +181,9 @@ class Leader:
         self._executor.drop()
         self._outstanding.clear()
         self._epoch = self._lease.epoch
-        self._controller = controller = self._parts.make_controller(self._epoch)
-        for key, started in self._begun.items():
-            node, work = self._cache.cache.node(key.node), self._parts.work
-            mark = _mark_or_none(node)
-            if mark is not None and mark.work.started == started and work is not None:
-                controller.work_report(key.node, WorkReport(key.number, work.exit_code(key)))
+        before, self._controller = self._controller, self._parts.make_controller(self._epoch)
+        if before is not None:
+            self._controller.know_commands_of(before)
         self._cache.begin()
 
     def _end(self, because: str) -> int:
@@ -273,11 +267,7 @@ class Leader:
     def _start_work(self, action: StartWork) -> None:
         if self._parts.work is None or self._controller is None:
             return
-        key = WorkKey(action.node, action.node_uid, action.try_)
-        mark = _mark_or_none(self._cache.cache.node(action.node))
-        if mark is not None:
-            self._begun[key] = mark.work.started
-        self._parts.work.start(key, action.env)
+        self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
         self._controller.work_report(action.node, WorkReport(action.try_))
 
     def _stop_work(self, action: StopWork) -> None:
@@ -328,13 +318,6 @@ class Leader:
     def _say(self, action: Action) -> None:
         for line in sentences_of(action):
             self._parts.tell(line)
-
-
-def _mark_or_none(node: Node | None) -> NodeMark | None:
-    try:
-        return mark_of(node) if node is not None else None
-    except UnreadableMark:
-        return None
 
 
 class _Teller:

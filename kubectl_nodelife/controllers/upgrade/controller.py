@@ -182,6 +182,13 @@ class UpgradeController:
         seen = self.memory.work_of(node, report.try_)
         seen.report = report
 
+    def know_commands_of(self, before: UpgradeController) -> None:
+        """Know what the same process knew of its commands before it slept.
+
+        Each tells by its intent's stamp of which try it is; another leader's are of another.
+        """
+        self.memory.work.update(before.memory.work)
+
     def _look(self, p: UpgradePass) -> None:
         """Read nodes and marks, with the writes under way laid over them."""
         pending, run, seen = self.memory.pending, p.document.run, self.memory.seen

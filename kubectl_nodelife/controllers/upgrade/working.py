@@ -103,11 +103,8 @@ def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    """The try was begun by another leader, or by this process before it slept."""
-    if seen.report is not None:
-        seen.begun, seen.sent = mark.work.started, True
-        p.wake(p.now_ns + 1)
-    elif is_met(p, node, mark):
+    """The try was begun by another leader."""
+    if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
     elif mark.work.code is not None:
         next_try(p, node, mark, f"exit code {mark.work.code}")
