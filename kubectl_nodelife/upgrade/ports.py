@@ -29,6 +29,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kube.zones import zone_key
@@ -67,6 +68,10 @@ def drain_options(policy: UpgradePolicy) -> DrainOptions:
         if type(value) is not type_:  # "false" is no False
             raise BadInput(f"drain.{name} is {value!r}; it must be of type {type_.__name__}")
         given[option] = value
+    try:
+        parse_selector(given.get("pod_selector", ""))
+    except ValueError as error:
+        raise BadInput(str(error), on="--pod-selector") from None
     # Daemon pods stay unless somebody says otherwise: the node comes back to them.
     flags = {"ignore_daemonsets": True, **given, "timeout_ns": policy.drain_timeout_ns}
     return DrainOptions(**flags)

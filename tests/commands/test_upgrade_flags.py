@@ -23,8 +23,11 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_from,
     policy_mapping,
 )
+from kubectl_nodelife.controllers.upgrade.selection import is_selected, named_nodes
 from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
 from kubectl_nodelife.errors import BadInput, NodelifeError
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.upgrade.ports import drain_options
 
@@ -173,3 +176,38 @@ def test_a_policy_is_the_same_after_it_was_handed_over() -> None:
     one = policy(*words, *more, "--canary", "b1,b2", "--expect-work", "4m", "--force")
     other = policy_from(json.loads(json.dumps(policy_mapping(one))))
     assert other == one and policy_digest(other) == policy_digest(one)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--window", "now and then"),
+        ("--exclude", "tier in (db"),
+        ("--zones", "-1"),
+        ("--retries", "-1"),
+        ("--max-failures", "-1"),
+        ("--low-water", "120"),
+    ],
+)
+def test_what_no_leader_could_follow_is_refused_at_once(words: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput):
+        policy(*BLUE, *words)
+
+
+def test_a_selector_of_drain_is_read_before_anything_is_drained() -> None:
+    with pytest.raises(BadInput, match="pod-selector"):
+        drain_options(policy(*BLUE, "--pod-selector", "a in ("))
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left_out"),
+    [
+        *(("b1", False), ("b7", True), ("b1,b7", True), ("tier=db", True)),
+        *(("tier in (db)", True), ("!tier", False), ("tier!=db", False)),
+        ("tier notin (db)", False),
+    ],
+)
+def test_nodes_are_left_out_by_name_or_by_any_selector(exclude: str, left_out: bool) -> None:
+    found = Node(metadata=ObjectMeta(name="b7", labels={"pool": "blue", "tier": "db"}))
+    assert is_selected(found, policy(*BLUE, "--exclude", exclude)) is not left_out
+    assert named_nodes(policy("b7", "--nothing", "--exclude", "b8")) == ("b7", "b8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import click
@@ -13,6 +14,8 @@ from kubectl_nodelife.commands.drain_plan import kubectl_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.selection import named_nodes
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
@@ -64,9 +67,7 @@ def plan(
     if not found.snapshot.was_read("Pod"):
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
-    for name in (*policy.nodes, *policy.canary_nodes):
-        if name not in found.snapshot.nodes:
-            raise NotFound("nodes", name)
+    check_named(policy, found.snapshot.nodes)
     made = make_upgrade_plan(found.snapshot, policy, found.settings)
     if not made.nodes:
         raise Failed(
@@ -81,6 +82,13 @@ def plan(
     else:
         terminal.write(rendered(made, found.source, output))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
+
+
+def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
+    """Raises NotFound where the order names a node that is not there, to be left out as well."""
+    for name in named_nodes(policy):
+        if name not in nodes:
+            raise NotFound("nodes", name)
 
 
 def rendered(made: UpgradePlan, source: dict[str, Any], output: Output) -> str:

@@ -29,7 +29,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     rehearse_run,
 )
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
-from kubectl_nodelife.commands.upgrade.plan import rendered
+from kubectl_nodelife.commands.upgrade.plan import check_named, rendered
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import (
@@ -139,7 +139,8 @@ def _lead(
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
-    """Show the plan; how many nodes it does. Raises Failed, Refused."""
+    """Show the plan; how many nodes it does. Raises Failed, Refused, NotFound."""
+    check_named(policy, look.snapshot.nodes)
     made = make_upgrade_plan(look.snapshot, policy, look.settings)
     if not made.nodes:
         raise Failed("no node matches", on="--selector", remedy="check the labels")

@@ -15,17 +15,22 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.controllers.upgrade.windows import parse_window
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import IntOrString
 
 _PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 BOOT_ID_CHANGED = "changed"
+
+
+_LEAST = {"canary": 1, "max_parallel": 1, "zones": 0, "retries": 0, "max_failures": 0}
 
 
 class Duration(int):
@@ -264,10 +269,12 @@ def _check(policy: UpgradePolicy) -> None:
         value = getattr(policy, field.name)
         if isinstance(value, Duration) and value <= 0:
             raise BadInput(f"{field.encode_name} is {format_duration(value)}; it must be above 0")
-    for name in ("canary", "max_parallel"):
+    for name, least in _LEAST.items():
         value = getattr(policy, name)
-        if value is not None and value < 1:
-            raise BadInput(f"{_name(name)} is {value}; it must be at least 1")
+        if value is not None and value < least:
+            raise BadInput(f"{_name(name)} is {value}; it must be at least {least}")
+    if not 0 <= policy.low_water <= 100:
+        raise BadInput(f"lowWater is {policy.low_water:g}; it is a percentage")
     if policy.unhealthy not in ("skip", "include"):
         raise BadInput(f"unhealthy is {policy.unhealthy!r}; it is skip or include")
     if policy.work.mode is WorkMode.WAIT and not policy.target:
@@ -275,6 +282,22 @@ def _check(policy: UpgradePolicy) -> None:
     for text in policy.require:
         if text.count("=") != 1:
             raise BadInput(f"require {text!r} is not TYPE=STATUS")
+    excluded = policy.exclude if is_selector(policy.exclude) else ""
+    for flag, parse, texts in (
+        ("--window", parse_window, policy.window),
+        ("--selector", parse_selector, (policy.selector,)),
+        ("--exclude", parse_selector, (excluded,)),
+    ):
+        try:
+            for text in texts:
+                parse(text)
+        except ValueError as error:
+            raise BadInput(str(error), on=flag) from None
+
+
+def is_selector(exclude: str) -> bool:
+    """Whether `--exclude` is a label selector, and no names with commas between them."""
+    return any(character in exclude for character in "=!( ")
 
 
 def _parsed(name: str, value: Any) -> Any:

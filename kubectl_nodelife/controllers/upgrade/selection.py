@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, is_selector
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pools import pool_of
@@ -40,9 +40,15 @@ def is_selected(node: Node, policy: UpgradePolicy) -> bool:
 
 def is_excluded(node: Node, exclude: str) -> bool:
     """Whether `--exclude` names the node, or its selector matches it."""
-    if node.name in exclude.split(","):
-        return True
-    return "=" in exclude and matches(_selector(exclude), node.metadata.labels)
+    if is_selector(exclude):
+        return matches(_selector(exclude), node.metadata.labels)
+    return node.name in exclude.split(",")
+
+
+def named_nodes(policy: UpgradePolicy) -> tuple[str, ...]:
+    """The nodes that the order names: to be done, to be first, to be left out."""
+    excluded = () if is_selector(policy.exclude) else policy.exclude.split(",")
+    return (*policy.nodes, *policy.canary_nodes, *(name for name in excluded if name))
 
 
 def pool_name(node: Node, policy: UpgradePolicy) -> str:
