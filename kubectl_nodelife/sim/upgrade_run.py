@@ -234,7 +234,11 @@ class VirtualUpgrades:
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
-        """One tick: the engine's decisions first, then those of each leader."""
+        """One tick: the engine's decisions first, then those of each leader.
+
+        What the engine's controllers write comes to the leaders' ears at the same instant, before
+        they decide: else each return of a node would cost them a conflict.
+        """
         happened = list(events)
         yield from self._host.step(now_ns, happened)
         for leader in self.leaders:
@@ -242,7 +246,7 @@ class VirtualUpgrades:
         if self._to_lead:
             self._to_lead.clear()  # one of them gets the Lease, the others are answered 409
             self.lead(now_ns)
-        for leader in self.leaders:
+        for leader in self.leaders if not self.world.api.pending else ():
             for action in leader.step(now_ns):
                 yield (action,)
             if self.watch is not None:
