@@ -21,10 +21,16 @@ from kubectl_nodelife.daemon.enforce.announcer import user_and_host
     metavar="NS",
     help="Where the run's Lease is.",
 )
+@click.option("--canary-image", metavar="IMAGE", help="The canary's; else the run's.")
 @lead_flags
 @connection_flags
 def abort(
-    now: bool, because: str, lease_namespace: str, lead: LeadFlags, connection: Connection
+    now: bool,
+    because: str,
+    lease_namespace: str,
+    canary_image: str | None,
+    lead: LeadFlags,
+    connection: Connection,
 ) -> int:
     """End a run: give back what is drained, wait for work, prove what was worked on.
 
@@ -38,4 +44,5 @@ def abort(
     """
     reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
     wish = Wish(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
-    return go_on(wish, {"leaseNamespace": lease_namespace}, connection, lead)
+    given = {"canaryImage": canary_image} if canary_image else {}
+    return go_on(wish, {**given, "leaseNamespace": lease_namespace}, connection, lead)

@@ -63,14 +63,15 @@ def go_on(
     read = asyncio.run(read_run(connection, namespace))
     run = open_document(read.lease)
     _check_names(wish, run, read.nodes)
-    if wish.verb is Verb.RESUME:
+    aborts = wish.verb is Verb.ABORT
+    if not aborts:
         _check_given(run, given)
     policy = policy_of_spec(run.spec, given)
     changes = spec_digest(spec_with(run.spec, policy, given)) != run.policy
     holder = read.lease.spec.holder_identity if read.lease is not None else ""
     if (
         holder
-        and not changes
+        and (aborts or not changes)
         and run_interruptible(lambda: _asked(wish, namespace, connection, lead))
     ):
         terminal.write(f"{holder} leads the run, and has been told: {wish.verb}\n")
@@ -92,7 +93,7 @@ def go_on(
             begun_by.tell_leading(opened.run)
         return opened
 
-    return lead_run(policy, look, opening, connection, lead)
+    return lead_run(policy, look, opening, connection, lead, claims=not aborts)
 
 
 def _check_given(run: RunDocument, given: Mapping[str, Any]) -> None:

@@ -91,10 +91,16 @@ def lead_run(
     opening: Opening,
     connection: Connection,
     flags: LeadFlags,
+    *,
+    claims: bool = True,
 ) -> int:
-    """Lead the run in the foreground; the exit code. Raises NodelifeError."""
+    """Lead the run in the foreground; the exit code. Raises NodelifeError.
+
+    `claims`: whether nodes may still be taken, for each of which a canary's image must be known.
+    """
     images = asyncio.run(_images(connection, policy))
-    _check_images(policy, images, look)
+    if claims:
+        _check_images(policy, images, look)
     order = LeadOrder(
         policy,
         look.settings,

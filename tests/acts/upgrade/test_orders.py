@@ -238,3 +238,19 @@ def test_resume_knows_its_nodes_and_asks_for_the_gate_that_the_run_had() -> None
     )
     run = RunDocument(run="r1", phase=RunPhase.PAUSED, spec=shown_policy(policy))
     on(node("b0", NodeState.FAILED), lease(run))(test)
+
+
+def test_an_abort_needs_nothing_that_the_run_was_begun_with() -> None:
+    async def test(served: Sandbox) -> None:
+        words = ("--set", "node-monitor-grace-period=1s", "--lease-duration", "4s", "--yes")
+        ended = await upgrade(served, "abort", *words)
+        assert ended.code == 0, ended.out + ended.err
+        assert await phase(served) == "Aborted"
+        left = (await read(served, "/api/v1/nodes/b0"))["metadata"].get("annotations", {})
+        assert ANNOTATION not in left, "what was drained is given back"
+
+    work = {"mode": "run", "command": "x"}
+    pod = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
+    fields = {"work": work, "gate": "alerts", "nodes": ["b0"], "canaryTemplate": pod}
+    run = RunDocument(run="r1", spec=shown_policy(policy_from(fields)))
+    on(node("b0", NodeState.DRAINING), lease(run))(test)
