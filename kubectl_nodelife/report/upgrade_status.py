@@ -9,8 +9,8 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
-from kubectl_nodelife.report.table import Column, Table
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText, this_screen
+from kubectl_nodelife.report.table import Column, Table, Widths
 
 _COLUMNS: Final = (
     Column("node"),
@@ -39,6 +39,7 @@ _CHECK_COLUMNS: Final = (
     Column("shows", gives=1),
 )
 _SHOWN: Final = 5
+_GATE: Final = "Held by gate"
 _HIDDEN: Final = frozenset({"Waiting", "Skipped"})
 _OVER: Final = ("Finished", "Aborted")
 _RESULTS: Final = {"passed": GOOD, "waits": WARN}
@@ -79,6 +80,45 @@ class UpgradeStatusPage:
         return (f"node/{node['name']}" for node in self._status["nodes"])
 
 
+class StatusFollower:
+    """What is new since the last look, for `status -w`: lines about the run, and a row for each
+    node whose state, try or awaited check has changed. What changes by time alone is not told.
+    """
+
+    def __init__(self, status: dict[str, Any], *, wide: bool) -> None:
+        self._wide, self._widths = wide, Widths()
+        self._lines, self._nodes = list(_run_lines(status)), _stages(status)
+
+    def news(self, status: dict[str, Any]) -> str:
+        """The new lines; "" for none."""
+        lines, nodes = list(_run_lines(status)), _stages(status)
+        new = [f"{line}\n" for line in lines if line not in self._lines]
+        opened = [line for line in self._lines if line not in lines and line.startswith(_GATE)]
+        new += [f"no longer: {line}\n" for line in opened]
+        changed = [n for n in status["nodes"] if nodes[n["name"]] != self._nodes.get(n["name"])]
+        table = Table(_COLUMNS, [_row(node) for node in changed])
+        headers = self._widths.shown is None
+        new += table.lines(self._widths, wide=self._wide, headers=headers, screen=this_screen())
+        self._lines, self._nodes = lines, nodes
+        return "".join(new)
+
+
+def _stages(status: dict[str, Any]) -> dict[str, tuple[object, ...]]:
+    """Of each node its state, its try, and the check that it waits for."""
+    return {
+        node["name"]: (node["state"], node.get("try"), node["because"].partition(":")[0])
+        for node in status["nodes"]
+    }
+
+
+def _run_lines(status: dict[str, Any]) -> Iterable[str]:
+    """What is said of the run, without what changes by time alone."""
+    leader = {**status["leader"], "renewedSecondsAgo": None}
+    gates = [{**gate, "toldSecondsAgo": None} for gate in status["gates"]]
+    lasting = {**status, "leader": leader, "gates": gates, "holds": [], "counts": {}}
+    return _head({**lasting, "estimate": None, "lowest": {"byPool": {}}})
+
+
 def _head(status: dict[str, Any]) -> Iterable[str]:
     if not status["run"]:
         yield "No upgrade is under way, and the result of none is kept."
@@ -99,7 +139,7 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
             continue  # a pause: the first line says it
         ago = gate["toldSecondsAgo"]
         told = "" if ago is None else f" (told {_span(ago)} ago)"
-        yield f"Held by gate {gate['gate']}{told}: {gate['because']}"
+        yield f"{_GATE} {gate['gate']}{told}: {gate['because']}"
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:
         held.setdefault(hold["because"], []).append(hold["what"])
@@ -160,13 +200,13 @@ def _step(step: dict[str, Any] | None) -> str:
 
 def _leader(leader: dict[str, Any]) -> str:
     ago = leader["renewedSecondsAgo"]
-    since = f"{_span(ago)} ago" if ago is not None else "at a time not told"
+    since = f" {_span(ago)} ago" if ago is not None else ""
     if not leader["holder"]:
-        return f"No leader; the last one left {since}"
+        return f"No leader; the last one left{since}"
     if leader["alive"]:
-        return f"Leader {leader['holder']}, heard {since}"
+        return f"Leader {leader['holder']}{f', heard{since}' if since else ''}"
     return (
-        f"No leader: {leader['holder']} was last heard {since}."
+        f"No leader: {leader['holder']} was {f'last heard{since}' if since else 'heard no more'}."
         " The same `upgrade start` goes on, or `upgrade resume`"
     )
 

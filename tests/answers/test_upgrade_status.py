@@ -38,7 +38,7 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
 NOW = parse_time("2026-11-22T12:00:00Z")
 
@@ -317,3 +317,14 @@ def test_a_proof_alone_has_no_steps() -> None:
     answer = status(TEN, lease(run(proof_only=True)))
     assert answer["step"] is None and answer["estimate"] is None
     assert "A proof alone" in text(answer)
+
+
+def test_watching_tells_what_is_new_and_nothing_that_changes_by_time_alone() -> None:
+    follower = StatusFollower(status(TEN, lease(run())), wide=False)
+    assert follower.news(status(TEN, lease(run(), age_s=9))) == ""
+    claimed = [node("b0", DRAINING), *TEN[1:]]
+    told = follower.news(status(claimed, lease(run(step=Step(pool="blue", window=1)))))
+    assert told.splitlines()[0] == "Step 0 of pool blue takes 1 node: none was chosen yet"
+    assert [line.split()[0] for line in told.splitlines()[1:]] == ["NODE", "b0"]
+    told = follower.news(status(claimed, lease(run(step=Step(pool="blue", window=1)), age_s=600)))
+    assert told.startswith("No leader: me was heard no more.") and "NODE" not in told

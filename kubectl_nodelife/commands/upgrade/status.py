@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.upgrade.reading import ALL, read_run
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
 _LOOK_SECONDS = 2.0
 _CHANGING = (
@@ -28,7 +28,7 @@ _CHANGING = (
 
 @click.command("status")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
-@click.option("-w", "--watch", is_flag=True, help="Go on until the run is over.")
+@click.option("-w", "--watch", is_flag=True, help="Go on: what is new, until the run is over.")
 @click.option(
     "--lease-namespace",
     default="kube-system",
@@ -60,18 +60,24 @@ def status(
       kubectl nodelife upgrade status worker-7 -o json
       kubectl nodelife upgrade status -w
     """
-    told: object = None
+    follower: StatusFollower | None = None
+    before: object = None
     while True:
         found = asyncio.run(read_run(connection, lease_namespace, checks_of=set(nodes) or ALL))
         read = (found.nodes, found.lease, found.now_ns, found.source)
         answer = upgrade_status(*read, nodes, found.evidence)
-        if (now := _lasting(answer)) != told:
-            for warning in (*(() if told else found.warnings), *answer["warnings"]):
+        if follower is None:
+            follower = StatusFollower(answer, wide=output.format == "wide")
+            for warning in (*found.warnings, *answer["warnings"]):
                 terminal.warn(warning)
-            page = UpgradeStatusPage(answer, named=bool(nodes))
-            terminal.write(("\n" if told else "") + output.render(page))
-            terminal.flush()
-            told = now
+            terminal.write(output.render(UpgradeStatusPage(answer, named=bool(nodes))))
+            before = _lasting(answer)
+        elif output.format in ("table", "wide"):
+            terminal.write(follower.news(answer))
+        elif (now := _lasting(answer)) != before:
+            terminal.write("\n" + output.render(UpgradeStatusPage(answer, named=bool(nodes))))
+            before = now
+        terminal.flush()
         over = answer["phase"] in {*map(str, OVER), "None"}
         if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):
             return EXIT_NO if exit_code and has_trouble(answer) else 0
