@@ -164,9 +164,10 @@ class VirtualUpgrades:
 
     @property
     def over(self) -> bool:
-        """Whether a run was begun, and its last leader has ended."""
+        """Whether a run was begun, its last leader has ended, and nobody is about to lead it."""
         document = document_of(self._lease())
-        return document is not None and document.phase in OVER and not self.leaders
+        is_led = bool(self.leaders or self._to_lead)
+        return document is not None and document.phase in OVER and not is_led
 
     # What the scenario says
 

@@ -53,8 +53,9 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
 def clean_up(p: UpgradePass) -> bool:
     """After the end: canaries, Jobs and Services go, then outdated taints and marks of Done.
 
-    Returns whether all of them have gone. The marks go last, for by them the next leader knows that
-    a run which has ended is not cleared away; but none waits for a deletion that is refused.
+    Returns whether all of them have gone; a write under way may yet fail. The marks go last, for by
+    them the next leader knows that a run which has ended is not cleared away; but none waits for a
+    deletion that is refused.
     """
     made = (("Job", DeleteJob), ("Service", DeleteCanaryService))
     is_left = any([_delete_pods(p), *(_delete_all(p, kind, delete) for kind, delete in made)])
@@ -80,7 +81,7 @@ def clean_up(p: UpgradePass) -> bool:
                     remove_taints=(outdated(p.document.run),),
                 )
             )
-    return not is_left
+    return not is_left and not p.memory.pending.names_of("Node")
 
 
 def _goes(node: Node, mark: NodeMark) -> bool:
