@@ -23,6 +23,7 @@ KEPT: Final = {
     "nodelife.dev/canary-spec": "whether a canary is of the manifest that is tried",
     "weave.works/kured-reboot-in-progress": "a node that kured reboots is not available",
     "machineconfiguration.openshift.io/state": "nor is one whose machine config is applied",
+    "cluster.x-k8s.io/machine": "whose machine Cluster API may replace during an upgrade",
     "sandbox.nodelife.dev/heartbeats": "a kubelet that the sandbox has silenced",
 }
 """Annotation key -> what depends on it."""
