@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from kubectl_nodelife.controllers.upgrade.availability import CORDONED
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
@@ -118,7 +119,9 @@ class _Rehearsal:
         while not self._over:
             of_pool = [c for c in self._waiting.values() if c.name not in self._passed]
             policy = self._policy
-            stage = stage_of(self._place, of_pool, self._in_flight, policy.canary, policy.zones)
+            stage = stage_of(
+                self._place, of_pool, self._in_flight, policy.canary_width, policy.zones
+            )
             if stage.over and self._come_again():
                 return
             if not stage.over:
@@ -174,7 +177,7 @@ class _Rehearsal:
             done = sum(1 for turn in turns if turn is None or not turn.restored)
             step = next_step(place.step, StepOutcome(done, failed=0))
             most = self._counts.budget(pool_scope(place.pool)).most_unavailable
-            grows = is_growing(step, policy.canary, most, policy.max_parallel)
+            grows = is_growing(step, policy.canary_width, most, policy.max_parallel)
             self._place = PoolPlace(place.pool, step if grows else None)
         self._pass_soon()
 
@@ -187,7 +190,8 @@ class _Rehearsal:
 
     def _claim(self, stage: ClaimStage, of_pool: Sequence[UpgradeCandidate]) -> None:
         wanted = min(stage.wanted, self._slots())
-        candidates = [c for c in of_pool if c.zone in stage.zones]
+        first = self._policy.canary_nodes if self._place.step == 0 else ()
+        candidates = [c for c in of_pool if c.zone in stage.zones or c.name in first]
         if wanted:
             claimed, held = choose_claims(
                 candidates,
@@ -228,6 +232,8 @@ class _Rehearsal:
     def _hold(self, candidate: UpgradeCandidate) -> ClaimHold | None:
         """What beside the counts holds a candidate."""
         name = candidate.name
+        if self._by_name[name].unavailable == CORDONED and not self._has_slot(name):
+            return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
         holds = (
             (BY_ZONE, self._zones.hold),
             (BY_BUDGET, self._drains.waits),
@@ -243,6 +249,10 @@ class _Rehearsal:
         for taken in (self._zones, self._room, self._drains):
             taken.take(name)  # it is claimed; those behind it are judged with that
         return None
+
+    def _has_slot(self, name: str) -> bool:
+        """Whether every scope of the node has one."""
+        return all(self._counts.budget(scope).slots for scope in self._by_name[name].scopes)
 
     def _window_hold(self, candidate: UpgradeCandidate) -> str:
         """Why no window is open for long enough; "" where one is. The next one is waited for."""
@@ -261,7 +271,7 @@ class _Rehearsal:
         self._course.held.pop(name, None)
         steps = self._course.steps
         if not steps or steps[-1].end_ns is not None:
-            width = 0 if place.step is None else step_width(place.step, self._policy.canary)
+            width = 0 if place.step is None else step_width(place.step, self._policy.canary_width)
             steps.append(CourseStep(place.pool, width, now_ns))
         steps[-1].names.append(name)
         if candidate.zone not in steps[-1].zones:

@@ -132,27 +132,19 @@ def _left(
         windows=[parse_window(text) for text in policy.window],
         now_ns=now_ns,
         begun=begun,
-        place=_place(run, policy, nodes, marks),
+        place=_place(run, marks),
     )
 
 
-def _place(
-    run: RunDocument,
-    policy: UpgradePolicy,
-    nodes: Mapping[str, Node],
-    marks: Mapping[str, NodeMark],
-) -> PoolPlace | None:
+def _place(run: RunDocument, marks: Mapping[str, NodeMark]) -> PoolPlace | None:
     step = run.step
     if step.window == NOT_BEGUN:
         return None
-    zones = {
-        zone_name(nodes[n]) for n in marks if n in nodes and _pool(nodes[n], policy) == step.pool
-    }
     return PoolPlace(
         step.pool,
         step.k if step.window else None,
         frozenset(name for name in step.nodes if name in marks),
-        frozenset(zones),
+        frozenset(entry.zone for entry in step.nodes.values()),
     )
 
 

@@ -36,13 +36,33 @@ WORK: Json = {"duration": "3m", "down": "40s", "daemonPods": "10s"}
 REPLACE: Json = {"target": [], "work": {"mode": "replace"}}
 
 
+CORDONED = ("b2", "c1")
+CONTROL_PLANE = ("a1", "b1", "c1")
+
+
+def nodes_otherwise(policy: Json) -> list[Json]:
+    """The fleet; with two pools, persons' cordons or a control plane where the policy speaks of
+    them.
+    """
+    objects = fleet_objects(True)
+    for node in (obj for obj in objects if obj["kind"] == "Node"):
+        name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+        if "pools" in policy:
+            labels["cloud.google.com/gke-nodepool"] = "green" if name[1] in "12" else "blue"
+        if policy.get("includeCordoned") and name in CORDONED:
+            node["spec"]["unschedulable"] = True
+        if policy.get("includeControlPlane") and name in CONTROL_PLANE:
+            labels["node-role.kubernetes.io/control-plane"] = ""
+    return objects
+
+
 def setting_of(policy: Json) -> Setting:
     spec = {key: value for key, value in policy.items() if key != "work"}
     mode = "replace" if policy["work"]["mode"] == "replace" else "reboot"
     act = {"selector": "pool=blue", "policy": spec, "work": {"mode": mode, **WORK}}
     events = [{"at": "1s", "upgrade": act}]
     content = json.dumps(
-        document(objects=fleet_objects(True), events=events, duration="96h")
+        document(objects=nodes_otherwise(policy), events=events, duration="96h")
     ).encode()
     return assemble(parse_scenario(content, "fleet.yaml"))
 
@@ -70,6 +90,14 @@ def plan_of(setting: Setting, policy: Json) -> UpgradePlan:
             id="some-each-night",
         ),
         pytest.param({"maxUnavailable": "25%", "window": ["02:00-02:40"]}, id="zones-by-night"),
+        pytest.param({"maxUnavailable": 4, "canaryNodes": ["a2", "c3"]}, id="named-canaries"),
+        pytest.param(
+            {"maxUnavailable": 4, "zones": 0, "includeCordoned": True}, id="cordoned-nodes"
+        ),
+        pytest.param({"maxUnavailable": "50%", "pools": ["green", "blue"]}, id="two-pools"),
+        pytest.param(
+            {"maxUnavailable": "50%", "includeControlPlane": True}, id="the-control-plane-last"
+        ),
         pytest.param({"maxUnavailable": "25%", **REPLACE}, id="newcomers"),
         pytest.param({"maxUnavailable": 4, "zones": 0, **REPLACE}, id="newcomers-of-all-zones"),
     ],

@@ -12,6 +12,7 @@ from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TRUE
 
+CORDONED: Final = "cordoned"
 _KUBERNETES: Final = "node.kubernetes.io/"
 
 FOREIGN_TAINTS: Final = {
@@ -59,7 +60,7 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
     if not lease_is_fresh:
         return "its Lease is not renewed"
     if node.spec.unschedulable:
-        return "cordoned"
+        return CORDONED
     mark = foreign_mark(node)
     if mark:
         return mark

@@ -166,13 +166,9 @@ def _wait_for_budgets(p: UpgradePass, pool: str) -> None:
         p.edit(given_back={**p.next.given_back, **reasons})
 
 
-def _canary_width(p: UpgradePass) -> int:
-    return len(p.policy.canary_nodes) or p.policy.canary
-
-
 def _begin_pool(p: UpgradePass, pool: str) -> None:
     """Each pool begins with step 0; a proof alone has no steps."""
-    width = 0 if p.document.proof_only else step_width(0, _canary_width(p))
+    width = 0 if p.document.proof_only else step_width(0, p.policy.canary_width)
     kept = {n: e for n, e in p.next.step.nodes.items() if n in p.awaited}
     p.edit(step=Step(pool=pool, k=0, window=width, nodes=kept))
 
@@ -225,7 +221,7 @@ def _name_more(
     in_pool = {name: zone for name, (where, zone) in flying.items() if where == pool}
     in_pool |= {name: zone for name, zone in named_ones.items() if name in step.nodes}
     place = _place(p, pool)
-    stage = stage_of(place, candidates, in_pool, _canary_width(p), p.policy.zones)
+    stage = stage_of(place, candidates, in_pool, p.policy.canary_width, p.policy.zones)
     if stage.soak:
         if not _has_soaked(p, place):
             return
@@ -233,7 +229,7 @@ def _name_more(
             _next_step(p, pool)
             return
         fresh = place._replace(zones=frozenset())
-        stage = stage_of(fresh, candidates, in_pool, _canary_width(p), p.policy.zones)
+        stage = stage_of(fresh, candidates, in_pool, p.policy.canary_width, p.policy.zones)
     if step.window and not stage.wanted and not stage.soak and not in_pool and stage.over:
         return
     _choose(p, stage, candidates, in_pool)
@@ -241,7 +237,7 @@ def _name_more(
 
 def _place(p: UpgradePass, pool: str) -> PoolPlace:
     step = p.next.step
-    begun = {p.readings[n].zone for n in p.marks if _pool(p, n) == pool}
+    begun = {entry.zone for entry in step.nodes.values()}  # none: growth ended, and has soaked
     return PoolPlace(pool, step.k if step.window else None, frozenset(step.nodes), frozenset(begun))
 
 
@@ -265,8 +261,8 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
     k = next_step(step.k, StepOutcome(done, failed))
     most = p.census.most_unavailable(pool)
-    growing = is_growing(k, _canary_width(p), most, p.policy.max_parallel)
-    width = step_width(k, _canary_width(p)) if growing else 0
+    growing = is_growing(k, p.policy.canary_width, most, p.policy.max_parallel)
+    width = step_width(k, p.policy.canary_width) if growing else 0
     p.edit(step=Step(pool=pool, k=k, window=width))
 
 

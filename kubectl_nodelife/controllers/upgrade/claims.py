@@ -30,7 +30,7 @@ class PoolPlace(NamedTuple):
     """Where the run is in a pool.
 
     `step`: k of the growth, None once it is over. `named`: the nodes that the step has named.
-    `zones`: those of which nodes were claimed after the growth was over.
+    `zones`: those of the nodes that were claimed last, once the growth was over.
     """
 
     pool: str

@@ -224,6 +224,11 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
         return (self.lease_namespace, "kubectl-nodelife-upgrade")
 
     @property
+    def canary_width(self) -> int:
+        """How many nodes the first step takes."""
+        return len(self.canary_nodes) or self.canary
+
+    @property
     def tries(self) -> int:
         """How often the work is tried in all."""
         return 1 + self.retries
