@@ -14,6 +14,7 @@ from typing import Protocol
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
+from kubectl_nodelife.engine.executor import BatchExecutor
 
 Tick = tuple[int, Iterable[Event]]
 """An instant in ns since the epoch, and what happened until then."""
@@ -34,15 +35,6 @@ class ActionRecorder(Protocol):
 
     def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
         """Note what was decided together."""
-        ...
-
-
-class BatchExecutor(Protocol):
-    """An executor on virtual time, where nobody waits for a pause between two actions."""
-
-    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Carry out what was decided together, in that order."""
-        ...
 
 
 class Host(Protocol):
