@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
-from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.engine.actions import FailNode, NodeMarkPatch
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import (
@@ -125,17 +124,6 @@ def test_no_write_on_a_refused_node_meanwhile_and_others_go_on() -> None:
     assert patched == {"y"} and s.holds["x"] == ("refused", "denied")
     s.run(40)
     assert s.state("x") == SETTLING
-
-
-def test_a_leader_that_slept_knows_what_its_own_process_began() -> None:
-    s = working()
-    s.lead(2)
-    s.controller.work_report("x", WorkReport(1))
-    s.run(60)
-    assert s.state("x") == WORKING and s.waits_for("x") == "the work is running"
-    s.ends("x", 0)
-    s.settle()
-    assert s.state("x") == SETTLING and words(s.did).count("StartWork") == 1
 
 
 def test_a_canary_whose_deletion_is_refused_fails_no_node() -> None:
