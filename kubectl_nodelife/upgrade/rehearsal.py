@@ -47,6 +47,7 @@ BY_BUDGET: Final = "budget"
 BY_ZONE: Final = "zone"
 BY_WINDOW: Final = "window"
 BY_ROOM: Final = "room"
+_AT_THE_END: Final = 1 << 62
 
 
 def rehearse(run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> Course:
@@ -79,7 +80,7 @@ class _Rehearsal:
         )
         self._room = RehearsedRoom(drains, run.policy.low_water, self._in_service, self._course)
         self._passed: dict[str, tuple[ClaimHold, int]] = {}
-        """Nodes that wait for their own budgets, and when they are looked at again."""
+        """Nodes that wait for their own budgets or for room, and when they are looked at again."""
         self._place = PoolPlace("")
         self._soaks = self._filed = self._over = False
         self._passed_until_ns: int | None = None
@@ -134,12 +135,16 @@ class _Rehearsal:
                 return
 
     def _come_again(self) -> bool:
-        """Nodes passed over for their budgets are looked at again, for `drain-timeout` at most."""
+        """Nodes passed over are looked at again, for `drain-timeout` at most."""
         if not self._passed:
             return False
         now_ns = self._timeline.now_ns
         if self._passed_until_ns is None:
             self._passed_until_ns = now_ns + self._policy.drain_timeout_ns
+            self._timeline.at(self._passed_until_ns, self._pass_soon)
+            for name in [n for n, (_, again_ns) in self._passed.items() if again_ns == _AT_THE_END]:
+                del self._passed[name]
+            self._pass_soon()
         if now_ns < self._passed_until_ns:
             return True
         for name, (hold, _) in self._passed.items():
@@ -170,8 +175,8 @@ class _Rehearsal:
         self._soaks = False
         place, policy = self._place, self._policy
         if place.step is None:
-            waiting = {candidate.zone for candidate in self._waiting.values()}
-            self._place = place._replace(zones=place.zones | {min(waiting)})
+            waiting = {c.zone for c in self._waiting.values() if c.name not in self._passed}
+            self._place = place._replace(zones=place.zones | set(sorted(waiting)[:1]))
         else:
             turns = [self._course.turns.get(name) for name in place.named]
             done = sum(1 for turn in turns if turn is None or not turn.restored)
@@ -207,6 +212,8 @@ class _Rehearsal:
             if claimed:
                 self._note_counts()
             self._pass_over({n: hold for n, hold in held.items() if hold.by == BY_BUDGET})
+            if not self._in_flight:
+                self._pass_over_roomless(held)
         elif not self._in_flight:
             for candidate in candidates:
                 because = self._counts.hold(candidate.name)
@@ -218,6 +225,13 @@ class _Rehearsal:
             again_ns = self._timeline.now_ns + REFILLS_NS
             self._passed |= {name: (hold, again_ns) for name, hold in held.items()}
             self._timeline.at(again_ns, self._pass_soon)
+            self._pass_soon()
+
+    def _pass_over_roomless(self, held: Mapping[str, ClaimHold]) -> None:
+        """Pods find no room though nobody is out of service: others go first."""
+        short = {name: hold for name, hold in held.items() if hold.by == BY_ROOM}
+        if short:
+            self._passed |= {name: (hold, _AT_THE_END) for name, hold in short.items()}
             self._pass_soon()
 
     def _slots(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.claims import PoolPlace
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, PoolPlace
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.upgrade.course import Course
 from kubectl_nodelife.upgrade.drain_driver import TimedDrains
 from kubectl_nodelife.upgrade.rehearsal import rehearse
+from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
 from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
 
 POOL = pool_scope("p")
@@ -75,6 +76,18 @@ def test_500_nodes_as_calculated_by_hand() -> None:
     ]  # fmt: skip
     assert [len(step.names) for step in found.steps[6:]] == [104, 167, 166]
     assert all(turn.done_ns is not None for turn in found.turns.values())
+
+
+def test_a_node_for_whose_pods_there_is_no_room_holds_up_no_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shortage(self: RehearsedRoom, name: str) -> str:
+        return "a pod finds no other node" if name == "a000" else ""
+
+    monkeypatch.setattr(RehearsedRoom, "shortage", shortage)
+    found = course({"a": 4, "b": 4})
+    assert found.turns.keys() == {"a001", "a002", "a003", "b000", "b001", "b002", "b003"}
+    assert found.held == {"a000": ClaimHold("room", "a pod finds no other node")}
 
 
 STATES = ("claimed", "drained", "worked", "settled", "released", "done")

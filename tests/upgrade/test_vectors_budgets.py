@@ -254,6 +254,35 @@ def test_a_node_whose_budget_refills_is_passed_over_and_skipped_in_the_end() -> 
     assert s.document.phase == "Finished" and "budget a" in s.document.given_back["n0"]
 
 
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_node_for_whose_pods_there_is_no_room_holds_up_neither_zones_nor_pools(
+    grown: bool,
+) -> None:
+    s = Stand(grown=grown, maxUnavailable=1, work={"mode": "nothing"}, soak="1s")
+    s.add_nodes("a1", "a2", zone="a")
+    s.add_nodes("b1", "b2", zone="b")
+    s.add_nodes("c1", zone="a", labels={"pool": "c"})
+    short = {"a1": "pod p finds no other node"}
+    s.short_of_room = lambda name, leaving: short.get(name, "")
+    s.run(15 * 60)
+    assert s.claimed() == ["a2", "b1", "b2"] and s.holds["a1"] == ("room", short["a1"])
+    s.run(10 * 60)
+    assert s.claimed() == ["a2", "b1", "b2", "c1"] and s.document.phase == "Finished"
+    assert s.document.given_back == {"a1": "no room: pod p finds no other node"}
+
+
+def test_a_node_for_whose_pods_there_is_room_again_is_done_last() -> None:
+    s = Stand(maxUnavailable=1, work={"mode": "nothing"}, soak="1s")
+    s.add_nodes("a1", "a2", zone="a")
+    s.add_nodes("b1", "b2", zone="b")
+    short = {"a1": "pod p finds no other node"}
+    s.short_of_room = lambda name, leaving: short.get(name, "")
+    s.run(10 * 60)
+    short.clear()
+    s.run(5 * 60)
+    assert s.claimed() == ["a2", "b1", "b2", "a1"] and s.document.phase == "Finished"
+
+
 def test_nodes_chosen_in_one_pass_are_judged_one_after_another() -> None:
     s = run_of(10, maxUnavailable=9)
     assert claims(s) == 4, "the zone brake: k 6 of 10 would be 0.6"

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 
 CONTROL_PLANE: Final = "control plane"
+BY_ROOM: Final = "room"
 
 
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
@@ -50,7 +51,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
         return ClaimHold("budget", why or verdict.sentence)
     short = p.ports.room.shortage(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
     if short:
-        return ClaimHold("room", short)
+        return ClaimHold(BY_ROOM, short)
     windows = [parse_window(text) for text in p.policy.window]
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
     if not fits(windows, p.view.clock_ns, high_ns):

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claim_holds import CONTROL_PLANE, hold_of, what_else_holds
+from kubectl_nodelife.controllers.upgrade.claim_holds import (
+    BY_ROOM,
+    CONTROL_PLANE,
+    hold_of,
+    what_else_holds,
+)
 from kubectl_nodelife.controllers.upgrade.claim_marks import claim_node, mark_outdated
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
@@ -29,6 +34,10 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
 )
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
+from kubectl_nodelife.controllers.upgrade.passed_over import (
+    pass_over_roomless,
+    wait_for_passed_over,
+)
 from kubectl_nodelife.controllers.upgrade.skipping import (
     drain_cost,
     why_no_candidate,
@@ -51,7 +60,7 @@ def claim(p: UpgradePass) -> bool:
         return True
     mine = [c for c in candidates if c.pool == pool]
     if not mine and not any(where == pool for where, _ in flying.values()):
-        _wait_for_budgets(p, pool)
+        wait_for_passed_over(p, pool)
         return True
     if p.next.step.pool != pool or p.next.step.window == NOT_BEGUN:
         _begin_pool(p, pool)
@@ -118,7 +127,8 @@ def _pool_in_turn(
     last; None for none.
 
     What its drains cost is asked for the pool in turn alone; nodes that cannot be drained leave the
-    candidates, and those whose budgets refill are passed over until the others are done.
+    candidates; those whose budgets refill, or whose pods find no room, are passed over until the
+    others are done.
     """
     present = {c.pool for c in candidates} | {pool for pool, _ in flying.values()}
     pools = pool_order(present - {CONTROL_PLANE}, p.policy.pools)
@@ -144,26 +154,15 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
         if why:
             p.skipped[candidate.name] = why
             del candidates[index]
-        elif cost.waits:
-            p.holds[candidate.name] = ("budget", cost.sentence)
+        elif cost.waits or candidate.name in p.memory.roomless:
+            short = p.memory.roomless.get(candidate.name)
+            p.holds[candidate.name] = (BY_ROOM, short) if short else ("budget", cost.sentence)
             p.passed_over.append(candidate._replace(verdict=cost.verdict))
             del candidates[index]
         else:
             name, _, zone, *_ = candidate
             costs = (cost.verdict, cost.high_seconds, len(cost.moving))
             candidates[index] = UpgradeCandidate(name, pool, zone, *costs)
-
-
-def _wait_for_budgets(p: UpgradePass, pool: str) -> None:
-    """Only nodes are left in the pool whose budgets wait: at most drain-timeout, gates aside."""
-    tail = p.memory.tail
-    if p.gates or tail is None or tail[0] != pool:
-        tail = p.memory.tail = (pool, p.now_ns)
-    if p.is_over(tail[1], p.policy.drain_timeout_ns):
-        reasons = {
-            c.name: f"its budgets did not refill: {p.holds[c.name][1]}" for c in p.passed_over
-        }
-        p.edit(given_back={**p.next.given_back, **reasons})
 
 
 def _begin_pool(p: UpgradePass, pool: str) -> None:
@@ -301,6 +300,7 @@ def _choose(
             p.policy.max_parallel,
         )
         p.holds.update({name: (hold.by, hold.because) for name, hold in held.items()})
+        pass_over_roomless(p, held)
     if not chosen:
         return
     kept = p.next.step.nodes

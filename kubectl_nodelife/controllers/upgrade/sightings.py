@@ -119,6 +119,9 @@ class UpgradeMemory:
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)
         self.soak: tuple[Hashable, int] | None = None
+        self.roomless: dict[str, str] = {}
+        """Nodes passed over because their pods find no room, and why."""
+        self.room_asked_ns = 0
         self.tail: tuple[str, int] | None = None
 
     def sight(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeSightings:

@@ -85,6 +85,7 @@ def _resume(p: UpgradePass, wish: Wish) -> None:
     p.memory.hands_off.clear()
     p.memory.failing.clear()
     p.memory.tail = None
+    p.memory.roomless.clear()
 
 
 def _meant(names: Iterable[str], all_names: list[str]) -> list[str]:
