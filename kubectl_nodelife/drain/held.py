@@ -8,7 +8,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 
 OVERDUE_NS: Final = 1 * MINUTE_NS
 """A pod that long past its grace does not go by itself any more."""
@@ -22,8 +22,7 @@ def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[
     silent, collected = snapshot.silent_kubelet(node), snapshot.out_of_service(node)
     if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
         return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
-    finalizers = [f for f in pod.metadata.finalizers if f not in REMOVED_BY_THE_CLUSTER]
-    if finalizers:
+    if finalizers := finalizers_that_hold(pod):
         return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
     if due_ns < -OVERDUE_NS and not (silent is not None and collected):
         return (

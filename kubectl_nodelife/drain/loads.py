@@ -12,7 +12,7 @@ from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
-from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER
 from kubectl_nodelife.workloads.waves import BudgetKey, NodeLoad
 
@@ -76,7 +76,7 @@ def _blocked(
     """Why the pod can never go, where no run is needed to tell; "" otherwise."""
     if silent and pod.status.phase not in ("Succeeded", "Failed"):
         return "its kubelet is silent"
-    if any(finalizer not in REMOVED_BY_THE_CLUSTER for finalizer in pod.metadata.finalizers):
+    if finalizers_that_hold(pod):
         return f"a finalizer holds {pod.namespace}/{pod.name}"
     if options.disable_eviction:
         return "a deletion is refused" if admission.refuses_deletion(pod) is not None else ""

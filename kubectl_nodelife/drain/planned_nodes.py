@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.node_index import REASON_SILENT, NodeIndex
-from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
@@ -66,39 +65,50 @@ class PlannedNodes:
         """The nodes are as given from now on: cordoned, uncordoned."""
         for node in nodes:
             old, self.nodes[node.name] = self.nodes[node.name], node
-            self._changed.add(node.name)
+            self.node_changed(old, node)
             self.placement.node_changed(old, node)
 
     def place(self, pod: Pod) -> str | None:
         """Bind the pod to the node that the scheduler would take; None where none fits."""
         name = self.placement.place(pod)
         if name is not None:
-            self._made.setdefault(pod.namespace, {})[pod.uid] = None
-            self._touched.setdefault(name, {})[pod.uid] = None
             self._set(None, replace(pod, spec=replace(pod.spec, node_name=name)))
         return name
-
-    def marked(self, pod: Pod) -> None:
-        """The pod was marked deleted: it no longer counts for the spread."""
-        old = self._pods.get(pod.uid, pod)
-        if old is not None and old.spec.node_name and old.metadata.deletion_timestamp is None:
-            meta = replace(old.metadata, deletion_timestamp=Time(self._snapshot.now_ns))
-            self._set(old, replace(old, metadata=meta))
 
     def left(self, pod: Pod) -> None:
         """The pod's object is gone."""
         old = self._pods.get(pod.uid, pod)
-        if old is None or not old.spec.node_name:
-            return
-        self._touched.setdefault(old.spec.node_name, {}).pop(pod.uid, None)
-        self._made.get(pod.namespace, {}).pop(pod.uid, None)
-        self._set(old, None)
+        if old is not None and old.spec.node_name:
+            self._set(old, None)
 
     def _set(self, old: Pod | None, new: Pod | None) -> None:
+        self.pod_changed(old, new)
+        self.placement.pod_changed(old, new)
+
+    # --- what it is told -------------------------------------------------------------------------
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node is another one than in the snapshot."""
+        node = new or old
+        assert node is not None
+        self._changed.add(node.name)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod is another one than in the snapshot."""
         pod = new or old
         assert pod is not None
+        before = old.spec.node_name if old is not None else ""
+        after = new.spec.node_name if new is not None else ""
+        if before and not after:
+            self._touched.setdefault(before, {}).pop(pod.uid, None)
+            self._made.get(pod.namespace, {}).pop(pod.uid, None)
+        elif after and not before:
+            self._touched.setdefault(after, {})[pod.uid] = None
+            self._made.setdefault(pod.namespace, {})[pod.uid] = None
         self._pods[pod.uid] = new
-        self.placement.pod_changed(old, new)
+
+    def object_changed(self, kind: str) -> None:
+        """Nothing: a plan changes pods and nodes only."""
 
     # --- what the scheduler sees -----------------------------------------------------------------
 

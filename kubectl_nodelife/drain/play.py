@@ -9,9 +9,9 @@ from typing import NamedTuple
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import PlanWorld
+from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.kubectl.progress import NodeRun
@@ -52,12 +52,12 @@ def play_kubectl(
 
     `cordoned`: nodes that the command names besides, where only a part of it is played.
     """
-    timeline = PlanTimeline()
-    world = PlanWorld(scope, admission, timing, timeline)
-    world.cordon(*(name for name in cordoned if name not in scope.pods))
-    process = KubectlDrain(world, options, scope.nodes, timing.requests)
-    process.start(0)
-    timeline.run(process.settled, process.answered)
+    with without_collector():
+        world = PlanWorld(scope, admission, timing)
+        world.cordon(*(name for name in cordoned if name not in scope.pods))
+        process = KubectlDrain(world, options, scope.nodes, timing.requests)
+        process.start(0)
+        world.clock.run(process.settled, process.answered)
     play = Play(scope, options, world, end_ns=process.ended_ns)
     play.runs = {run.name: run for run in process.runs}
     for name in scope.nodes:

@@ -19,10 +19,10 @@ from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOpt
 from kubectl_nodelife.drain.play import Play, WaveInPlay
 from kubectl_nodelife.drain.room import PlanCapacity
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import MIDDLE, Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves, largest_wave
@@ -95,13 +95,13 @@ def play_waves(
 
     `cordoned`: nodes that are part of the plan besides, where only some waves are played.
     """
-    timeline = PlanTimeline()
-    world = PlanWorld(scope, admission, timing, timeline)
-    if waves.cordon != CORDON_BY_WAVE:
-        world.cordon(*cordoned)
-    conductor = _Conductor(world, options, waves, cut)
-    conductor.begin()
-    timeline.run(conductor.settled, conductor.answered)
+    with without_collector():
+        world = PlanWorld(scope, admission, timing)
+        if waves.cordon != CORDON_BY_WAVE:
+            world.cordon(*cordoned)
+        conductor = _Conductor(world, options, waves, cut)
+        conductor.begin()
+        world.clock.run(conductor.settled, conductor.answered)
     play = Play(scope, options, world, end_ns=conductor.ended_ns)
     play.runs = {run.name: run for process in conductor.processes for run in process.runs}
     play.waves = conductor.result()
@@ -115,7 +115,7 @@ class _Conductor:
         self, world: PlanWorld, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
     ) -> None:
         self._world = world
-        self._timeline = world.timeline
+        self._clock = world.clock
         self._options = options
         self._waves = waves
         self._cut = cut
@@ -133,7 +133,7 @@ class _Conductor:
         self._next()
 
     def _next(self) -> None:
-        now_ns = self._timeline.now_ns
+        now_ns = self._clock.now_ns
         if len(self._starts) == len(self._cut):
             self.ended_ns = self._ends[-1] if self._ends else now_ns
             return
@@ -162,12 +162,12 @@ class _Conductor:
 
     def _await_replacements(self) -> None:
         """The next wave waits for every replacement that will be Ready at all."""
-        now_ns = self._timeline.now_ns
+        now_ns = self._clock.now_ns
         if any(self._will_be_ready(actor) for actor in self._evicted()):
-            self._timeline.at(now_ns + WAIT_STEP_NS, self._await_replacements)
+            self._clock.at(now_ns + WAIT_STEP_NS, self._await_replacements)
             return
         self._ends.append(now_ns)
-        self._timeline.at(now_ns + self._waves.maintenance_ns, self._maintained)
+        self._clock.at(now_ns + self._waves.maintenance_ns, self._maintained)
 
     def _evicted(self) -> Iterable[PlannedPod]:
         for process in self._running:
@@ -191,8 +191,8 @@ class _Conductor:
     def _await_those_with_room(self) -> None:
         """Replacements that found room only on the nodes that came back become Ready."""
         if any(self._will_be_ready(actor) for actor in self._evicted()):
-            now_ns = self._timeline.now_ns
-            self._timeline.at(now_ns + WAIT_STEP_NS, self._await_those_with_room)
+            now_ns = self._clock.now_ns
+            self._clock.at(now_ns + WAIT_STEP_NS, self._await_those_with_room)
         else:
             self._next()
 

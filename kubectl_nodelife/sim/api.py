@@ -65,6 +65,8 @@ class Api:
         self._conditions_listeners: list[ConditionsListener] = []
         self._node_listeners: list[NodeListener] = []
         self._object_listeners: list[ObjectListener] = []
+        self.changes = 0
+        """How often an object came, went or changed."""
         self._created = 0
 
     def on_pod(self, listener: PodListener) -> None:
@@ -112,6 +114,7 @@ class Api:
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
         """Store an object as it now is, and tell everybody."""
+        self.changes += 1
         meta = obj.metadata
         old = self.store.set(kind, (meta.namespace, meta.name), obj)
         self.pending.append(Put(kind, obj, cause))
@@ -134,6 +137,7 @@ class Api:
         pods = self.store.pods
         for _, pod, _ in changes:
             pods[pod.key] = pod
+        self.changes += len(changes)
         self.pending.append(ConditionsChanged(changes))
         for listener in self._conditions_listeners:
             listener(changes)
@@ -143,6 +147,7 @@ class Api:
         old = self.store.set(kind, key, None)
         if old is None:
             return None
+        self.changes += 1
         self.pending.append(Gone(kind, key, cause))
         if kind == "Pod":
             self._tell_pod(cast(Pod, old), None, cause)

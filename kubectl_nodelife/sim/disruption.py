@@ -8,7 +8,7 @@ admission, and namespaces that are being deleted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -39,11 +39,16 @@ class DisruptionController:
     """Keeps the status of every budget; `budgets_of` finds those that guard a pod."""
 
     def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
+        self.sync_ns = SYNC_NS
+        self._takes_new_specs = True
+        self._origin_ns = 0
         self._api = api
         self._agenda = agenda
         self._owners = owners
         self._ledgers: dict[Key, BudgetLedger] = {}
         self._index: SelectorIndex[Key] = SelectorIndex()
+        self._matching: dict[str, tuple[Mapping[str, str] | None, list[Key]]] = {}
+        """The budgets of pods that were asked about, by uid, as long as they have those labels."""
         self._due: set[Key] = set()
         self._writes = False
         self._listens = False
@@ -53,6 +58,7 @@ class DisruptionController:
         other = copy(self)
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
+        self._matching, other._matching = fork_dict(self._matching)
         other._due = set(self._due)
         return other
 
@@ -61,9 +67,35 @@ class DisruptionController:
         self._api.on_object(self._object_changed)
         self._count_all()
 
+    def take_over(self, ledgers: Mapping[Key, BudgetLedger], owners: OwnerLookup) -> None:
+        """Instead of `begin`: the budgets have been counted, and the API does not hold all pods.
+
+        Their entries count from now. A spec that is newer than its status stays so: had the
+        controller taken it in by now, the status would say so.
+        """
+        self._ledgers = {key: ledger.clone() for key, ledger in ledgers.items()}
+        self._owners, self._origin_ns = owners, self._api.now_ns
+        self._takes_new_specs = False
+        self._api.on_object(self._object_changed)
+        self._follow()
+        for ledger in self._ledgers.values():
+            self._expire(ledger)
+            if ledger.needs_sync:
+                self._sync_soon(ledger)
+
+    @property
+    def ledgers(self) -> Mapping[Key, BudgetLedger]:
+        """All budgets."""
+        return self._ledgers
+
     def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
         """The budgets that match the pod."""
-        return [self._ledgers[k] for k in self._index.find(pod.namespace, pod.metadata.labels)]
+        meta = pod.metadata
+        known = self._matching.get(meta.uid)
+        if known is None or known[0] is not meta.labels:
+            keys = self._index.find(meta.namespace, meta.labels) if self._ledgers else []
+            known = self._matching[meta.uid] = (meta.labels, keys)
+        return [self._ledgers[key] for key in known[1]]
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
         """What the Eviction API answers; a budget that lets the pod go is spent and written.
@@ -71,7 +103,7 @@ class DisruptionController:
         None: another eviction wrote to the budget at the same moment, unless it is asked `again`.
         """
         ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
-        answer = evict_under(ledgers, pod, now_ns, now_ns, again=again)
+        answer = evict_under(ledgers, pod, now_ns - self._origin_ns, now_ns, again=again)
         if isinstance(answer, Allowed) and answer.status is not None:
             self.write(ledgers[0])
         return answer
@@ -86,21 +118,26 @@ class DisruptionController:
         """Begin anew with the budgets and pods as they are."""
         found = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
         self._ledgers = {budget.key: BudgetLedger(budget) for budget in found}
-        self._index = SelectorIndex()
+        self._follow()
         if not found:
             return
-        if not self._listens:
-            self._listens = True
-            self._api.on_pod(self._pod_changed)
-            self._api.on_pod_conditions(self._conditions_changed)
-        for key, ledger in self._ledgers.items():
-            self._index.add(key[0], ledger.budget.spec.selector, key)
         members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
         for pod in self._api.store.pods.values():
             for ledger in self.budgets_of(pod):
                 members[ledger.budget.key].append(pod)
         for key, pods in members.items():
             self._fill(self._ledgers[key], pods)
+
+    def _follow(self) -> None:
+        """Find the budgets by what they select, and be told of their pods."""
+        self._index = SelectorIndex()
+        self._matching.clear()
+        if self._ledgers and not self._listens:
+            self._listens = True
+            self._api.on_pod(self._pod_changed)
+            self._api.on_pod_conditions(self._conditions_changed)
+        for key, ledger in self._ledgers.items():
+            self._index.add(key[0], ledger.budget.spec.selector, key)
 
     def _fill(self, ledger: BudgetLedger, pods: list[Pod]) -> None:
         now_ns = self._api.now_ns
@@ -113,6 +150,9 @@ class DisruptionController:
             self.write(ledger)
         if ledger.needs_sync:
             self._sync_soon(ledger)
+        self._expire(ledger)
+
+    def _expire(self, ledger: BudgetLedger) -> None:
         for name, since in ledger.disrupted.items():
             ends_ns = since + DELETION_TIMEOUT_NS
             self._agenda.add(ends_ns, KUBELET, self._disruption_ends, ledger.budget.key, name)
@@ -131,12 +171,16 @@ class DisruptionController:
         self._sync_soon(ledger)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        before = self.budgets_of(old) if old is not None else []
         after = self.budgets_of(new) if new is not None else []
-        for ledger in dict.fromkeys(before + after):
+        before = after
+        if old is None or new is None or old.metadata.labels is not new.metadata.labels:
+            before = self.budgets_of(old) if old is not None else []
+        for ledger in dict.fromkeys(before + after) if before is not after else after:
             was, now = old if ledger in before else None, new if ledger in after else None
             ledger.pod_changed(was, now, self._owners)
             self._sync_soon(ledger)
+        if old is not None and new is None:
+            self._matching.pop(old.uid, None)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:
@@ -160,7 +204,7 @@ class DisruptionController:
         key = ledger.budget.key
         if key not in self._due:
             self._due.add(key)
-            self._agenda.add(self._api.now_ns + SYNC_NS, KUBELET, self._sync, key)
+            self._agenda.add(self._api.now_ns + self.sync_ns, KUBELET, self._sync, key)
 
     def _sync(self, key: Key, now_ns: int) -> None:
         self._due.discard(key)
@@ -168,7 +212,7 @@ class DisruptionController:
         if ledger is None:
             return
         before = ledger.budget
-        ledger.sync(now_ns, now_ns, reads_spec=True)
+        ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=self._takes_new_specs)
         if ledger.budget is not before:
             self.write(ledger)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
+from kubectl_nodelife.sim.kubectl.cluster import DrainedPod
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -68,44 +69,27 @@ class ListedPod:
         return found is None or found.uid != self._last.uid
 
 
-class WorldUnderDrain:
-    """A world as one kubectl process meets it, the `number`-th of those in it; its clock as well.
+class AskedPod(DrainedPod, Protocol):
+    """A pod that kubectl has asked for; `refusal`: why it was last refused."""
+
+    refusal: str
+
+
+class KubectlRequests:
+    """What the virtual API server does of what kubectl asks for.
 
     `causes`: node -> the record that began its drain.
     """
 
-    version = 0
-
-    def __init__(
-        self, world: World, number: int, options: DrainOptions, causes: dict[str, Action]
-    ) -> None:
+    def __init__(self, world: World, causes: dict[str, Action]) -> None:
         self._world = world
         self._api = world.api
-        self._number = number
-        self._options = options
         self._causes = causes
-        self.owners: OwnerLookup = world.owners
-
-    def fork(self, world: World) -> WorldUnderDrain:
-        """A fork of the world, as the same process meets it."""
-        return WorldUnderDrain(world, self._number, self._options, self._causes)
 
     @property
-    def clock(self) -> WorldUnderDrain:
-        """Itself: what it puts down is in the world's agenda."""
-        return self
-
-    @property
-    def now_ns(self) -> int:
-        """The present instant, nanoseconds since the epoch."""
-        return self._api.now_ns
-
-    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call at that instant; one of the process's own."""
-        kubectl_of(self._world).put_down(self._number, instant_ns, call, arguments)
-
-    ask_again_at = at
-    alarm_at = at
+    def version(self) -> int:
+        """Counts changes."""
+        return self._api.changes
 
     def time_ns(self) -> int:
         """The present instant."""
@@ -116,28 +100,22 @@ class WorldUnderDrain:
         nodes = self._api.store.nodes
         return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
 
-    def cordon(self, *names: str) -> None:
-        """Set spec.unschedulable."""
-        for name in self.to_cordon(names):
-            node = self._api.store.nodes[name]
-            why = "kubectl drain cordons all its nodes first"
-            done = self._api.note(told(node, "Cordoned", why, cause=self._causes[name]))
-            spec = replace(node.spec, unschedulable=True)
-            self._api.put("Node", replace(node, spec=spec), done)
+    def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
+        """What admission says to an eviction; None where it lets it through."""
+        return None
 
-    def pods_on(self, node: str) -> list[ListedPod]:
-        """The pods that a list call for the node returns now."""
-        pods = sorted(self._api.store.pods_on(node), key=lambda pod: pod.key)
-        return [ListedPod(self._api, pod) for pod in pods]
+    def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
+        """What admission says to a deletion; None where it lets it through."""
+        return None
 
     def evict(
-        self, target: ListedPod, requested_grace: int | None, *, again: bool = False
+        self, target: AskedPod, requested_grace: int | None, *, again: bool = False
     ) -> Answer:
         """POST pods/eviction: the budgets decide, then the pod is marked and deleted."""
         if target.gone:
             return MISSING
         pod = target.pod
-        answer = self._world.disruption.evict(pod, again=again)
+        answer = self.refuses_eviction(pod) or self._world.disruption.evict(pod, again=again)
         if answer is None:
             return CONFLICT
         if isinstance(answer, EvictionRefused):
@@ -147,15 +125,18 @@ class WorldUnderDrain:
         self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
         return ACCEPTED
 
-    def delete(self, target: ListedPod, requested_grace: int | None) -> Answer:
+    def delete(self, target: AskedPod, requested_grace: int | None) -> Answer:
         """DELETE of the pod (--disable-eviction)."""
         if target.gone:
             return MISSING
         pod = target.pod
+        refused = self.refuses_deletion(pod)
+        if refused is not None:
+            return refused
         self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
         return ACCEPTED
 
-    def _tell_refusal(self, target: ListedPod, refusal: EvictionRefused) -> None:
+    def _tell_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
         """A record, unless the last try was told the same."""
         why = refusal.cause or refusal.message
         if why != target.refusal:
@@ -165,7 +146,7 @@ class WorldUnderDrain:
             refused = told(pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True)
             self._api.note(refused)
 
-    def _set_disruption_target(self, pod: Pod) -> Action:
+    def _set_disruption_target(self, pod: Pod) -> Action | None:
         marked = SetPodCondition(
             controller=CLUSTER,
             because="the Eviction API lets it go",
@@ -192,6 +173,53 @@ class WorldUnderDrain:
 
     def _cause_of(self, pod: Pod) -> Action | None:
         return self._causes.get(pod.spec.node_name)
+
+
+class WorldUnderDrain(KubectlRequests):
+    """A world as its `number`-th kubectl process meets it; the process's clock as well."""
+
+    def __init__(
+        self, world: World, number: int, options: DrainOptions, causes: dict[str, Action]
+    ) -> None:
+        super().__init__(world, causes)
+        self._number = number
+        self._options = options
+        self.owners: OwnerLookup = world.owners
+
+    def fork(self, world: World) -> WorldUnderDrain:
+        """A fork of the world, as the same process meets it."""
+        return WorldUnderDrain(world, self._number, self._options, self._causes)
+
+    @property
+    def clock(self) -> WorldUnderDrain:
+        """Itself: what it puts down is in the world's agenda."""
+        return self
+
+    @property
+    def now_ns(self) -> int:
+        """The present instant, nanoseconds since the epoch."""
+        return self._api.now_ns
+
+    def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call at that instant; one of the process's own."""
+        kubectl_of(self._world).put_down(self._number, instant_ns, call, arguments)
+
+    ask_again_at = at
+    alarm_at = at
+
+    def cordon(self, *names: str) -> None:
+        """Set spec.unschedulable."""
+        for name in self.to_cordon(names):
+            node = self._api.store.nodes[name]
+            why = "kubectl drain cordons all its nodes first"
+            done = self._api.note(told(node, "Cordoned", why, cause=self._causes[name]))
+            spec = replace(node.spec, unschedulable=True)
+            self._api.put("Node", replace(node, spec=spec), done)
+
+    def pods_on(self, node: str) -> list[ListedPod]:
+        """The pods that a list call for the node returns now."""
+        pods = sorted(self._api.store.pods_on(node), key=lambda pod: pod.key)
+        return [ListedPod(self._api, pod) for pod in pods]
 
     def tell_end(self, run: NodeRun[ListedPod]) -> None:
         """A record of a node's turn that has ended."""

@@ -21,6 +21,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
+from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
@@ -29,6 +30,7 @@ from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.conditions import (
     RunningStatuses,
+    alike,
     overwritten,
     own_conditions,
     posted,
@@ -38,11 +40,10 @@ from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import Ending, Kubelet, Start
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.machine_facts import MachineFacts
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose time was over before."""
-
-DEFAULT_GRACE_SECONDS = 30
 
 
 class Kubelets:
@@ -61,6 +62,7 @@ class Kubelets:
         self._starting: dict[Key, Start] = {}
         self._running = RunningStatuses()
         self._ips = 0
+        self._all_live = False
 
     def fork(self, api: Api, agenda: Agenda) -> Kubelets:
         """Those of the world's fork; who is asked is to be told (`ask_as`)."""
@@ -97,10 +99,25 @@ class Kubelets:
         self._api.on_node(self._node_changed)
         self._api.on_pod(self._pod_changed)
 
+    def take_over(self, pods: Iterable[Pod]) -> None:
+        """Instead of `begin`: all kubelets live, without heartbeats; the `pods` start or stop."""
+        self._all_live = True
+        for pod in pods:
+            if pod.metadata.deletion_timestamp is not None:
+                self._end(pod, None)
+            elif pod.spec.node_name:
+                self._run_soon(pod, Start(pod.uid, 0, None))
+        self._api.on_pod(self._pod_changed)
+
+    def gone_at(self, pod: Pod) -> int | None:
+        """When a pod that is being stopped will be gone, ns; None where that is not known."""
+        ending = self._endings.get(pod.key)
+        return ending.at_ns if ending is not None and ending.uid == pod.uid else None
+
     def alive(self, node: str) -> bool:
         """Whether the node's kubelet lives."""
         kubelet = self._kubelets.get(node)
-        return kubelet is not None and kubelet.alive
+        return self._all_live or (kubelet is not None and kubelet.alive)
 
     def alive_since(self, node: str) -> int | None:
         """The instant of the kubelet's first heartbeat, ns; None where it is silent."""
@@ -158,7 +175,7 @@ class Kubelets:
                 at_ns = self._api.now_ns + LATE_STOP_NS if late else ending.at_ns
                 self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
             elif pod.key in self._starting:
-                self._run_soon(pod.key, self._starting[pod.key])
+                self._run_soon(pod, self._starting[pod.key])
         for listener in self._on_start:
             listener(node)
 
@@ -177,7 +194,7 @@ class Kubelets:
             new = NodeCondition(type_, told.status, reason, told.message)
             seen = kubelet.conditions.get(type_)
             plain = not told.reason and not told.message
-            if seen is None or seen.status != told.status or not (plain or _alike(seen, new)):
+            if seen is None or seen.status != told.status or not (plain or alike(seen, new)):
                 kubelet.conditions[type_] = new
                 changed = True
         if kubelet.alive and changed:
@@ -295,7 +312,7 @@ class Kubelets:
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
             start = Start(new.uid, 0, cause)
             if self.alive(new.spec.node_name):
-                self._run_soon(new.key, start)
+                self._run_soon(new, start)
             else:
                 self._starting[new.key] = start
 
@@ -306,19 +323,22 @@ class Kubelets:
         grace_ns, asked_ns = _deletion(pod)
         if cause is not None:
             asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
-        stop_ns = self.terms.pod_stop_ns
-        at_ns = asked_ns + (grace_ns if stop_ns is None else min(grace_ns, stop_ns))
-        ending = self._endings[pod.key] = Ending(pod.uid, at_ns, cause)
         self._starting.pop(pod.key, None)
-        if self.alive(pod.spec.node_name):
-            if at_ns <= self._api.now_ns:
-                at_ns = self._api.now_ns + LATE_STOP_NS
+        after_ns = self.terms.stops_after(pod, grace_ns)
+        if after_ns is None:
+            self._endings.pop(pod.key, None)
+            return
+        at_ns, lives = asked_ns + after_ns, self.alive(pod.spec.node_name)
+        if lives and at_ns <= self._api.now_ns:
+            at_ns = self._api.now_ns + LATE_STOP_NS
+        ending = self._endings[pod.key] = Ending(pod.uid, at_ns, cause)
+        if lives:
             self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
 
     def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
         """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
         pod = self._api.store.pods.get(key)
-        if pod is None or self._endings.get(key) is not ending or pod.metadata.finalizers:
+        if pod is None or self._endings.get(key) is not ending or finalizers_that_hold(pod):
             return
         if not self.alive(pod.spec.node_name):
             return
@@ -328,10 +348,12 @@ class Kubelets:
         done = self._api.note(deletion(pod, because, ending.cause, 0))
         self._api.drop("Pod", key, done)
 
-    def _run_soon(self, key: Key, start: Start) -> None:
-        at_ns = self._api.now_ns + self.terms.pod_start_ns
-        start = self._starting[key] = Start(start.uid, at_ns, start.cause)
-        self._agenda.add(at_ns, KUBELET, self._run, key, start)
+    def _run_soon(self, pod: Pod, start: Start) -> None:
+        after_ns = self.terms.starts_after(pod)
+        if after_ns is not None:
+            at_ns = self._api.now_ns + after_ns
+            start = self._starting[pod.key] = Start(start.uid, at_ns, start.cause)
+            self._agenda.add(at_ns, KUBELET, self._run, pod.key, start)
 
     def _run(self, key: Key, start: Start, at_ns: int) -> None:
         """The pod's containers run: it becomes Ready."""
@@ -375,7 +397,3 @@ def _deletion(pod: Pod) -> tuple[int, int]:
     grace = meta.deletion_grace_period_seconds
     grace_ns = (DEFAULT_GRACE_SECONDS if grace is None else grace) * SECOND_NS
     return grace_ns, meta.deletion_timestamp - grace_ns
-
-
-def _alike(a: NodeCondition, b: NodeCondition) -> bool:
-    return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)

@@ -33,7 +33,7 @@ class Kubelet:
         return other
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """A pod that is being stopped: which one, when it will be gone, and who deleted it."""
 
     uid: str
@@ -41,7 +41,7 @@ class Ending(msgspec.Struct, frozen=True):
     cause: Action | None
 
 
-class Start(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True, gc=False):
     """A pod that is bound and does not run yet: which one, when it will run, and who made it."""
 
     uid: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 
 _REPORT_INTERVAL_NS = 5 * MINUTE_NS
@@ -33,6 +34,14 @@ class KubeletTerms(msgspec.Struct, frozen=True):
     def post_every_ns(self) -> int:
         """How long after a status post the next one comes, if nothing changes."""
         return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
+
+    def starts_after(self, pod: Pod) -> int | None:
+        """How long after it was bound a pod is Ready; None: never."""
+        return self.pod_start_ns
+
+    def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
+        """How long after its deletion a pod's object goes; None: something holds it for good."""
+        return grace_ns if self.pod_stop_ns is None else min(grace_ns, self.pod_stop_ns)
 
     def for_leases(self, leases_count: bool) -> KubeletTerms:
         """Without Leases a kubelet posts its status each time it has looked at it.

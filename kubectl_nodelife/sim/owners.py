@@ -66,6 +66,7 @@ class WorkloadControllers:
         self._place = place
         self._kinds_read = kinds_read
         self.delay_ns = 0
+        self._rules: Mapping[str, Replacement] = {}
         self.failed_jobs: dict[str, None] = {}
         self.on_successor: Callable[[Pod, Pod], None] | None = None
         self._active: dict[str, int] = {}
@@ -86,9 +87,15 @@ class WorkloadControllers:
         self.failed_jobs, other.failed_jobs = fork_dict(self.failed_jobs)
         return other
 
-    def begin(self, active: Mapping[str, int] | None = None) -> None:
-        """From now on pods are replaced. `active`: pods of owners of which not all are there."""
-        self._active.update(active or {})
+    def take_over(self, active: Mapping[str, int], rules: Mapping[str, Replacement]) -> None:
+        """Instead of `begin`, where the API does not hold all pods and owners: how many active pods
+        each owner has, and how it replaces them, by its uid.
+        """
+        self._active, self._rules = dict(active), rules
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on pods are replaced."""
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
 
@@ -102,7 +109,9 @@ class WorkloadControllers:
 
     def rule_of(self, pod: Pod) -> Replacement:
         """How the pod's controller will replace it."""
-        return replacement_of(pod, self)
+        owner = controller_of(pod.metadata)
+        known = self._rules.get(owner.uid) if owner is not None else None
+        return known or replacement_of(pod, self)
 
     # --- a pod is lost ---------------------------------------------------------------------------
 

@@ -4,9 +4,7 @@ end.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +16,7 @@ from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import EngineHost, TickSource, drive
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
@@ -63,7 +62,7 @@ def run(
     if until_ns is not None:
         duration_ns = min(duration_ns, until_ns)
     timeline = Timeline(setting.start_ns)
-    with _no_collector():
+    with without_collector(stay=True):  # `World.end` undoes the circles
         api = Api(timeline, setting.start_ns, setting.cluster.copy())
         api.admission = setting.admission
         world = World(
@@ -121,19 +120,3 @@ class _Told:
         if tick is not None:
             self._progress(tick[0] - self._start_ns)
         return tick
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Without the garbage collector: a run makes hundreds of thousands of objects, and leaves no
-    circles among them (`World.end`). Those that stay the collector need never look at (`freeze`);
-    they go when nobody holds them.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.freeze()
-            gc.enable()

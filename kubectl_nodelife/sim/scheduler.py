@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable
 from copy import copy
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -23,11 +23,12 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import told
-from kubectl_nodelife.sim.agenda import OWNER, Agenda
+from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.store_cache import StoreCache, is_ready
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.pod_classes import PodClasses
+from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
 _SCHEDULED = "PodScheduled"
@@ -48,14 +49,20 @@ class _Waiting(NamedTuple):
 
 
 class _Line:
-    """Pods that are alike and fit nowhere. `attempts` have failed, the last one at `tried_ns`."""
+    """Pods that are alike and fit nowhere. `attempts` have failed, the last one at `tried_ns`.
 
-    __slots__ = ("attempts", "pods", "tried_ns")
+    `moved`: something has changed since, so that it is tried once its back-off is over; `backs_off`
+    while that is put down.
+    """
+
+    __slots__ = ("attempts", "backs_off", "moved", "pods", "tried_ns")
 
     def __init__(self) -> None:
         self.pods: dict[Key, _Waiting] = {}
         self.attempts = 0
         self.tried_ns = 0
+        self.moved = False
+        self.backs_off = False
 
     def copy(self) -> _Line:
         """Another one with the same pods."""
@@ -80,6 +87,19 @@ class _Line:
         return next(iter(self.pods.values()))
 
 
+class ToldCache(SchedulerCache, Protocol):
+    """The cluster as the scheduler sees it, which is told what changes in it."""
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, went or changed."""
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, went, or changed in something that a filter looks at."""
+
+    def object_changed(self, kind: str) -> None:
+        """Something else changed."""
+
+
 class Scheduler:
     """Finds nodes for pods, and keeps those that fit nowhere until something changes."""
 
@@ -99,12 +119,21 @@ class Scheduler:
         self._line_of: dict[Key, Hashable] = {}
         self._next_turn = 0
         self._look_again = False
+        self._changed = False
 
-    def begin(self) -> None:
-        """Count what is there, and find nodes for the pods that nobody tried to place yet."""
-        classes = PodClasses()
-        self._cache = StoreCache(self._api, classes, self._kinds_read)
-        self.placement = PlacementSimulator(self._cache, self._scoring, classes, unstated_room=True)
+    def begin(
+        self, cache: ToldCache | None = None, placement: PlacementSimulator | None = None
+    ) -> None:
+        """Count what is there, and find nodes for the pods that nobody tried to place yet.
+
+        `cache`, `placement`: where the API does not hold all that counts.
+        """
+        if cache is None or placement is None:
+            classes = PodClasses()
+            cache = StoreCache(self._api, classes, self._kinds_read)
+            placement = PlacementSimulator(cache, self._scoring, classes, unstated_room=True)
+        self._cache: ToldCache = cache
+        self.placement = placement
         if sum(self._api.store.pod_counts().values()) < len(self._api.store.pods):
             self._note_unbound()
         self._api.on_pod(self._pod_changed)
@@ -112,11 +141,13 @@ class Scheduler:
         self._api.on_object(self._object_changed)
 
     def fork(self, api: Api, agenda: Agenda) -> Scheduler:
-        """That of the world's fork."""
+        """That of the world's fork. Raises NotForkableError."""
         other = copy(self)
         other._api, other._agenda = api, agenda
-        other._cache = self._cache.fork(api)
-        other.placement = self.placement.fork(other._cache)
+        if not isinstance(self._cache, StoreCache):
+            raise NotForkableError("its scheduler sees more than the API holds")
+        cache = other._cache = self._cache.fork(api)
+        other.placement = self.placement.fork(cache)
         self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)
         self._line_of, other._line_of = fork_dict(self._line_of)
         return other
@@ -128,7 +159,8 @@ class Scheduler:
             if pod.status.phase in ("", "Pending"):
                 tried = pod.status.condition("PodScheduled")
                 self._line_up(pod)
-                self._look_again |= tried is None or tried.status != "False"
+                if tried is None or tried.status != "False":
+                    self._something_changed()
 
     def bind(self, pod: Pod) -> Pod:
         """The new pod with its node, or as it is, if it fits nowhere now."""
@@ -163,11 +195,17 @@ class Scheduler:
         now_ns = self._api.now_ns
         turns = []
         for i, (name, line) in enumerate(self._waiting.items()):
+            line.moved |= self._changed
+            if not line.moved:
+                continue
             due_ns = line.due_ns()
             if due_ns <= now_ns:
+                line.moved = False
                 turns.append((line.first().turn, i, name))
-            else:
-                self._agenda.add(due_ns, OWNER, self._backed_off)
+            elif not line.backs_off:
+                line.backs_off = True
+                self._agenda.add(due_ns, OWNER, self._backed_off, name)
+        self._changed = False
         heapq.heapify(turns)
         while turns:
             _, number, name = heapq.heappop(turns)
@@ -185,8 +223,14 @@ class Scheduler:
             if line.pods:
                 heapq.heappush(turns, (line.first().turn, number, name))
 
-    def _backed_off(self, at_ns: int) -> None:
-        self._look_again = bool(self._waiting)
+    def _backed_off(self, name: Hashable, at_ns: int) -> None:
+        line = self._waiting.get(name)
+        if line is not None:
+            line.backs_off, self._look_again = False, True
+
+    def _something_changed(self) -> None:
+        """All that wait are tried again, each once its back-off is over."""
+        self._changed = self._look_again = bool(self._waiting)
 
     def _line_up(self, pod: Pod) -> None:
         """Let the pod wait behind those that do already; a successor takes its place in line."""
@@ -215,26 +259,26 @@ class Scheduler:
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
         if old is not None and new is not None and _seen_by_filters(old) == _seen_by_filters(new):
             return
+        self._cache.node_changed(old, new)
         self.placement.node_changed(old, new)
-        self._look_again = bool(self._waiting)
+        self._something_changed()
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         self._cache.object_changed(kind)
         if kind in _VOLUME_KINDS:
-            self._look_again = bool(self._waiting)
+            self._something_changed()
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         before = old.spec.node_name if old is not None else ""
         after = new.spec.node_name if new is not None else ""
         if new is not None and not after:
             self._unbound_changed(old, new, cause)
-        if old is None or new is None or old.spec is not new.spec:
-            self._cache.pod_changed(old, new)
+        self._cache.pod_changed(old, new)
         self.placement.pod_changed(old, new)
         if self._waiting and (
             (before and before != after) or (after and self.placement.follows_pods())
         ):
-            self._look_again = True
+            self._something_changed()
 
     def _unbound_changed(self, old: Pod | None, new: Pod, cause: Action | None) -> None:
         if old is None:
@@ -252,7 +296,7 @@ class Scheduler:
             if name is not None and self.placement.line_of(new) != name:
                 self._leave(old.key)
                 self._line_up(new)
-                self._look_again = True
+                self._something_changed()
 
 
 def _bound(pod: Pod, node: str) -> Pod:

@@ -51,6 +51,8 @@ class StoreCache:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Note which pods keep others away, and whose node is to be counted anew."""
+        if old is not None and new is not None and old.spec is new.spec:
+            return
         if self._rooms:
             for pod in (old, new):
                 if pod is not None:
@@ -59,6 +61,9 @@ class StoreCache:
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
             self._keep_off.pop(old.key, None)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Nothing is kept of nodes."""
 
     def object_changed(self, kind: str) -> None:
         """A volume may be free, or no longer."""

@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES, asks_budgets
-from kubectl_nodelife.workloads.force_advice import REMOVED_BY_THE_CLUSTER
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey
 
 REFILL_SECONDS: Final = (5.0, 60.0)
@@ -124,7 +124,7 @@ class _Answer:
     def _why_never(self, pod: Pod) -> str:
         if self._silent and pod.status.phase not in TERMINAL_PHASES:
             return f"{_name(pod)}: {self._silent}"
-        held = [f for f in pod.metadata.finalizers if f not in REMOVED_BY_THE_CLUSTER]
+        held = finalizers_that_hold(pod)
         if held:
             return f"{_name(pod)}: finalizer {held[0]} holds it"
         if pod.metadata.deletion_timestamp is not None:

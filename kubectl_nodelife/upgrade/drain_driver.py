@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import outdated
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.clock import PlanClock
 from kubectl_nodelife.drain.loads import cap_of
 from kubectl_nodelife.drain.planned_nodes import cordoned
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.timeline import PlanTimeline
 from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.meta import Time, controller_of
@@ -45,7 +45,7 @@ Ended = Callable[[str, bool], None]
 class DrainDriver(Protocol):
     """What a rehearsal asks of its drains."""
 
-    timeline: PlanTimeline
+    timeline: PlanClock
 
     def take(self, name: str) -> None:
         """The node is about to be claimed: what it needs of the budgets is not for others."""
@@ -96,7 +96,7 @@ class TimedDrains:
         needs: Mapping[str, Mapping[BudgetKey, int]] | None = None,
         caps: Mapping[BudgetKey, int] | None = None,
     ) -> None:
-        self.timeline = PlanTimeline()
+        self.timeline = PlanClock()
         self._lengths_ns = lengths_ns
         self._needs = needs or {}
         self._caps = caps or {}
@@ -153,9 +153,9 @@ class PlayedDrains:
         admission: Admission,
         timing: Timing,
     ) -> None:
-        self.timeline = PlanTimeline()
         self._scope = Scope(snapshot, names)
-        self._world = PlanWorld(self._scope, admission, timing, self.timeline)
+        self._world = PlanWorld(self._scope, admission, timing)
+        self.timeline = self._world.clock
         self._options = options
         self._timing = timing
         self._running: dict[str, KubectlDrain[PlannedPod]] = {}
@@ -274,7 +274,7 @@ class PlayedDrains:
 
     def _leaving(self, name: str) -> list[PlannedPod]:
         """The pods that a drain of the node has still to move."""
-        actors = self._world.on_node[name].values()
+        actors = self._world.pods_on(name)
         return [a for a in actors if not (a.gone or a.going or _stays(a))]
 
     def _moving(self, name: str) -> Amounts:

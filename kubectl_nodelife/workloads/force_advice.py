@@ -83,10 +83,14 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
     )
 
 
+def finalizers_that_hold(pod: Pod) -> list[str]:
+    """The finalizers that keep the object of a pod that is over."""
+    return [name for name in pod.metadata.finalizers if name not in REMOVED_BY_THE_CLUSTER]
+
+
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
     """What to do about the pod, in one sentence that every verb says."""
-    kept = [name for name in pod.metadata.finalizers if name not in REMOVED_BY_THE_CLUSTER]
-    if kept:
+    if kept := finalizers_that_hold(pod):
         return f"forcing does not help: whoever owns {', '.join(kept)} must take it off"
     if force == NOT_NEEDED:
         why = "is out of service" if node.exists else "does not exist"

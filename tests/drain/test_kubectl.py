@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.timeline import PlanTimeline
+from kubectl_nodelife.drain.clock import PlanClock
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (
@@ -156,7 +156,7 @@ def test_hand_written_objects_without_status_and_uid() -> None:
 
 
 def test_ties_are_made_in_the_order_of_filing_and_the_past_is_now() -> None:
-    timeline, made = PlanTimeline(), []
+    timeline, made = PlanClock(), []
     timeline.at(5, made.append, "b")
     timeline.at(5, made.append, "c")
     timeline.at(3, lambda: timeline.at(1, made.append, "a"))
@@ -165,7 +165,7 @@ def test_ties_are_made_in_the_order_of_filing_and_the_past_is_now() -> None:
 
 
 def test_only_idle_calls_end_the_run_once_settled() -> None:
-    timeline, asked = PlanTimeline(), []
+    timeline, asked = PlanClock(), []
 
     def again() -> None:
         asked.append(timeline.now_ns)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubectl_nodelife.sim.scenario import assemble
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
-from tests.simulating import play
+from tests.simulating import Branch, play
 
 QUIET = {"controllers": [], "duration": "2m"}
 
@@ -159,3 +159,14 @@ def test_a_pod_that_names_one_node_obeys_its_taints_a_daemon_sets_too() -> None:
     tainted = node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     agent = pod("agent", owner=("DaemonSet", "agent"), **here)
     assert homes([tainted, node("b"), pod("p", **here), agent]) == {"p": "", "agent": ""}
+
+
+def test_pods_that_fit_nowhere_are_left_alone_while_nothing_changes() -> None:
+    """Two lines of them: the end of one's back-off does not make the other be tried again."""
+    first, second = (pod(f"p{i}", nodeSelector={"disk": f"none-{i}"}) for i in range(2))
+    cordon = {"at": "3500ms", "cordon": {"nodes": ["a"]}}
+    events = [{"at": "3s", "apply": second}, cordon]
+    setting = assemble(scenario(duration="1h", objects=[node("a"), first], events=events))
+    branch = Branch.begin(setting)
+    branch.play()
+    assert branch.world.agenda.next_at() is None
