@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.availability import CORDONED
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
@@ -22,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     pool_scope,
 )
-from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes, high_estimate_ns
+from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes
 from kubectl_nodelife.controllers.upgrade.growth import (
     StepOutcome,
     is_growing,
@@ -33,20 +32,15 @@ from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
 from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.skipping import REFILLS_NS
-from kubectl_nodelife.controllers.upgrade.windows import fits, longest_ns, opens_ns
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn
 from kubectl_nodelife.upgrade.drain_driver import DrainDriver
+from kubectl_nodelife.upgrade.rehearsed_holds import BY_BUDGET, BY_ROOM, RehearsedHolds
 from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
 from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
 from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
 
 CONTROL_PLANE: Final = "control plane"
 """The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
-BY_BUDGET: Final = "budget"
-BY_ZONE: Final = "zone"
-BY_WINDOW: Final = "window"
-BY_ROOM: Final = "room"
 _AT_THE_END: Final = 1 << 62
 
 
@@ -79,12 +73,12 @@ class _Rehearsal:
             run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
         )
         self._room = RehearsedRoom(drains, run.policy.low_water, self._in_service, self._course)
+        self._holds = RehearsedHolds(run, drains, self._zones, self._room, self._pass_soon)
         self._passed: dict[str, tuple[ClaimHold, int]] = {}
         """Nodes that wait for their own budgets or for room, and when they are looked at again."""
         self._place = PoolPlace("")
         self._soaks = self._filed = self._over = False
         self._passed_until_ns: int | None = None
-        self._longest_window_ns = longest_ns(run.windows, run.now_ns)
         self._shown = {pool for pool, _ in self._pools}
 
     def play(self) -> Course:
@@ -201,7 +195,7 @@ class _Rehearsal:
             claimed, held = choose_claims(
                 candidates,
                 self._counts,
-                self._hold,
+                self._holds.of,
                 wanted,
                 len(self._in_flight),
                 self._policy.max_parallel,
@@ -242,43 +236,6 @@ class _Rehearsal:
             return len(self._waiting)
         scopes = (CLUSTER, pool_scope(self._place.pool))
         return min(self._counts.budget(scope).slots for scope in scopes)
-
-    def _hold(self, candidate: UpgradeCandidate) -> ClaimHold | None:
-        """What beside the counts holds a candidate."""
-        name = candidate.name
-        if self._by_name[name].unavailable == CORDONED and not self._has_slot(name):
-            return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
-        holds = (
-            (BY_ZONE, self._zones.hold),
-            (BY_BUDGET, self._drains.waits),
-            (BY_ROOM, self._room.shortage),
-        )
-        for by, hold in holds:
-            because = hold(name)
-            if because:
-                return ClaimHold(by, because)
-        because = self._window_hold(candidate)
-        if because:
-            return ClaimHold(BY_WINDOW, because)
-        for taken in (self._zones, self._room, self._drains):
-            taken.take(name)  # it is claimed; those behind it are judged with that
-        return None
-
-    def _has_slot(self, name: str) -> bool:
-        """Whether every scope of the node has one."""
-        return all(self._counts.budget(scope).slots for scope in self._by_name[name].scopes)
-
-    def _window_hold(self, candidate: UpgradeCandidate) -> str:
-        """Why no window is open for long enough; "" where one is. The next one is waited for."""
-        run = self._run
-        high_ns = high_estimate_ns(run.policy, candidate.drain_seconds)
-        now_ns = run.now_ns + self._timeline.now_ns
-        if fits(run.windows, now_ns, high_ns):
-            return ""
-        opens = opens_ns(run.windows, now_ns)
-        if opens is not None and high_ns <= self._longest_window_ns:
-            self._timeline.at(opens - run.now_ns, self._pass_soon)
-        return f"no window is open for the {format_duration(high_ns)} that it may take"
 
     def _begin(self, candidate: UpgradeCandidate) -> None:
         now_ns, name, place = self._timeline.now_ns, candidate.name, self._place
