@@ -59,10 +59,6 @@ class PlanClock:
         instant_ns = max(instant_ns, self.now_ns)
         heapq.heappush(self._asked, (instant_ns, self._filed, sort, call, arguments))
 
-    def quiet(self) -> bool:
-        """Whether only idle calls are left."""
-        return self._agenda.next_at() is None
-
     def run(self, settled: Callable[[], bool], answered: Callable[[], bool] = bool) -> None:
         """Make the calls until none is left, or only idle ones are and `settled` says so.
 

@@ -118,9 +118,7 @@ class Scope:
         now_ns = self.snapshot.now_ns
         ledger.disrupted = standing(ledger.disrupted, pods, now_ns)
         for pod in pods:
-            ledger.join(pod, self.snapshot)
-            if is_healthy(pod) and pod.name not in ledger.disrupted:
-                ledger.healthy += 1
+            ledger.pod_changed(None, pod, self.snapshot)
         ledger.begin(now_ns)
 
 

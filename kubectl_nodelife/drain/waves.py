@@ -177,7 +177,7 @@ class _Conductor:
 
     def _will_be_ready(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement
-        if replacement is None or replacement.ready or not replacement.node:
+        if replacement is None or replacement.ready or replacement.going or not replacement.node:
             return False
         return self._world.scope.history.time_to_ready(replacement.pod) is not None
 

@@ -95,23 +95,12 @@ class BudgetLedger:
 
     # --- the truth -------------------------------------------------------------------------------
 
-    def join(self, pod: Pod, owners: OwnerLookup) -> None:
-        """A pod that the budget matches is there."""
-        self._count(pod, 1, owners)
-
-    def leave(self, pod: Pod, owners: OwnerLookup) -> None:
-        """The object of a pod that the budget matches is gone."""
-        self._count(pod, -1, owners)
-
     def pod_changed(self, old: Pod | None, new: Pod | None, owners: OwnerLookup) -> None:
-        """A pod that the budget matches came, went or changed; None where it does not match it.
-
-        Keeps all the counts: those who call this call neither `join` nor `leave`.
-        """
+        """A pod that the budget matches came, went or changed; None where it does not match it."""
         if old is None and new is not None:
-            self.join(new, owners)
+            self._count(new, 1, owners)
         elif old is not None and new is None:
-            self.leave(old, owners)
+            self._count(old, -1, owners)
         was = old is not None and is_healthy(old) and old.name not in self.disrupted
         if old is not None and (new is None or new.metadata.deletion_timestamp is not None):
             self.disrupted.pop(old.name, None)
