@@ -125,7 +125,7 @@ def test_of_three_nodes_that_are_replaced_one_comes_late_and_one_never(
         cluster.await_state("a0", "Settling", "Proving")
         assert cluster.mark("a0")["for"] == "a0"
         assert operator.end() == 1, operator.said()
-        assert "c0: failed: its object went, and no newcomer came in time" in operator.said()
+        assert "c0: now Failed: its object went, and no newcomer came in time" in operator.said()
         status = operator.ask("status")
         assert (status["phase"], status["failures"]) == ("Finished", ["c0"]), operator.said()
         assert cluster.traces() == [], operator.said()
@@ -165,6 +165,8 @@ def test_a_canary_that_no_node_can_run_and_nodes_that_vanish_hold_until_a_person
         assert other.end() == 0, other.said()
         assert "node b1: now Done" in other.said()
         assert cluster.traces() == [] and observer.faults == []
+    cluster.come("b3")
+    cluster.come("c3")
 
 
 def make_ill(cluster: Fleet) -> None:
