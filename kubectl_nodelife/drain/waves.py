@@ -9,7 +9,7 @@ Ready and its maintenance is over; with a maintenance, the nodes take pods again
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
@@ -28,6 +28,8 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves, largest_wave
 
 WAIT_STEP_NS: Final = SECOND_NS
+LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
+"""A wave waits no longer than so for replacements that were expected to become Ready."""
 
 
 def plan_waves(
@@ -158,14 +160,19 @@ class _Conductor:
     def _one_ended(self) -> None:
         self._left -= 1
         if self._left == 0:
-            self._await_replacements()
+            self._await_replacements(self._drained)
 
-    def _await_replacements(self) -> None:
-        """The next wave waits for every replacement that will be Ready at all."""
+    def _await_replacements(self, then: Callable[[], None], until_ns: int | None = None) -> None:
+        """Go on when every replacement that will be Ready at all is Ready."""
         now_ns = self._clock.now_ns
-        if any(self._will_be_ready(actor) for actor in self._evicted()):
-            self._clock.at(now_ns + WAIT_STEP_NS, self._await_replacements)
-            return
+        until_ns = now_ns + LONGEST_WAIT_NS if until_ns is None else until_ns
+        if now_ns < until_ns and any(self._will_be_ready(actor) for actor in self._evicted()):
+            self._clock.at(now_ns + WAIT_STEP_NS, self._await_replacements, then, until_ns)
+        else:
+            then()
+
+    def _drained(self) -> None:
+        now_ns = self._clock.now_ns
         self._ends.append(now_ns)
         self._clock.at(now_ns + self._waves.maintenance_ns, self._maintained)
 
@@ -186,15 +193,8 @@ class _Conductor:
             self._next()
             return
         self._world.uncordon(*self._cut[len(self._starts) - 1])
-        self._await_those_with_room()
-
-    def _await_those_with_room(self) -> None:
-        """Replacements that found room only on the nodes that came back become Ready."""
-        if any(self._will_be_ready(actor) for actor in self._evicted()):
-            now_ns = self._clock.now_ns
-            self._clock.at(now_ns + WAIT_STEP_NS, self._await_those_with_room)
-        else:
-            self._next()
+        # Replacements that found room only on the nodes that came back become Ready.
+        self._await_replacements(self._next)
 
     def settled(self) -> bool:
         """Nothing moves: whether every process of the wave is done for."""
