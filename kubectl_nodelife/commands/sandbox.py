@@ -56,7 +56,7 @@ def sandbox(
     Examples:
       kubectl nodelife sandbox
       kubectl nodelife sandbox -f zone-outage.yaml --controllers none
-      kubectl nodelife sandbox --set node-monitor-grace-period=8s
+      kubectl nodelife sandbox --set node-monitor-grace-period=20s
     """
     beginning = read_beginning(filename, SCENARIO, time.time_ns(), read_named)
     settings = _settings(beginning.setting, assignments)

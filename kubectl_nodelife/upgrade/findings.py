@@ -93,6 +93,7 @@ def find(
         *_webhooks(snapshot),
         *_upgraders(snapshot),
         *_owners_of_machines(policy, nodes),
+        *_settings(snapshot, settings, nodes),
         *_unhealthy(nodes),
         *_undrainable(nodes),
         *_unread(snapshot),
@@ -269,6 +270,16 @@ def _upgraders(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
     if found:
         text = f"another upgrader runs here and may take nodes out too: {', '.join(sorted(found))}"
         yield PreflightFinding("other upgraders", WARNING, text)
+
+
+def _settings(
+    snapshot: PlanSnapshot, settings: Settings, nodes: Sequence[PlannedNode]
+) -> Iterator[PreflightFinding]:
+    """A node whose Lease is older than the grace period counts as unavailable."""
+    renewals = [snapshot.renewal_ns(node.name) for node in nodes]
+    longest_ns = max((ns for ns in renewals if ns is not None), default=0)
+    for text in settings.doubts(longest_ns):
+        yield PreflightFinding("settings", WARNING, text)
 
 
 def _unhealthy(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:

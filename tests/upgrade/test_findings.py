@@ -160,6 +160,21 @@ def test_nodes_that_are_not_ready_are_named() -> None:
     assert "a3" in told(found)["unhealthy nodes"][0]
 
 
+def test_a_grace_period_shorter_than_two_renewals_is_named() -> None:
+    rhythm = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "a1", "namespace": "kube-node-lease"},
+        "spec": {"leaseDurationSeconds": 40, "renewTime": format_micro_time(NOW_NS)},
+    }
+    made = snapshot(namespace(), *blue(*THREE), rhythm)
+    policy = policy_from({"selector": "pool=blue", "work": {"mode": "nothing"}})
+    short = make_settings("v1.36", {"node-monitor-grace-period": "8s"})
+    [text] = told(make_upgrade_plan(made, policy, short))["settings"]
+    assert "8s is not longer than the 10s between two heartbeats" in text
+    assert "settings" not in told(make_upgrade_plan(made, policy, SETTINGS))
+
+
 def test_without_a_target_nobody_knows_what_the_work_did() -> None:
     found = plan(target=[], work={"mode": "run", "command": "true"})
     assert told(found)["target"][0].startswith("warning: no --target")

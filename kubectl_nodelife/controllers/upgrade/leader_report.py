@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Lease
@@ -67,13 +68,15 @@ def report_of(p: UpgradePass) -> LeaderReport:
 
 
 def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
-    """The low points so far, also of leaders before this one."""
+    """The low points so far, also of leaders before this one. While the leader is blind it has not
+    seen every Lease renewed, and counts nodes as unavailable that are not.
+    """
     known = p.memory.lowest
     told = report_on(p.lease)
     for key, low in told.lowest.items() if told.run == p.document.run else ():
         if key not in known or low[0] < known[key][0]:
             known[key] = low
-    for scope in p.census.counts.scopes():
+    for scope in p.census.counts.scopes() if BLIND not in p.gates else ():
         available = p.census.counts.budget(scope).available
         if scope.key not in known or available < known[scope.key][0]:
             known[scope.key] = (available, p.stamp)
