@@ -19,6 +19,7 @@ from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
 from kubectl_nodelife.controllers.upgrade.tries import begin
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import EvictPod
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
@@ -109,7 +110,7 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
     staying = [pod for pod in moving if pod is not None and pod.spec.node_name == node.name]
     if staying:
         named = f"{staying[0].namespace}/{staying[0].name}"
-        more = f" and {len(staying) - 1} more pods" if len(staying) > 1 else ""
+        more = f" and {counted(len(staying) - 1, 'more pod')}" if len(staying) > 1 else ""
         held = verdict.waits or verdict.verdict != "ready"
         return f"{named}{more} still there" + (f": {verdict.sentence}" if held else "")
     if verdict.verdict in NO_END:
