@@ -9,7 +9,7 @@ used. Left out: --username and --password, which kubectl itself takes only when 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -116,6 +116,28 @@ def connection_arguments(connection: Connection) -> list[str]:
 
 
 Callback = Callable[..., Any]
+
+
+def gathered_flags(
+    argument: str, values: type[NamedTuple], options: Sequence[Callable[[Callback], Callback]]
+) -> Callable[[Callback], Callback]:
+    """A decorator that gives a command these options; its callback gets one argument with them.
+
+    `values`: a field for each option, by its name as a parameter.
+    """
+
+    def decorate(callback: Callback) -> Callback:
+        @functools.wraps(callback)
+        def with_flags(*args: Any, **kwargs: Any) -> Any:
+            given = values._make(kwargs.pop(name) for name in values._fields)
+            return callback(*args, **{argument: given}, **kwargs)
+
+        decorated: Callback = with_flags
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def connection_flags(callback: Callback) -> Callback:

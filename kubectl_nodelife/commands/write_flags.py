@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, gathered_flags
 from kubectl_nodelife.errors import BadInput, Refused
 from kubectl_nodelife.report import terminal
 
@@ -29,20 +28,6 @@ class ActFlags(NamedTuple):
     dry_run: str
     max_writes: int
     insecure: bool
-
-
-def act_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags of an act; its callback gets one argument, `act`."""
-
-    @functools.wraps(callback)
-    def with_act(*args: Any, **kwargs: Any) -> Any:
-        names = ("yes", "dry_run", "max_writes", "insecure_enforce")
-        return callback(*args, act=ActFlags(*(kwargs.pop(name) for name in names)), **kwargs)
-
-    decorated: Callable[..., Any] = with_act
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
 
 
 _OPTIONS = (
@@ -63,8 +48,13 @@ _OPTIONS = (
         metavar="N",
         help="So many writes at most.",
     ),
-    click.option("--insecure-enforce", is_flag=True, help="Without verified TLS; labs only."),
+    click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    ),
 )
+
+act_flags = gathered_flags("act", ActFlags, _OPTIONS)
+"""Gives a command the flags of an act; its callback gets one argument, `act`."""
 
 
 def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:

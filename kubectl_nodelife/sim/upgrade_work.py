@@ -18,7 +18,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
-from kubectl_nodelife.controllers.upgrade.policy import BOOT_ID_CHANGED, UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import (
+    BOOT_ID_CHANGED,
+    NODE_INFO_FIELDS,
+    UpgradePolicy,
+    WorkMode,
+)
 from kubectl_nodelife.controllers.upgrade.ports import WorkReport
 from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
@@ -190,7 +195,7 @@ class VirtualWork:
             info = replace(info, kubelet_version=version)
         for target in self._policy.target:
             if target.kind == "nodeInfo" and target.value != BOOT_ID_CHANGED:
-                info = replace(info, **{_FIELD[target.key]: target.value})
+                info = replace(info, **{NODE_INFO_FIELDS[target.key]: target.value})
         allocatable = _less(facts.allocatable) if how == LESS_GPU else facts.allocatable
         return MachineFacts(info, allocatable)
 
@@ -251,13 +256,6 @@ class VirtualWork:
         return bool(self._fault_of(pod.spec.node_name, self._drained, DRAIN_NEVER))
 
 
-_FIELD: Final = {
-    "kubeletVersion": "kubelet_version",
-    "osImage": "os_image",
-    "kernelVersion": "kernel_version",
-    "containerRuntimeVersion": "container_runtime_version",
-    "bootID": "boot_id",
-}
 _PLAIN: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 
 

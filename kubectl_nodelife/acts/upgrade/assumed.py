@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, LABEL_STATE
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import NODE_INFO_FIELDS, UpgradePolicy
 from kubectl_nodelife.engine.actions import CreateCanary, CreateJob
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.decode import decode
@@ -26,13 +26,6 @@ POD_STOPS_S: Final = 2
 POD_STARTS_S: Final = 2
 LIFECYCLE_S: Final = 1
 _OURS: Final = "nodelife.dev/"
-_TARGETS: Final = {
-    "kubeletVersion": "kubelet_version",
-    "osImage": "os_image",
-    "bootID": "boot_id",
-    "kernelVersion": "kernel_version",
-    "containerRuntimeVersion": "container_runtime_version",
-}
 
 
 def is_remade(pod: Pod) -> bool:
@@ -115,7 +108,7 @@ def meeting(node: Node, policy: UpgradePolicy) -> Node:
     for target in policy.target:
         if target.kind == "nodeInfo":
             value = f"dry-{node.name}" if target.key == "bootID" else target.value
-            info = replace(info, **{_TARGETS[target.key]: value})
+            info = replace(info, **{NODE_INFO_FIELDS[target.key]: value})
         elif target.kind == "condition":
             others = tuple(c for c in status.conditions if c.type != target.key)
             met = NodeCondition(target.key, target.value, "DryRun")

@@ -8,14 +8,13 @@ a process's arguments. It says through another pipe when it leads, or why it doe
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, connection_arguments
+from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags
 from kubectl_nodelife.commands.write_flags import environ, identity_of
 from kubectl_nodelife.daemon.paths import journal_path
@@ -53,25 +52,14 @@ class DetachFlags(NamedTuple):
 NOT_DETACHED: Final = DetachFlags(False, None, None)
 
 
-def detach_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these flags; its callback gets one argument, `detached`."""
-
-    @functools.wraps(callback)
-    def with_flags(*args: Any, **kwargs: Any) -> Any:
-        detached = DetachFlags(*(kwargs.pop(name) for name in DetachFlags._fields))
-        return callback(*args, detached=detached, **kwargs)
-
-    decorated: Callable[..., Any] = with_flags
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
 _OPTIONS = (
     click.option("--detach", is_flag=True, help="Lead in the background, with a log."),
     click.option("--ready-fd", type=int, hidden=True, help="Where to say that it leads."),
     click.option("--secrets-fd", type=int, hidden=True, help="Where its order is read from."),
 )
+
+detach_flags = gathered_flags("detached", DetachFlags, _OPTIONS)
+"""Gives a command these flags; its callback gets one argument, `detached`."""
 
 
 def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: LeadFlags) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -19,7 +17,7 @@ from kubectl_nodelife.acts.upgrade.running import LeadOrder, Opening
 from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
 from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
 from kubectl_nodelife.commands.cluster.drain import DrainLook
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, gathered_flags
 from kubectl_nodelife.commands.write_flags import environ, identity_of, run_interruptible
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -53,20 +51,6 @@ class LeadFlags(NamedTuple):
     assignments: tuple[str, ...]
 
 
-def lead_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these flags; its callback gets one argument, `lead`."""
-
-    @functools.wraps(callback)
-    def with_lead(*args: Any, **kwargs: Any) -> Any:
-        lead = LeadFlags(*(kwargs.pop(name) for name in LeadFlags._fields))
-        return callback(*args, lead=lead, **kwargs)
-
-    decorated: Callable[..., Any] = with_lead
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
 _OPTIONS = (
     click.option("--yes", "-y", is_flag=True, help="Do not ask."),
     click.option(
@@ -83,6 +67,9 @@ _OPTIONS = (
         help="So long a silent leader keeps the Lease.",
     ),
 )
+
+lead_flags = gathered_flags("lead", LeadFlags, _OPTIONS)
+"""Gives a command these flags; its callback gets one argument, `lead`."""
 
 
 def lead_run(

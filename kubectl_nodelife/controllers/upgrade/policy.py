@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -118,13 +118,14 @@ class UpgradeTarget(msgspec.Struct, frozen=True):
         return f"{prefix}{self.key}={self.value}"
 
 
-_NODE_INFO_TARGETS = {
-    "kubeletVersion",
-    "osImage",
-    "kernelVersion",
-    "containerRuntimeVersion",
-    "bootID",
+NODE_INFO_FIELDS: Final = {
+    "kubeletVersion": "kubelet_version",
+    "osImage": "os_image",
+    "kernelVersion": "kernel_version",
+    "containerRuntimeVersion": "container_runtime_version",
+    "bootID": "boot_id",
 }
+"""Targets of `status.nodeInfo`, and the fields that hold them."""
 
 
 def parse_target(text: str) -> UpgradeTarget:
@@ -138,8 +139,8 @@ def parse_target(text: str) -> UpgradeTarget:
     else:
         kind = "nodeInfo"
         key, equals, value = text.partition("=")
-        if key not in _NODE_INFO_TARGETS:
-            known = ", ".join(sorted(_NODE_INFO_TARGETS))
+        if key not in NODE_INFO_FIELDS:
+            known = ", ".join(sorted(NODE_INFO_FIELDS))
             raise ValueError(
                 f"target {text!r}: {key!r} is none of {known}, label:KEY, annotation:KEY and"
                 " condition:TYPE"
